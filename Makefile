@@ -1,0 +1,130 @@
+# Laneway. `make help` lists the targets; each does all of its own set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+SYSTEM_PYTHON ?= python3
+CLUSTER ?= laneway
+NODES ?= 2
+PYTHON := .venv/bin/python
+UV := .venv/bin/uv
+PYTEST := $(PYTHON) -m pytest
+DISTRIBUTIONS := core operator device_plugin node_agent client simulator cli
+COMPONENTS := operator device_plugin node_agent
+INSTALLED := .venv/.installed
+
+##@ Setup
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z][a-z0-9_-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: system-packages
+system-packages: ## Install what is missing of the system's packages (apt, as root on Debian or Ubuntu)
+	@$(SYSTEM_PYTHON) hack/cluster/system_packages.py
+
+.PHONY: setup
+setup: system-packages $(INSTALLED) ## Create .venv with the locked dependencies and Laneway's own packages
+
+# The installer comes first, with its own lock; it then installs all else, hashes checked.
+$(INSTALLED): requirements/bootstrap.txt requirements/dev.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
+	test -x $(PYTHON) || $(SYSTEM_PYTHON) -m venv .venv
+	test -x $(UV) || $(PYTHON) -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
+	$(UV) pip sync --quiet --python $(PYTHON) --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation $(DISTRIBUTIONS:%=-e ./%)
+	touch $@
+
+OURS := $(foreach d,$(subst _,-,$(DISTRIBUTIONS)),--no-emit-package laneway-$(d))
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --no-header $(OURS)
+
+.PHONY: lock
+lock: ## Resolve the dependencies anew and write requirements/*.txt
+	test -x $(UV) || { $(SYSTEM_PYTHON) -m venv .venv && $(PYTHON) -m pip install --quiet uv; }
+	$(COMPILE) --group dev pyproject.toml -o requirements/dev.txt
+	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
+	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
+
+.PHONY: generate
+generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules
+	$(PYTHON) -m laneway.api.generate_crds
+
+##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
+
+.PHONY: cluster-up
+cluster-up: setup ## Start the local cluster: CLUSTER=laneway NODES=2
+	$(PYTHON) -m hack.cluster up --name $(CLUSTER) --nodes $(NODES)
+
+.PHONY: cluster-status
+cluster-status: setup ## Show its components and nodes
+	$(PYTHON) -m hack.cluster status --name $(CLUSTER)
+
+.PHONY: cluster-down
+cluster-down: setup ## Stop it and leave nothing behind
+	$(PYTHON) -m hack.cluster down --name $(CLUSTER)
+
+##@ Demo
+
+.PHONY: demo
+demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job that never fits, one that outgrows its share
+	$(PYTHON) -m hack.demo --name $(CLUSTER)
+
+##@ Test
+
+.PHONY: test
+test: verify test-unit test-integration test-e2e ## Everything that CI runs
+
+.PHONY: test-unit
+test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
+	$(PYTEST) tests/unit
+
+.PHONY: test-integration
+test-integration: setup ## Components against a real kube-apiserver, real sockets, real PyTorch
+	$(PYTEST) tests/integration
+
+.PHONY: test-e2e
+test-e2e: setup ## All of it on real kubelets
+	$(PYTEST) tests/e2e
+
+##@ Verify
+
+.PHONY: verify
+verify: setup lint types layers verify-generated verify-chart ## Lint, types, layers, generated files, chart
+
+.PHONY: lint
+lint: $(INSTALLED) ## ruff: lint and format
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+.PHONY: format
+format: $(INSTALLED) ## Let ruff mend what it can
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+.PHONY: types
+types: $(INSTALLED) ## mypy --strict
+	$(PYTHON) -m mypy
+
+.PHONY: layers
+layers: $(INSTALLED) ## import-linter: who may import whom
+	.venv/bin/lint-imports
+
+.PHONY: verify-generated
+verify-generated: $(INSTALLED) ## Generated files are current
+	$(PYTHON) -m laneway.api.generate_crds --check
+
+.PHONY: verify-chart
+verify-chart: setup ## helm lint, and kubeconform on the rendered chart
+	$(PYTHON) -m hack.verify chart
+
+##@ Images and chart
+
+.PHONY: images
+images: setup ## Build the images (docker where its engine runs, else buildah)
+	$(PYTHON) -m hack.images build
+
+.PHONY: chart
+chart: setup ## Render the chart with its default values
+	@"$$($(PYTHON) -m hack.cluster bin helm)" template laneway charts/laneway --namespace laneway-system

@@ -1,0 +1,56 @@
+"""Conditions, as the Kubernetes API conventions define them (``metav1.Condition``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field
+
+from laneway.api.schema import Status
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(Status):
+    """One observation about an object, with a reason for machines and a sentence for people."""
+
+    type: str = Field(description="What is observed, an adjective or a past participle.", max_length=316)
+    status: ConditionStatus = Field(description="Whether it holds.")
+    reason: str = Field(
+        description="Why, as one CamelCase word that programs may rely on.",
+        min_length=1,
+        max_length=1024,
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+    )
+    message: str = Field(description="Why, as a sentence.", max_length=32768)
+    last_transition_time: str = Field(
+        description="When the status last changed.", json_schema_extra={"format": "date-time"}
+    )
+    observed_generation: int | None = Field(
+        default=None, description="The generation of the spec that this was observed for.", ge=0
+    )
+
+
+def with_condition(conditions: Iterable[Condition], new: Condition) -> tuple[Condition, ...]:
+    """Return the conditions with ``new`` in the place of the one of its type.
+
+    The transition time of the old one is kept where the status has not changed, as the API conventions want it.
+    """
+    result = []
+    replaced = False
+    for old in conditions:
+        if old.type != new.type:
+            result.append(old)
+            continue
+        replaced = True
+        kept = old.last_transition_time if old.status == new.status else new.last_transition_time
+        result.append(new.model_copy(update={"last_transition_time": kept}))
+    if not replaced:
+        result.append(new)
+    return tuple(result)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Return whether the condition of that type is there and holds."""
+    return any(condition.type == type_ and condition.status == "True" for condition in conditions)

@@ -1,0 +1,29 @@
+"""``container.json``: which container holds which ids, from the device plugin to the agent."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laneway.api.records import Record
+
+
+class ContainerRecord(Record):
+    """One container that holds shares of GPUs."""
+
+    version: Literal[1] = 1
+    key: str = Field(pattern=r"^[0-9a-f]{16}$")
+    namespace: str
+    pod: str
+    pod_uid: str = ""
+    container: str
+    device_ids: tuple[str, ...] = Field(min_length=1)
+    shares: dict[str, int] = Field(min_length=1, description="Percent of each GPU, by uuid.")
+    job: str | None = None
+    job_uid: str = ""
+    rank: int | None = None
+    attempt: int | None = None
+    template_hash: str = ""
+    spans_gpus: bool = False
+    sharing: Literal["Lanes", "Exclusive"] = "Lanes"

@@ -1,0 +1,115 @@
+"""``GPUNode``: what a node says about its GPUs. Written by that node only; the operator reads it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from laneway.api.conditions import Condition
+from laneway.api.schema import Model, Status
+
+
+class SessionState(StrEnum):
+    """How far a container that holds a share of a GPU has come."""
+
+    ALLOCATED = "Allocated"
+    """It holds ids; no client has connected."""
+    WAITING = "Waiting"
+    """It is connected and has no turn."""
+    HOLDING = "Holding"
+    """It has its lane's turn."""
+    PAUSED = "Paused"
+    LOST = "Lost"
+    """Its client went away without a goodbye while the container lives."""
+    ENDED = "Ended"
+    """The container gave its ids back; the last figures stay for a minute."""
+
+
+class Enforcement(StrEnum):
+    """What holds a container to its quota, the strongest means in force."""
+
+    NONE = "none"
+    """No client has connected."""
+    COOPERATIVE = "cooperative"
+    WATCHDOG = "watchdog"
+    MPS = "mps"
+
+
+class SessionStatus(Status):
+    """One container's hold on one GPU."""
+
+    key: str = Field(description="The container's key on the node: a hash of its device ids.")
+    namespace: str
+    pod: str
+    pod_uid: str = Field(default="", description="Empty while the node could not learn it.", alias="podUID")
+    container: str
+    job: str | None = Field(default=None, description="The TrainingJob's name; none for a plain pod.")
+    rank: int | None = None
+    attempt: int | None = None
+    share_percent: int = Field(description="Percent of this GPU.", ge=0)
+    quota_bytes: int = Field(description="What the share entitles to of the GPU's memory.", ge=0)
+    lane: int | None = Field(default=None, description="The lane it is in; none while it has none.")
+    state: SessionState
+    enforcement: Enforcement = Enforcement.NONE
+    profiled: bool = Field(default=False, description="Whether the two figures below were measured.")
+    persistent_bytes: int = Field(default=0, ge=0)
+    ephemeral_bytes: int = Field(default=0, ge=0)
+    iteration_microseconds: int = Field(default=0, ge=0)
+    model_bytes: int = Field(default=0, ge=0)
+    largest_tensor_bytes: int = Field(default=0, ge=0)
+    turns: int = Field(default=0, ge=0)
+    iterations: int = Field(default=0, ge=0)
+    gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
+    message: str = Field(default="", description="What is noteworthy, such as why it waits for a lane or lost a turn.")
+
+
+class LaneStatus(Status):
+    """A part of the ephemeral region, used by one session at a time."""
+
+    id: int = Field(ge=0)
+    ephemeral_bytes: int = Field(description="The lane's size: the largest ephemeral of its sessions.", ge=0)
+    sessions: tuple[str, ...] = Field(default=(), description="Keys of the sessions that take turns in it.")
+
+
+class GPUStatus(Status):
+    """One GPU."""
+
+    uuid: str
+    index: int = Field(ge=0)
+    model: str
+    memory_bytes: int = Field(ge=0)
+    allocatable_bytes: int = Field(description="Memory less the reserve for frameworks.", ge=0)
+    allocatable_percent: int = Field(description="Shares on offer: 100 times the overcommit factor.", ge=0)
+    numa_node: int | None = None
+    nvlink_peers: tuple[str, ...] = ()
+    healthy: bool
+    health_reason: str = Field(default="", description="Why it is not healthy.")
+    simulated: bool = False
+    lanes: tuple[LaneStatus, ...] = Field(
+        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+    )
+    sessions: tuple[SessionStatus, ...] = Field(
+        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]}
+    )
+
+
+class GPUNodeSpec(Model):
+    """Nothing is asked of a GPUNode: it only reports."""
+
+
+class GPUNodeStatus(Status):
+    """What the node's agent sees."""
+
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description="Ready: the agent runs and sees the GPUs.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    observed_at: str | None = Field(
+        default=None, description="When the agent last wrote.", json_schema_extra={"format": "date-time"}
+    )
+    gpu_count: int = Field(default=0, ge=0)
+    gpus: tuple[GPUStatus, ...] = Field(
+        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uuid"]}
+    )

@@ -1,0 +1,40 @@
+"""``inventory.json``: the GPUs of a node, from the agent (who alone talks to NVML) to the device plugin."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laneway.api import quota
+from laneway.api.records import Record
+
+
+class InventoryGPU(Record):
+    """One GPU."""
+
+    uuid: str = Field(min_length=1, max_length=56)
+    index: int = Field(ge=0)
+    model: str
+    memory_bytes: int = Field(gt=0)
+    reserve_bytes: int = Field(ge=0)
+    allocatable_percent: int = Field(ge=100)
+    numa_node: int | None = None
+    nvlink_peers: tuple[str, ...] = ()
+    healthy: bool = True
+    health_reason: str = ""
+    device_paths: tuple[str, ...] = ()
+    simulated: bool = False
+
+    @property
+    def allocatable_bytes(self) -> int:
+        """Memory that jobs may use."""
+        return quota.allocatable_bytes(self.memory_bytes, self.reserve_bytes)
+
+
+class Inventory(Record):
+    """All GPUs of a node."""
+
+    version: Literal[1] = 1
+    node: str
+    gpus: tuple[InventoryGPU, ...]

@@ -1,0 +1,35 @@
+"""Names that more than one component, a user's manifest or a dashboard relies on (docs/contracts.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "laneway.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
+"""The extended resource: hundredths of a GPU."""
+
+JOB_LABEL: Final = f"{GROUP}/job"
+JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
+RANK_LABEL: Final = f"{GROUP}/rank"
+ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
+
+GPUS_ANNOTATION: Final = f"{GROUP}/gpus"
+TEMPLATE_HASH_ANNOTATION: Final = f"{GROUP}/template-hash"
+SPANS_GPUS_ANNOTATION: Final = f"{GROUP}/spans-gpus"
+SHARING_ANNOTATION: Final = f"{GROUP}/sharing"
+
+OPERATOR_FIELD_MANAGER: Final = "laneway-operator"
+NODE_FIELD_MANAGER: Final = "laneway-node"
+
+CONTAINERS_FOLDER: Final = "/run/laneway/containers"
+INVENTORY_FILE: Final = "/run/laneway/inventory.json"
+CLIENT_FOLDER: Final = "/var/lib/laneway/client"
+AGENT_STATE_FOLDER: Final = "/var/lib/laneway/agent"
+
+CONTAINER_LANEWAY_FOLDER: Final = "/run/laneway"
+CONTAINER_CLIENT_FOLDER: Final = "/opt/laneway"
+SOCKET_NAME: Final = "agent.sock"
+RECORD_NAME: Final = "container.json"

@@ -1,0 +1,49 @@
+"""``node.yaml``: the configuration of a node's two components, the device plugin and the agent."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from laneway.api.schema import Model
+
+
+class TurnConfig(Model):
+    """How the sessions of a lane take turns."""
+
+    policy: Literal["fair", "pack"] = "fair"
+    quantum_milliseconds: int = Field(
+        default=100, ge=1, le=60_000, description="About how long a turn lasts while others wait; at least one iteration."
+    )
+    timeout_seconds: int = Field(
+        default=30, ge=1, le=3600, description="A session that keeps its turn so long after being asked loses it."
+    )
+    starvation_seconds: int = Field(
+        default=60, ge=1, le=86_400, description="Who has waited so long is next, whatever the policy says."
+    )
+
+
+class LaneConfig(Model):
+    """How the ephemeral region is cut."""
+
+    max_per_gpu: int = Field(default=0, ge=0, le=64, description="Most lanes of one GPU; 0: as many as memory holds.")
+    padding_percent: int = Field(
+        default=5, ge=0, le=100, description="Added to measured sizes: allocators fragment (Salus, 5 to 10)."
+    )
+
+
+class NodeConfig(Model):
+    """The whole file."""
+
+    gpu_source: Literal["nvml", "simulated"] = "nvml"
+    overcommit_percent: int = Field(
+        default=100, ge=100, le=1000, description="Shares on offer of each GPU; memory is held to by lanes in any case."
+    )
+    reserve_mebibytes: int = Field(
+        default=300, ge=0, le=16_384, description="Kept free on each GPU for frameworks' own memory (Salus: 300)."
+    )
+    device_strategy: Literal["env", "cdi"] = "env"
+    status_interval_seconds: int = Field(default=10, ge=1, le=300)
+    turns: TurnConfig = TurnConfig()
+    lanes: LaneConfig = LaneConfig()

@@ -1,0 +1,283 @@
+"""``TrainingJob``: what a user asks for, and what the operator says about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from laneway.api import quantity
+from laneway.api.conditions import Condition
+from laneway.api.names import GPU_PERCENT
+from laneway.api.pod_template import POD_TEMPLATE_SCHEMA
+from laneway.api.schema import Model, Status, rules
+
+MAX_WORKERS = 1024
+MAX_NAME_LENGTH = 57
+"""A pod's name is ``<job>-<rank>`` and is a host name too, which DNS limits to 63 characters."""
+
+
+class Sharing(StrEnum):
+    """With whom a worker's GPU may be shared."""
+
+    LANES = "Lanes"
+    EXCLUSIVE = "Exclusive"
+
+
+class PlacementMode(StrEnum):
+    """How a gang is laid over the nodes."""
+
+    AUTO = "Auto"
+    CONSOLIDATE = "Consolidate"
+    SPREAD = "Spread"
+
+
+class PreemptionMode(StrEnum):
+    """Whether the job may be made to wait again once it runs."""
+
+    AUTO = "Auto"
+    NEVER = "Never"
+
+
+class ConditionType(StrEnum):
+    """The conditions of a TrainingJob."""
+
+    ADMITTED = "Admitted"
+    PLACED = "Placed"
+    RUNNING = "Running"
+    PREEMPTED = "Preempted"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class GPURequest(Model):
+    """What one worker holds of the cluster's GPUs: whole GPUs, a share of one, or enough of one for so much memory."""
+
+    per_worker: int | None = Field(default=None, description="Whole GPUs for each worker, 1 to 16.")
+    share: int | None = Field(
+        default=None, description="Percent of one GPU for each worker, 1 to 100: of its memory and of its time."
+    )
+    memory: str | None = Field(
+        default=None,
+        description="Memory of one GPU for each worker, such as 8Gi; the share is what holds it on the GPU chosen.",
+        json_schema_extra={"maxLength": 32},
+    )
+    models: tuple[str, ...] = Field(
+        default=(),
+        description="The GPU models that will do, as the node reports them; none means any.",
+        max_length=16,
+        json_schema_extra={
+            "items": {"type": "string", "minLength": 1, "maxLength": 128},
+            "x-kubernetes-list-type": "set",
+        },
+    )
+
+    model_config = {
+        "json_schema_extra": rules(
+            (
+                "(has(self.perWorker) ? 1 : 0) + (has(self.share) ? 1 : 0) + (has(self.memory) ? 1 : 0) == 1",
+                "write exactly one of perWorker (whole GPUs for each worker), share (percent of one GPU) "
+                "or memory (of one GPU, such as 8Gi)",
+            ),
+            (
+                "!has(self.perWorker) || (self.perWorker >= 1 && self.perWorker <= 16)",
+                "perWorker counts whole GPUs of one node: write a number from 1 to 16; "
+                "for less than a GPU write share, for more GPUs write more workers",
+            ),
+            (
+                "!has(self.share) || (self.share >= 1 && self.share <= 100)",
+                "share is a percentage of one GPU: write a number from 1 to 100; for several GPUs write perWorker",
+            ),
+            (
+                "!has(self.memory) || (isQuantity(self.memory) && quantity(self.memory).sign() > 0)",
+                "memory is a quantity above zero: write a number with a unit, such as 512Mi or 8Gi",
+            ),
+        )
+    }
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory asked for, or None."""
+        return None if self.memory is None else quantity.parse_bytes(self.memory)
+
+
+class Preemption(Model):
+    """How the job makes way for others."""
+
+    mode: PreemptionMode = Field(
+        default=PreemptionMode.AUTO,
+        description="Auto: by the cheapest means that serves. Never: once it runs, it keeps its GPUs until it ends.",
+        validate_default=True,
+    )
+    grace_period_seconds: int = Field(
+        default=30,
+        description="Time between SIGTERM and SIGKILL, for the script to save its checkpoint.",
+    )
+
+    model_config = {
+        "json_schema_extra": rules(
+            (
+                "self.gracePeriodSeconds >= 0 && self.gracePeriodSeconds <= 3600",
+                "gracePeriodSeconds is the time for saving a checkpoint: write a number from 0 to 3600",
+            ),
+        )
+    }
+
+
+class TrainingJobSpec(Model):
+    """What the user asks for."""
+
+    workers: int = Field(default=1, description="The size of the gang: all workers run, or none.")
+    gpus: GPURequest = Field(description="What each worker holds of the cluster's GPUs.")
+    sharing: Sharing = Field(
+        default=Sharing.LANES,
+        description="Lanes: the GPU may serve others beside this job. Exclusive: the job has its GPUs alone.",
+        validate_default=True,
+    )
+    placement: PlacementMode = Field(
+        default=PlacementMode.AUTO,
+        description="Auto: as the operator's placement policy sees fit. Consolidate: as few nodes as can hold the gang. "
+        "Spread: as many nodes as there are workers, where possible.",
+        validate_default=True,
+    )
+    preemption: Preemption = Field(default=Preemption(), description="How the job makes way for others.")
+    priority_class_name: str | None = Field(
+        default=None,
+        description="A PriorityClass of the cluster; jobs of a higher value go first, whatever service they attained.",
+        json_schema_extra={"maxLength": 253},
+    )
+    suspend: bool = Field(default=False, description="True: do not run; if it runs, checkpoint and stop.")
+    backoff_limit: int = Field(default=3, description="How many times the gang is started again after a worker failed.")
+    active_deadline_seconds: int | None = Field(
+        default=None, description="The job fails once it has run for so long, waiting not counted."
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        default=None, description="The job is deleted so long after it ended; never, when left out."
+    )
+    template: dict[str, Any] = Field(
+        description="The worker's pod. The container named trainer, else the first, gets the GPU. "
+        "Laneway adds the node, the share of the GPU and the rendezvous environment.",
+        json_schema_extra=POD_TEMPLATE_SCHEMA,
+    )
+
+    model_config = {
+        "json_schema_extra": rules(
+            (
+                f"self.workers >= 1 && self.workers <= {MAX_WORKERS}",
+                f"workers is the size of the gang: write a number from 1 to {MAX_WORKERS}",
+            ),
+            (
+                "self.sharing != 'Exclusive' || has(self.gpus.perWorker)",
+                "sharing: Exclusive holds whole GPUs: write gpus.perWorker, or sharing: Lanes for a part of a GPU",
+            ),
+            (
+                "self.backoffLimit >= 0 && self.backoffLimit <= 1000",
+                "backoffLimit counts restarts after failures: write a number from 0 to 1000",
+            ),
+            (
+                "!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds >= 1",
+                "activeDeadlineSeconds is a time to run: write 1 or more, or leave it out for no limit",
+            ),
+            (
+                "!has(self.ttlSecondsAfterFinished) || self.ttlSecondsAfterFinished >= 0",
+                "ttlSecondsAfterFinished is a time to keep the ended job: write 0 or more, or leave it out to keep it",
+            ),
+            (
+                "self.workers == oldSelf.workers",
+                "workers cannot change once the job is there: delete it and create it anew",
+            ),
+            (
+                "self.gpus == oldSelf.gpus",
+                "gpus cannot change once the job is there: delete it and create it anew",
+            ),
+            (
+                "self.sharing == oldSelf.sharing",
+                "sharing cannot change once the job is there: delete it and create it anew",
+            ),
+        )
+    }
+
+    @field_validator("template")
+    @classmethod
+    def _has_containers(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not (value.get("spec") or {}).get("containers"):
+            raise ValueError(f"template.spec.containers is empty: write at least one container; {GPU_PERCENT} is added to it")
+        return value
+
+    @property
+    def spans_gpus(self) -> bool:
+        """Whether the job's workers together use more than one GPU."""
+        return self.workers * (self.gpus.per_worker or 1) > 1
+
+
+class WorkerPlacementStatus(Status):
+    """Where one worker is."""
+
+    worker: int = Field(description="The worker's rank.", ge=0)
+    node: str = Field(description="The node.")
+    gpus: tuple[str, ...] = Field(default=(), description="The GPUs' uuids.")
+    share_percent: int = Field(description="Percent of each of these GPUs.", ge=0)
+
+
+class ProfileStatus(Status):
+    """What the node measured of one worker's iterations; the largest over the workers."""
+
+    persistent_bytes: int = Field(description="Memory kept between iterations: weights, optimizer state.", ge=0)
+    ephemeral_bytes: int = Field(description="Memory used beyond that inside an iteration: activations.", ge=0)
+    iteration_microseconds: int = Field(default=0, description="Mean time of an iteration.", ge=0)
+    iterations: int = Field(default=0, description="Iterations that the figures were measured over.", ge=0)
+    model_bytes: int = Field(default=0, description="Size of the model's parameters.", ge=0)
+    largest_tensor_bytes: int = Field(
+        default=0, description="Size of its largest parameter; over modelBytes it is Tiresias' skew.", ge=0
+    )
+
+
+class WaitingStatus(Status):
+    """Why a job waits, and what would let it run."""
+
+    reason: str = Field(description="Why, as one CamelCase word that programs may rely on.")
+    message: str = Field(description="Why, as a sentence.")
+    unblock: str = Field(default="", description="What change would let it run.")
+    position: int = Field(default=0, description="Its place among the waiting jobs, 1 is next.", ge=0)
+    since: str | None = Field(
+        default=None, description="Since when it waits.", json_schema_extra={"format": "date-time"}
+    )
+
+
+class TrainingJobStatus(Status):
+    """What the operator says about the job; only it writes here."""
+
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description="Admitted, Placed, Running, Preempted, Succeeded, Failed.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    observed_generation: int | None = Field(default=None, description="The generation of the spec acted upon.")
+    attained_service: str = Field(
+        default="0", description="GPU-seconds that the job has had, counted up to serviceCountedAt."
+    )
+    executed: str = Field(default="0", description="Seconds that the job has run, counted up to serviceCountedAt.")
+    service_counted_at: str | None = Field(
+        default=None,
+        description="Up to when service was counted; while the job runs it goes on from here.",
+        json_schema_extra={"format": "date-time"},
+    )
+    queue: int = Field(default=0, description="The queue of the order policy that the job is in, 0 is the first.")
+    attempt: int = Field(default=0, description="How many times the gang was started.")
+    placement: tuple[WorkerPlacementStatus, ...] = Field(
+        default=(),
+        description="Where the workers are, or are about to be.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["worker"]},
+    )
+    profile: ProfileStatus | None = Field(default=None, description="What was measured of its iterations.")
+    turns: int = Field(default=0, description="Turns that its workers took in their lanes.", ge=0)
+    preemptions: int = Field(default=0, description="How many times it made way for others.", ge=0)
+    restarts: int = Field(default=0, description="How many times it was started again after a failure.", ge=0)
+    waiting: WaitingStatus | None = Field(default=None, description="While it waits: why.")
+    start_time: str | None = Field(
+        default=None, description="When it first ran.", json_schema_extra={"format": "date-time"}
+    )
+    completion_time: str | None = Field(
+        default=None, description="When it ended.", json_schema_extra={"format": "date-time"}
+    )

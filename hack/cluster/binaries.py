@@ -1,0 +1,148 @@
+"""The programs that the embedded cluster runs: from which pinned Go module each is built, and with which flags.
+
+Versions are read from the `go.mod` files under `gomod/`, so that each is written in one place only. A folder in
+`gomod/` is one module graph: programs that share a folder share their compiled packages, which is why helm and
+CoreDNS are built beside Kubernetes. The pinned versions of these two raise none of the libraries that
+Kubernetes' own go.mod chooses, except three of the terminal and flag parsing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hack.cluster.cache import cache_folder
+from hack.cluster.progress import ClusterError
+
+GOMOD = Path(__file__).resolve().parent / "gomod"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One program. `versioned_by` names the Go module whose version in go.mod is the program's version."""
+
+    name: str
+    workspace: str
+    package: str
+    versioned_by: str
+    tags: str = ""
+    version_variable: str = ""
+
+    @property
+    def module_folder(self) -> Path:
+        return GOMOD / self.workspace
+
+    @property
+    def version(self) -> str:
+        return required_version(self.module_folder / "go.mod", self.versioned_by)
+
+    @property
+    def link_flags(self) -> str:
+        """Stripped. Kubernetes' clients refuse a server whose version they can't parse, so it is stamped in."""
+        flags = ["-s", "-w"]
+        if self.version_variable:
+            flags += ["-X", f"{self.version_variable}={self.version}"]
+        if self.versioned_by == "k8s.io/kubernetes":
+            major, minor = self.version.removeprefix("v").split(".")[:2]
+            flags += ["-X", f"k8s.io/component-base/version.gitMajor={major}"]
+            flags += ["-X", f"k8s.io/component-base/version.gitMinor={minor}"]
+            flags += ["-X", "k8s.io/component-base/version.gitTreeState=clean"]
+        return " ".join(flags)
+
+    @property
+    def path(self) -> Path:
+        """Where the built program lies. The suffix changes with the recipe, so a changed pin is never served stale."""
+        recipe = "\0".join((_tree_digest(self.module_folder), self.package, self.tags, self.link_flags, platform.machine()))
+        digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
+        return cache_folder() / "bin" / f"{self.name}-{self.version}-{digest}" / self.name
+
+
+@cache
+def _tree_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def required_version(go_mod: Path, module: str) -> str:
+    """The version at which `go_mod` requires `module`."""
+    found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", go_mod.read_text(), re.MULTILINE)
+    if found is None:
+        raise ClusterError(f"{go_mod} does not require {module}: add a require line with its version")
+    return found.group(1)
+
+
+def _kubernetes(name: str) -> Binary:
+    return Binary(
+        name,
+        "kubernetes",
+        f"k8s.io/kubernetes/cmd/{name}",
+        "k8s.io/kubernetes",
+        version_variable="k8s.io/component-base/version.gitVersion",
+    )
+
+
+def _containerd(name: str) -> Binary:
+    module = "github.com/containerd/containerd/v2"
+    return Binary(
+        name,
+        "containerd",
+        f"{module}/cmd/{name}",
+        module,
+        # Snapshotters that need libraries in C; the nodes use overlayfs.
+        tags="no_btrfs no_devmapper no_zfs",
+        version_variable=f"{module}/version.Version",
+    )
+
+
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
+NODES = (
+    *("kube-controller-manager", "kube-scheduler", "coredns"),
+    *("containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kube-proxy"),
+)
+TOOLS = ("helm", "kubeconform")
+
+BINARIES = {
+    binary.name: binary
+    for binary in (
+        Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+        _kubernetes("kube-apiserver"),
+        _kubernetes("kubectl"),
+        _kubernetes("kube-controller-manager"),
+        _kubernetes("kube-scheduler"),
+        _kubernetes("kubelet"),
+        _kubernetes("kube-proxy"),
+        Binary("coredns", "kubernetes", "./coredns", "github.com/coredns/coredns"),
+        Binary(
+            "helm",
+            "kubernetes",
+            "helm.sh/helm/v3/cmd/helm",
+            "helm.sh/helm/v3",
+            version_variable="helm.sh/helm/v3/internal/version.version",
+        ),
+        _containerd("containerd"),
+        _containerd("containerd-shim-runc-v2"),
+        _containerd("ctr"),
+        Binary(
+            "kubeconform",
+            "kubeconform",
+            "github.com/yannh/kubeconform/cmd/kubeconform",
+            "github.com/yannh/kubeconform",
+            version_variable="main.version",
+        ),
+    )
+}
+
+
+def binary(name: str) -> Binary:
+    """The recipe of a program by name."""
+    try:
+        return BINARIES[name]
+    except KeyError:
+        raise ClusterError(f"no recipe for a program {name!r}: write one of {', '.join(sorted(BINARIES))}") from None

@@ -1,0 +1,24 @@
+"""Where built binaries, toolchains and images are kept between runs: outside the tree, keyed by version."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """`$LANEWAY_CACHE`, or `~/.cache/laneway`. Everything below it can be deleted at any time and is made again."""
+    chosen = os.environ.get("LANEWAY_CACHE")
+    return Path(chosen).expanduser().resolve() if chosen else Path.home() / ".cache" / "laneway"
+
+
+@contextmanager
+def exclusive(lock_file: Path) -> Iterator[None]:
+    """Hold a lock between processes. The kernel frees it when its holder dies, so a kill leaves nothing to clean."""
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    with lock_file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

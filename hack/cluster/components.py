@@ -1,0 +1,232 @@
+"""The control plane's components as command lines: pure functions of addresses, folders and credentials.
+
+The embedded cluster and the loopback control plane of the integration tests start the same command lines; they
+differ in the addresses and in what watches over the processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hack.cluster.kubeconfigs import write_kubeconfig
+from hack.cluster.pki import Authority, Credential, Identity, ensure_signing_key
+
+CLUSTER_DOMAIN = "cluster.local"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+
+_SERVICE_ACCOUNT_ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Where the control plane listens. Ports are TCP."""
+
+    address: str
+    service_cidr: str
+    service_gateway: str
+    """The first address of the service CIDR: the ClusterIP of the Service `kubernetes`."""
+    apiserver_port: int = 6443
+    etcd_client_port: int = 2379
+    etcd_peer_port: int = 2380
+    controller_manager_port: int = 10257
+    scheduler_port: int = 10259
+
+    @property
+    def apiserver_url(self) -> str:
+        return f"https://{self.address}:{self.apiserver_port}"
+
+    @property
+    def etcd_url(self) -> str:
+        return f"https://{self.address}:{self.etcd_client_port}"
+
+
+@dataclass(frozen=True)
+class ControlPlaneFiles:
+    """The credentials of a control plane, made below `folder` on the first use."""
+
+    folder: Path
+    cluster: str
+    endpoints: Endpoints
+    authority: Authority = field(init=False)
+    etcd_authority: Authority = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "authority", Authority(self.folder / "pki", "ca"))
+        object.__setattr__(self, "etcd_authority", Authority(self.folder / "pki" / "etcd", "etcd-ca"))
+        self.authority.ensure()
+        self.etcd_authority.ensure()
+
+    @property
+    def signing_key(self) -> Path:
+        return ensure_signing_key(self.folder / "pki" / "service-accounts.key")
+
+    def serving(self, component: str) -> Credential:
+        """A serving certificate for a component on the control plane's address."""
+        return self.authority.issue(f"{component}-serving", Identity(component, "", self._own_names()))
+
+    def apiserver_serving(self) -> Credential:
+        names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        names += (f"kubernetes.default.svc.{CLUSTER_DOMAIN}",)
+        service = (*(f"DNS:{name}" for name in names), f"IP:{self.endpoints.service_gateway}")
+        return self.authority.issue(
+            "kube-apiserver", Identity("kube-apiserver", "", (*self._own_names(), *service))
+        )
+
+    def kubelet_client(self) -> Credential:
+        """What the API server shows to kubelets; RBAC gives this user `system:kubelet-api-admin` and nothing else."""
+        return self.authority.issue(KUBELET_CLIENT, Identity(KUBELET_CLIENT))
+
+    def etcd_serving(self) -> Credential:
+        return self.etcd_authority.issue("etcd", Identity("etcd", "", self._own_names()))
+
+    def etcd_client(self) -> Credential:
+        return self.etcd_authority.issue("kube-apiserver-etcd-client", Identity("kube-apiserver-etcd-client"))
+
+    def kubeconfig(self, file_name: str, user: str, organisation: str = "", embed: bool = False) -> Path:
+        """A kubeconfig for `user`, with a client certificate of its own."""
+        return write_kubeconfig(
+            self.folder / file_name,
+            cluster=self.cluster,
+            server=self.endpoints.apiserver_url,
+            authority=self.authority.certificate,
+            user=user,
+            credential=self.authority.issue(user.replace(":", "-"), Identity(user, organisation)),
+            embed=embed,
+        )
+
+    def admin_kubeconfig(self) -> Path:
+        """The cluster's owner, in the group that RBAC cannot lock out: it has to write the first role bindings."""
+        return self.kubeconfig("kubeconfig", "laneway-admin", "system:masters", embed=True)
+
+    def _own_names(self) -> tuple[str, ...]:
+        return ("DNS:localhost", "IP:127.0.0.1", *dict.fromkeys([f"IP:{self.endpoints.address}"]))
+
+
+def etcd_command(program: Path, files: ControlPlaneFiles, data_folder: Path) -> list[str]:
+    """etcd serves only holders of a certificate of its own authority."""
+    endpoints, serving = files.endpoints, files.etcd_serving()
+    peer_url = f"https://{endpoints.address}:{endpoints.etcd_peer_port}"
+    flags: dict[str, str | Path] = {
+        "name": "laneway",
+        "data-dir": data_folder,
+        "listen-client-urls": endpoints.etcd_url,
+        "advertise-client-urls": endpoints.etcd_url,
+        "listen-peer-urls": peer_url,
+        "initial-advertise-peer-urls": peer_url,
+        "initial-cluster": f"laneway={peer_url}",
+        "client-cert-auth": "true",
+        "cert-file": serving.certificate,
+        "key-file": serving.key,
+        "trusted-ca-file": files.etcd_authority.certificate,
+        "peer-client-cert-auth": "true",
+        "peer-cert-file": serving.certificate,
+        "peer-key-file": serving.key,
+        "peer-trusted-ca-file": files.etcd_authority.certificate,
+        # A killed process loses nothing by it, only a machine that loses power does; it halves the tests' time on a slow disk.
+        "unsafe-no-fsync": "true",
+        "log-level": "warn",
+    }
+    return _command(program, flags)
+
+
+def apiserver_command(
+    program: Path, files: ControlPlaneFiles, *, disabled_admission: tuple[str, ...] = (), publish_endpoint: bool = True
+) -> list[str]:
+    """Node and RBAC authorisation, no anonymous requests, and kubelets that must show a certificate of this cluster.
+
+    `publish_endpoint` writes the address into the Service `kubernetes`, which a loopback address may not be.
+    """
+    endpoints, serving = files.endpoints, files.apiserver_serving()
+    kubelet_client, etcd_client = files.kubelet_client(), files.etcd_client()
+    flags: dict[str, str | Path] = {
+        "bind-address": endpoints.address,
+        "advertise-address": endpoints.address,
+        "secure-port": str(endpoints.apiserver_port),
+        "tls-cert-file": serving.certificate,
+        "tls-private-key-file": serving.key,
+        "client-ca-file": files.authority.certificate,
+        "anonymous-auth": "false",
+        "authorization-mode": "Node,RBAC",
+        "enable-admission-plugins": "NodeRestriction",
+        "allow-privileged": "true",
+        "etcd-servers": endpoints.etcd_url,
+        "etcd-cafile": files.etcd_authority.certificate,
+        "etcd-certfile": etcd_client.certificate,
+        "etcd-keyfile": etcd_client.key,
+        "kubelet-certificate-authority": files.authority.certificate,
+        "kubelet-client-certificate": kubelet_client.certificate,
+        "kubelet-client-key": kubelet_client.key,
+        # The default asks DNS for the node's name first, and this machine's DNS does not know it.
+        "kubelet-preferred-address-types": "InternalIP",
+        "service-account-issuer": _SERVICE_ACCOUNT_ISSUER,
+        "service-account-key-file": files.signing_key,
+        "service-account-signing-key-file": files.signing_key,
+        "service-cluster-ip-range": endpoints.service_cidr,
+        # Admission webhooks are called at their pods' addresses: no kube-proxy runs beside the API server.
+        "enable-aggregator-routing": "true",
+        "profiling": "false",
+    }
+    if disabled_admission:
+        flags["disable-admission-plugins"] = ",".join(disabled_admission)
+    if not publish_endpoint:
+        flags["endpoint-reconciler-type"] = "none"
+    return _command(program, flags)
+
+
+def controller_manager_command(program: Path, files: ControlPlaneFiles) -> list[str]:
+    """Every controller acts as a service account of its own, so that RBAC applies to each."""
+    kubeconfig = files.kubeconfig("kubeconfigs/kube-controller-manager", "system:kube-controller-manager")
+    serving = files.serving("kube-controller-manager")
+    return _command(
+        program,
+        {
+            **_delegated(kubeconfig),
+            "kubeconfig": kubeconfig,
+            "bind-address": files.endpoints.address,
+            "secure-port": str(files.endpoints.controller_manager_port),
+            "tls-cert-file": serving.certificate,
+            "tls-private-key-file": serving.key,
+            "use-service-account-credentials": "true",
+            "service-account-private-key-file": files.signing_key,
+            "root-ca-file": files.authority.certificate,
+            "cluster-signing-cert-file": files.authority.certificate,
+            "cluster-signing-key-file": files.authority.key,
+            "service-cluster-ip-range": files.endpoints.service_cidr,
+            # A lone replica: waiting for a dead predecessor's lease would only slow a restart down.
+            "leader-elect": "false",
+            # Quicker than the default 40 s and 5 min, so that tests which stop a node need not wait as long.
+            "node-monitor-grace-period": "20s",
+            "node-monitor-period": "2s",
+            "profiling": "false",
+        },
+    )
+
+
+def scheduler_command(program: Path, files: ControlPlaneFiles) -> list[str]:
+    """kube-scheduler with its default profile."""
+    kubeconfig = files.kubeconfig("kubeconfigs/kube-scheduler", "system:kube-scheduler")
+    serving = files.serving("kube-scheduler")
+    return _command(
+        program,
+        {
+            **_delegated(kubeconfig),
+            "kubeconfig": kubeconfig,
+            "bind-address": files.endpoints.address,
+            "secure-port": str(files.endpoints.scheduler_port),
+            "tls-cert-file": serving.certificate,
+            "tls-private-key-file": serving.key,
+            "leader-elect": "false",
+            "profiling": "false",
+        },
+    )
+
+
+def _delegated(kubeconfig: Path) -> dict[str, str | Path]:
+    """Who asks this component for its metrics is checked by the API server, with the component's own credential."""
+    return {"authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig}
+
+
+def _command(program: Path, flags: Mapping[str, str | Path]) -> list[str]:
+    return [str(program), *(f"--{name}={value}" for name, value in flags.items())]

@@ -1,0 +1,190 @@
+"""etcd and kube-apiserver on loopback, for integration tests: real API, TLS and RBAC, no node, no root.
+
+    with LoopbackControlPlane() as cluster:
+        subprocess.run([cluster.kubectl, "--kubeconfig", cluster.kubeconfig, "get", "namespaces"], check=True)
+        cluster.kill("kube-apiserver")          # kill -9: what a crash of the API server looks like to clients
+        cluster.start("kube-apiserver")         # the same address and data
+
+The processes die with the thread that started them (the kernel sees to it), so a killed test leaves nothing running.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hack.cluster.build import ensure_built
+from hack.cluster.components import (
+    ControlPlaneFiles,
+    Endpoints,
+    apiserver_command,
+    controller_manager_command,
+    etcd_command,
+)
+from hack.cluster.kubeconfigs import write_kubeconfig
+from hack.cluster.pki import Identity
+from hack.cluster.probes import answers_ok, client_context, log_tail, wait_until
+from hack.cluster.progress import ClusterError
+
+_START_TIMEOUT_SECONDS = 60.0
+_PORT_ATTEMPTS = 3
+
+
+class LoopbackControlPlane:
+    """A context manager; see the module's text. Not for use by two threads at the same time.
+
+    `controllers=True` also runs kube-controller-manager: service accounts, garbage collection by owner references
+    and the deletion of namespaces then work. Without it pods may name no service account that has not been made.
+    """
+
+    def __init__(self, *, controllers: bool = False) -> None:
+        self._names = ["etcd", "kube-apiserver"] + (["kube-controller-manager"] if controllers else [])
+        self._controllers = controllers
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self._programs = ensure_built([*self._names, "kubectl"])
+        self.folder = Path(tempfile.mkdtemp(prefix="laneway-control-plane-"))
+        with ExitStack() as undo:
+            undo.callback(self.__exit__, None, None, None)
+            self._start_on_free_ports()
+            undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in reversed(list(self._processes)):
+            self.kill(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def kubectl(self) -> Path:
+        """The kubectl of the same version."""
+        return self._programs["kubectl"]
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's kubeconfig. It names no other file, so it can be copied."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def url(self) -> str:
+        return self._endpoints.apiserver_url
+
+    @property
+    def authority(self) -> Path:
+        """The certificate with which clients verify the API server."""
+        return self._files.authority.certificate
+
+    def kubeconfig_for(self, user: str, organisation: str = "") -> Path:
+        """A kubeconfig of a user (and group) that has only the rights which RBAC gives it."""
+        credential = self._files.authority.issue(f"user-{user.replace(':', '-')}", Identity(user, organisation))
+        return write_kubeconfig(
+            self.folder / "kubeconfigs" / user.replace(":", "-"),
+            cluster="laneway-loopback",
+            server=self.url,
+            authority=self.authority,
+            user=user,
+            credential=credential,
+            embed=True,
+        )
+
+    def log(self, name: str) -> Path:
+        """The log of a component, kept until the context ends."""
+        return self.folder / f"{name}.log"
+
+    def start(self, name: str) -> None:
+        """Start a component that is not running and wait until it is healthy."""
+        if name in self._processes:
+            raise ClusterError(f"{name} already runs: kill({name!r}) comes first")
+        with self.log(name).open("ab") as log:
+            command = [*_die_with_parent(), *self._command(name)]
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._processes[name] = process
+        wait_until(
+            self._health(name),
+            f"{name} on {self._endpoints.address} becoming healthy",
+            _START_TIMEOUT_SECONDS,
+            still_possible=lambda: process.poll() is None,
+            log=self.log(name),
+        )
+
+    def kill(self, name: str) -> None:
+        """kill -9, and wait until the process is gone."""
+        if name not in self._names:
+            raise ClusterError(f"no component {name!r}: write one of {', '.join(self._names)}")
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _start_on_free_ports(self) -> None:
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            self._endpoints = _free_endpoints()
+            self._files = ControlPlaneFiles(self.folder, "laneway-loopback", self._endpoints)
+            self._files.admin_kubeconfig()
+            try:
+                for name in self._names:
+                    self.start(name)
+                return
+            except ClusterError:
+                # Between choosing a port and listening on it another process can have taken it.
+                taken = any("address already in use" in log_tail(self.log(name)) for name in self._processes)
+                for name in list(self._processes):
+                    self.kill(name)
+                if not taken or attempt == _PORT_ATTEMPTS:
+                    raise
+                shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+
+    def _command(self, name: str) -> list[str]:
+        program = self._programs[name]
+        if name == "etcd":
+            return etcd_command(program, self._files, self.folder / "etcd")
+        if name == "kube-apiserver":
+            # Where no controller makes the service account "default", the admission plugin that wants it refuses every pod.
+            disabled = () if self._controllers else ("ServiceAccount",)
+            return apiserver_command(program, self._files, disabled_admission=disabled, publish_endpoint=False)
+        return controller_manager_command(program, self._files)
+
+    def _health(self, name: str) -> Callable[[], bool]:
+        endpoints, files = self._endpoints, self._files
+        if name == "etcd":
+            context = client_context(files.etcd_authority.certificate, files.etcd_client())
+            return lambda: answers_ok(endpoints.address, endpoints.etcd_client_port, "/health", context)
+        admin = files.authority.issue("laneway-admin", Identity("laneway-admin", "system:masters"))
+        context = client_context(files.authority.certificate, admin)
+        port = endpoints.apiserver_port if name == "kube-apiserver" else endpoints.controller_manager_port
+        path = "/readyz" if name == "kube-apiserver" else "/healthz"
+        return lambda: answers_ok(endpoints.address, port, path, context)
+
+
+def _die_with_parent() -> list[str]:
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv and os.name == "posix" else []
+
+
+def _free_endpoints() -> Endpoints:
+    """Loopback endpoints on ports that are free at this moment, all different."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        apiserver, etcd_client, etcd_peer, controller_manager = (each.getsockname()[1] for each in sockets)
+    return Endpoints(
+        address="127.0.0.1",
+        service_cidr="10.96.0.0/16",
+        service_gateway="10.96.0.1",
+        apiserver_port=apiserver,
+        etcd_client_port=etcd_client,
+        etcd_peer_port=etcd_peer,
+        controller_manager_port=controller_manager,
+    )

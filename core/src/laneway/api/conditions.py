@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import Field
-
 from laneway.api.schema import Status
+from pydantic import Field
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 

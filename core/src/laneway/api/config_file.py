@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
-
 from laneway.api.records import explain
+from pydantic import BaseModel, ValidationError
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 

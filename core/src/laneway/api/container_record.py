@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from laneway.api.records import Record
+from pydantic import Field
 
 
 class ContainerRecord(Record):

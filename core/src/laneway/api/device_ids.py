@@ -26,7 +26,9 @@ def gpu_of(identifier: str) -> str:
     """
     gpu, separator, slot = identifier.rpartition(_SEPARATOR)
     if not (gpu and separator and slot.isdigit()):
-        raise ValueError(f"{identifier!r} is not a Laneway device id; expected '<gpu uuid>{_SEPARATOR}<slot>'")
+        raise ValueError(
+            f"{identifier!r} is not a Laneway device id; expected '<gpu uuid>{_SEPARATOR}<slot>'"
+        )
     return gpu
 
 

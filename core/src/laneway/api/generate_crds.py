@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from laneway.api.gpu_node import GPUNodeSpec, GPUNodeStatus
 from laneway.api.names import GROUP, VERSION
 from laneway.api.schema import Model, rules
@@ -28,7 +27,9 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
     """Return a pydantic JSON schema as a structural schema of a CRD."""
     if "$ref" in schema:
         target = definitions[schema["$ref"].rsplit("/", 1)[1]]
-        return structural({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions)
+        return structural(
+            {**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions
+        )
     if "anyOf" in schema:
         choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
         if len(choices) != 1:
@@ -175,7 +176,9 @@ def gpu_node() -> Schema:
         columns=[
             column("GPUs", "integer", ".status.gpuCount", "How many GPUs it has."),
             column("Model", "string", ".status.gpus[0].model", "The model of the first."),
-            column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether its agent runs."),
+            column(
+                "Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether its agent runs."
+            ),
             column("Observed", "date", ".status.observedAt", "When the agent last wrote."),
             column("Age", "date", ".metadata.creationTimestamp", "Since when it is there."),
         ],
@@ -197,7 +200,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the files into the folder, or with ``--check`` say which are not current; 1 when any is not."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("crds"), help="the folder (default: crds)")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not current")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when a file is not current"
+    )
     options = parser.parse_args(arguments)
     stale = []
     for name, text in files().items():

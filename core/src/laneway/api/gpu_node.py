@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field
-
 from laneway.api.conditions import Condition
 from laneway.api.schema import Model, Status
+from pydantic import Field
 
 
 class SessionState(StrEnum):
@@ -61,7 +60,9 @@ class SessionStatus(Status):
     turns: int = Field(default=0, ge=0)
     iterations: int = Field(default=0, ge=0)
     gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
-    message: str = Field(default="", description="What is noteworthy, such as why it waits for a lane or lost a turn.")
+    message: str = Field(
+        default="", description="What is noteworthy, such as why it waits for a lane or lost a turn."
+    )
 
 
 class LaneStatus(Status):
@@ -111,5 +112,6 @@ class GPUNodeStatus(Status):
     )
     gpu_count: int = Field(default=0, ge=0)
     gpus: tuple[GPUStatus, ...] = Field(
-        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uuid"]}
+        default=(),
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uuid"]},
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from laneway.api import quota
 from laneway.api.records import Record
+from pydantic import Field
 
 
 class InventoryGPU(Record):

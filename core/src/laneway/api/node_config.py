@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from laneway.api.schema import Model
+from pydantic import Field
 
 
 class TurnConfig(Model):
@@ -14,10 +13,16 @@ class TurnConfig(Model):
 
     policy: Literal["fair", "pack"] = "fair"
     quantum_milliseconds: int = Field(
-        default=100, ge=1, le=60_000, description="About how long a turn lasts while others wait; at least one iteration."
+        default=100,
+        ge=1,
+        le=60_000,
+        description="About how long a turn lasts while others wait; at least one iteration.",
     )
     timeout_seconds: int = Field(
-        default=30, ge=1, le=3600, description="A session that keeps its turn so long after being asked loses it."
+        default=30,
+        ge=1,
+        le=3600,
+        description="A session that keeps its turn so long after being asked loses it.",
     )
     starvation_seconds: int = Field(
         default=60, ge=1, le=86_400, description="Who has waited so long is next, whatever the policy says."
@@ -27,7 +32,9 @@ class TurnConfig(Model):
 class LaneConfig(Model):
     """How the ephemeral region is cut."""
 
-    max_per_gpu: int = Field(default=0, ge=0, le=64, description="Most lanes of one GPU; 0: as many as memory holds.")
+    max_per_gpu: int = Field(
+        default=0, ge=0, le=64, description="Most lanes of one GPU; 0: as many as memory holds."
+    )
     padding_percent: int = Field(
         default=5, ge=0, le=100, description="Added to measured sizes: allocators fragment (Salus, 5 to 10)."
     )
@@ -38,10 +45,16 @@ class NodeConfig(Model):
 
     gpu_source: Literal["nvml", "simulated"] = "nvml"
     overcommit_percent: int = Field(
-        default=100, ge=100, le=1000, description="Shares on offer of each GPU; memory is held to by lanes in any case."
+        default=100,
+        ge=100,
+        le=1000,
+        description="Shares on offer of each GPU; memory is held to by lanes in any case.",
     )
     reserve_mebibytes: int = Field(
-        default=300, ge=0, le=16_384, description="Kept free on each GPU for frameworks' own memory (Salus: 300)."
+        default=300,
+        ge=0,
+        le=16_384,
+        description="Kept free on each GPU for frameworks' own memory (Salus: 300).",
     )
     device_strategy: Literal["env", "cdi"] = "env"
     status_interval_seconds: int = Field(default=10, ge=1, le=300)

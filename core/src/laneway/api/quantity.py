@@ -39,7 +39,9 @@ def parse(text: str | int) -> Decimal:
     """
     match = re.match(PATTERN, str(text))
     if match is None:
-        raise ValueError(f"{text!r} is not a quantity; write a number with an optional suffix, such as 512Mi or 4Gi")
+        raise ValueError(
+            f"{text!r} is not a quantity; write a number with an optional suffix, such as 512Mi or 4Gi"
+        )
     number, suffix = match.group(1), match.group(2) or ""
     if suffix[:1] in ("e", "E") and len(suffix) > 1:
         return Decimal(number + suffix)

@@ -17,6 +17,8 @@ def explain(error: ValidationError, source: str) -> str:
     for problem in error.errors(include_url=False):
         place = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
         given = problem.get("input")
-        shown = "" if problem["type"] == "missing" or isinstance(given, dict | list) else f" (found {given!r})"
+        shown = (
+            "" if problem["type"] == "missing" or isinstance(given, dict | list) else f" (found {given!r})"
+        )
         lines.append(f"{source}: {place}: {problem['msg']}{shown}")
     return "\n".join(lines)

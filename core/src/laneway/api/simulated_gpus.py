@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
-
 from laneway.api import quantity
 from laneway.api.schema import Model
+from pydantic import Field, model_validator
 
 
 class SimulatedGPU(Model):
@@ -26,12 +25,16 @@ class SimulatedGPUs(Model):
     """The whole file. A GPU's index is its place in the list, counts unfolded."""
 
     gpus: tuple[SimulatedGPU, ...] = Field(min_length=1)
-    nvlinks: tuple[tuple[int, int], ...] = Field(default=(), description="Pairs of indices that NVLink joins.")
+    nvlinks: tuple[tuple[int, int], ...] = Field(
+        default=(), description="Pairs of indices that NVLink joins."
+    )
 
     @model_validator(mode="after")
     def _indices_exist(self) -> SimulatedGPUs:
         total = sum(gpu.count for gpu in self.gpus)
         for first, second in self.nvlinks:
             if first == second or not (0 <= first < total and 0 <= second < total):
-                raise ValueError(f"nvlinks: [{first}, {second}] must be two different indices from 0 to {total - 1}")
+                raise ValueError(
+                    f"nvlinks: [{first}, {second}] must be two different indices from 0 to {total - 1}"
+                )
         return self

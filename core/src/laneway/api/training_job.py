@@ -5,13 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import Field, field_validator
-
 from laneway.api import quantity
 from laneway.api.conditions import Condition
 from laneway.api.names import GPU_PERCENT
 from laneway.api.pod_template import POD_TEMPLATE_SCHEMA
 from laneway.api.schema import Model, Status, rules
+from pydantic import ConfigDict, Field, field_validator
 
 MAX_WORKERS = 1024
 MAX_NAME_LENGTH = 57
@@ -56,7 +55,8 @@ class GPURequest(Model):
 
     per_worker: int | None = Field(default=None, description="Whole GPUs for each worker, 1 to 16.")
     share: int | None = Field(
-        default=None, description="Percent of one GPU for each worker, 1 to 100: of its memory and of its time."
+        default=None,
+        description="Percent of one GPU for each worker, 1 to 100: of its memory and of its time.",
     )
     memory: str | None = Field(
         default=None,
@@ -73,8 +73,8 @@ class GPURequest(Model):
         },
     )
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             (
                 "(has(self.perWorker) ? 1 : 0) + (has(self.share) ? 1 : 0) + (has(self.memory) ? 1 : 0) == 1",
                 "write exactly one of perWorker (whole GPUs for each worker), share (percent of one GPU) "
@@ -94,7 +94,7 @@ class GPURequest(Model):
                 "memory is a quantity above zero: write a number with a unit, such as 512Mi or 8Gi",
             ),
         )
-    }
+    )
 
     @property
     def memory_bytes(self) -> int | None:
@@ -115,14 +115,14 @@ class Preemption(Model):
         description="Time between SIGTERM and SIGKILL, for the script to save its checkpoint.",
     )
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             (
                 "self.gracePeriodSeconds >= 0 && self.gracePeriodSeconds <= 3600",
                 "gracePeriodSeconds is the time for saving a checkpoint: write a number from 0 to 3600",
             ),
         )
-    }
+    )
 
 
 class TrainingJobSpec(Model):
@@ -148,7 +148,9 @@ class TrainingJobSpec(Model):
         json_schema_extra={"maxLength": 253},
     )
     suspend: bool = Field(default=False, description="True: do not run; if it runs, checkpoint and stop.")
-    backoff_limit: int = Field(default=3, description="How many times the gang is started again after a worker failed.")
+    backoff_limit: int = Field(
+        default=3, description="How many times the gang is started again after a worker failed."
+    )
     active_deadline_seconds: int | None = Field(
         default=None, description="The job fails once it has run for so long, waiting not counted."
     )
@@ -161,8 +163,8 @@ class TrainingJobSpec(Model):
         json_schema_extra=POD_TEMPLATE_SCHEMA,
     )
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             (
                 f"self.workers >= 1 && self.workers <= {MAX_WORKERS}",
                 f"workers is the size of the gang: write a number from 1 to {MAX_WORKERS}",
@@ -196,13 +198,15 @@ class TrainingJobSpec(Model):
                 "sharing cannot change once the job is there: delete it and create it anew",
             ),
         )
-    }
+    )
 
     @field_validator("template")
     @classmethod
     def _has_containers(cls, value: dict[str, Any]) -> dict[str, Any]:
         if not (value.get("spec") or {}).get("containers"):
-            raise ValueError(f"template.spec.containers is empty: write at least one container; {GPU_PERCENT} is added to it")
+            raise ValueError(
+                f"template.spec.containers is empty: write at least one container; {GPU_PERCENT} is added to it"
+            )
         return value
 
     @property
@@ -223,8 +227,12 @@ class WorkerPlacementStatus(Status):
 class ProfileStatus(Status):
     """What the node measured of one worker's iterations; the largest over the workers."""
 
-    persistent_bytes: int = Field(description="Memory kept between iterations: weights, optimizer state.", ge=0)
-    ephemeral_bytes: int = Field(description="Memory used beyond that inside an iteration: activations.", ge=0)
+    persistent_bytes: int = Field(
+        description="Memory kept between iterations: weights, optimizer state.", ge=0
+    )
+    ephemeral_bytes: int = Field(
+        description="Memory used beyond that inside an iteration: activations.", ge=0
+    )
     iteration_microseconds: int = Field(default=0, description="Mean time of an iteration.", ge=0)
     iterations: int = Field(default=0, description="Iterations that the figures were measured over.", ge=0)
     model_bytes: int = Field(default=0, description="Size of the model's parameters.", ge=0)
@@ -253,17 +261,23 @@ class TrainingJobStatus(Status):
         description="Admitted, Placed, Running, Preempted, Succeeded, Failed.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    observed_generation: int | None = Field(default=None, description="The generation of the spec acted upon.")
+    observed_generation: int | None = Field(
+        default=None, description="The generation of the spec acted upon."
+    )
     attained_service: str = Field(
         default="0", description="GPU-seconds that the job has had, counted up to serviceCountedAt."
     )
-    executed: str = Field(default="0", description="Seconds that the job has run, counted up to serviceCountedAt.")
+    executed: str = Field(
+        default="0", description="Seconds that the job has run, counted up to serviceCountedAt."
+    )
     service_counted_at: str | None = Field(
         default=None,
         description="Up to when service was counted; while the job runs it goes on from here.",
         json_schema_extra={"format": "date-time"},
     )
-    queue: int = Field(default=0, description="The queue of the order policy that the job is in, 0 is the first.")
+    queue: int = Field(
+        default=0, description="The queue of the order policy that the job is in, 0 is the first."
+    )
     attempt: int = Field(default=0, description="How many times the gang was started.")
     placement: tuple[WorkerPlacementStatus, ...] = Field(
         default=(),

@@ -1,0 +1,26 @@
+"""PACK: the session that arrived first goes on, the others fill its gaps (Salus, MLSys'20, section 3.4.2).
+
+It keeps a lane busy and finishes jobs one after the other; it makes no promise of fairness, so a starvation bound
+belongs around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laneway.lanes.turns.policy import SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """First come, first served, by arrival of the session."""
+
+    def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
+        """Service plays no role here: it counts as it is."""
+        return newcomer.gpu_seconds
+
+    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+        """Return who arrived first."""
+        first = min(waiting, key=lambda session: (session.arrived_seconds, session.key), default=None)
+        return None if first is None else first.key

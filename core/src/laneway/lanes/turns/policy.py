@@ -1,0 +1,49 @@
+"""What a turn policy sees and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """What a turn policy may know of a session. Clock values are seconds of one monotonic clock."""
+
+    key: str
+    arrived_seconds: float
+    """When the session opened."""
+
+    waiting_since_seconds: float
+    """When it asked for the turn that it waits for; for a holder that would go on: now."""
+
+    gpu_seconds: float = 0.0
+    """Service that counts: what :meth:`TurnPolicy.enter` returned, plus the time inside iterations since then."""
+
+    weight: int = 1
+    """Twice the weight, twice the service (1 or more)."""
+
+    turns: int = 0
+    """Turns that it had."""
+
+    def __post_init__(self) -> None:
+        if self.weight < 1:
+            raise ValueError(f"weight of session {self.key} is {self.weight}: write 1 or more")
+
+
+class TurnPolicy(Protocol):
+    """Decides who of a lane is next. Pure: the same view gives the same answer."""
+
+    def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
+        """Return the gpu_seconds that a session starts counting from when it joins a lane or comes back to it.
+
+        Args:
+            newcomer: the session, with the service that it has had so far.
+            active: the lane's sessions that wait or hold the turn.
+        """
+        ...
+
+    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+        """Return the key of the session that gets the turn; None if nobody waits."""
+        ...

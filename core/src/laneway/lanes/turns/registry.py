@@ -1,0 +1,24 @@
+"""Turn policies by the name that a configuration gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from laneway.lanes.turns.fair import Fair
+from laneway.lanes.turns.pack import Pack
+from laneway.lanes.turns.policy import TurnPolicy
+from laneway.lanes.turns.starvation import StarvationBound
+
+TURN_POLICIES: Mapping[str, Callable[[], TurnPolicy]] = MappingProxyType({"fair": Fair, "pack": Pack})
+
+
+def turn_policy(name: str, *, starvation_seconds: float) -> TurnPolicy:
+    """Return the policy of that name, with a bound on waiting around it.
+
+    Raises:
+        ValueError: there is no policy of that name.
+    """
+    if name not in TURN_POLICIES:
+        raise ValueError(f"there is no turn policy {name!r}; write one of {', '.join(sorted(TURN_POLICIES))}")
+    return StarvationBound(TURN_POLICIES[name](), starvation_seconds)

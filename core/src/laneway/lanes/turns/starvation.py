@@ -1,0 +1,35 @@
+"""A bound on waiting, around any turn policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laneway.lanes.turns.policy import SessionView, TurnPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class StarvationBound:
+    """Whoever has waited for ``bound_seconds`` is next, the longest waiting first; otherwise the policy decides.
+
+    With n sessions whose turns last q seconds nobody waits longer than ``bound_seconds + n·q``.
+    """
+
+    policy: TurnPolicy
+    bound_seconds: float
+
+    def __post_init__(self) -> None:
+        if self.bound_seconds <= 0:
+            raise ValueError(f"bound_seconds is {self.bound_seconds}: write a time above 0")
+
+    def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
+        """As the policy has it."""
+        return self.policy.enter(newcomer, active)
+
+    def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
+        """Return the longest waiting of the overdue, else whom the policy chooses."""
+        sessions = tuple(waiting)
+        overdue = [s for s in sessions if now_seconds - s.waiting_since_seconds >= self.bound_seconds]
+        if overdue:
+            return min(overdue, key=lambda session: (session.waiting_since_seconds, session.key)).key
+        return self.policy.choose(sessions, now_seconds)

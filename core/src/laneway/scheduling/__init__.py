@@ -1,0 +1,52 @@
+"""Which job runs when, on which GPUs: ``plan(snapshot, now_seconds, policies)``, pure.
+
+A :class:`ClusterSnapshot` goes in, a :class:`Plan` comes out; the operator and the simulator call the same function.
+The stages stand in the order in which a decision is made: ``admission``, ``order``, ``placement``, ``preemption``; a
+policy is one file there, chosen by name through :func:`policies`.
+"""
+
+from laneway.api.training_job import PlacementMode
+from laneway.scheduling.plan_types import (
+    Plan,
+    Preemption,
+    PreemptionReason,
+    WaitingCode,
+    WaitingReason,
+)
+from laneway.scheduling.planner import plan
+from laneway.scheduling.registry import Policies, policies
+from laneway.scheduling.snapshot import (
+    GPU,
+    ClusterSnapshot,
+    Demand,
+    ForeignTenant,
+    Job,
+    JobState,
+    Node,
+    Profile,
+    WorkerPlacement,
+)
+from laneway.scheduling.validation import InvalidPlan, validate
+
+__all__ = [
+    "GPU",
+    "ClusterSnapshot",
+    "Demand",
+    "ForeignTenant",
+    "InvalidPlan",
+    "Job",
+    "JobState",
+    "Node",
+    "PlacementMode",
+    "Plan",
+    "Policies",
+    "Preemption",
+    "PreemptionReason",
+    "Profile",
+    "WaitingCode",
+    "WaitingReason",
+    "WorkerPlacement",
+    "plan",
+    "policies",
+    "validate",
+]

@@ -1,0 +1,1 @@
+"""Stage: order. The protocol is in ``policy``; every other file is one policy."""

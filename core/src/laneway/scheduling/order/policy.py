@@ -1,0 +1,33 @@
+"""What an order policy answers: which job goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from laneway.scheduling.snapshot import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A job's place in the order; the job with the smallest (queue, position, created, key) goes first."""
+
+    queue: int
+    position: tuple[float, ...]
+    """Its place within the queue; of equal length for all jobs of one policy."""
+
+    promoted: bool = False
+    """It is in this queue because it waited long, not by its service."""
+
+
+class OrderPolicy(Protocol):
+    """Puts the jobs of equal priority in order. Pure: the same jobs and clock give the same ranks."""
+
+    def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
+        """Return the rank of each job, by key."""
+        ...
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Whether a waiting job may take the GPUs of a running one of the same priority."""
+        ...

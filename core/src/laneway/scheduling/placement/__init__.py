@@ -1,0 +1,1 @@
+"""Stage: placement. The protocol is in ``policy``; every other file is one policy."""

@@ -1,0 +1,149 @@
+"""What a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from laneway.scheduling.snapshot import WorkerPlacement
+
+Value = TypeVar("Value")
+
+
+def _none() -> Mapping[str, Value]:
+    return MappingProxyType({})
+
+
+class WaitingCode(StrEnum):
+    """Why a job waits, as one word that programs may rely on (the reason of its status)."""
+
+    SUSPENDED = "Suspended"
+    """Its user does not want it to run."""
+
+    NOT_ENOUGH_GPUS = "NotEnoughGPUs"
+    """Never: the cluster has fewer suitable GPUs than the gang needs."""
+
+    MODEL_NOT_IN_CLUSTER = "ModelNotInCluster"
+    """Never: no GPU is of a model that it accepts."""
+
+    GPU_TOO_SMALL = "GPUTooSmall"
+    """Never: no GPU has so much memory."""
+
+    WORKER_LARGER_THAN_NODE = "WorkerLargerThanNode"
+    """Never: no node has so many GPUs for one worker."""
+
+    NODES_UNAVAILABLE = "NodesUnavailable"
+    """It would fit if nodes or GPUs were back that are cordoned, unhealthy or kept away from for now."""
+
+    GPUS_BUSY = "GPUsBusy"
+    """It waits for others to end."""
+
+    GPUS_FRAGMENTED = "GPUsFragmented"
+    """Enough is free in sum, and not where one gang could use it."""
+
+    AWAITING_PREEMPTION = "AwaitingPreemption"
+    """Others make way for it."""
+
+    AWAITING_DEPARTURE = "AwaitingDeparture"
+    """Jobs that are leaving hold its GPUs until their workers are gone."""
+
+    AWAITING_PROFILE = "AwaitingProfile"
+    """Memory lacks on shared GPUs, whose jobs count with their whole share until they are profiled."""
+
+    AWAITING_CONSOLIDATION = "AwaitingConsolidation"
+    """Enough is free, and spread over more nodes than it accepts."""
+
+    NOT_ADMITTED = "NotAdmitted"
+    """An admission policy holds it back."""
+
+
+NEVER_FITS = frozenset(
+    {
+        WaitingCode.NOT_ENOUGH_GPUS,
+        WaitingCode.MODEL_NOT_IN_CLUSTER,
+        WaitingCode.GPU_TOO_SMALL,
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+    }
+)
+"""Codes of jobs that cannot run in this cluster, whoever leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReason:
+    """Why a job waits, and what would let it run."""
+
+    code: WaitingCode
+    message: str
+    """Why, as a sentence with numbers."""
+
+    unblock: str
+    """What would let it run, as a sentence."""
+
+    position: int = 0
+    """Its place among the waiting jobs in this plan's order, 1 is next."""
+
+    lacking_gpus: int = 0
+    """How many more GPUs with room for it would do; 0 where GPUs are not what lacks."""
+
+    lacking_bytes: int = 0
+    """How much more GPU memory would do; 0 where memory is not what lacks."""
+
+    blockers: tuple[str, ...] = ()
+    """Jobs that it waits for, where they can be named."""
+
+    @property
+    def never_fits(self) -> bool:
+        """Whether it cannot run in this cluster, whoever leaves."""
+        return self.code in NEVER_FITS
+
+
+class PreemptionReason(StrEnum):
+    """Why a job makes way."""
+
+    HIGHER_PRIORITY = "HigherPriority"
+    HIGHER_QUEUE = "HigherQueue"
+    """A job that the order policy puts before it needs its GPUs."""
+    SUSPENDED = "Suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A running job makes way."""
+
+    job: str
+    reason: PreemptionReason
+    message: str
+    """Why, as a sentence."""
+
+    beneficiary: str | None
+    """The job that gets its GPUs; None where it stops for its own reasons."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do now. Every job of the snapshot is in exactly one of starts, preemptions, keeps and waiting,
+    but for those that are ``LEAVING``, which are in none."""
+
+    starts: Mapping[str, tuple[WorkerPlacement, ...]] = field(default_factory=_none)
+    """By job: where its workers are to be, ordered by rank. Only on what is free now: a job for which others make way
+    waits in this plan and starts in one of the next, when they are gone."""
+
+    preemptions: Mapping[str, Preemption] = field(default_factory=_none)
+    keeps: tuple[str, ...] = ()
+    """Jobs that stay where they are, in order."""
+
+    waiting: Mapping[str, WaitingReason] = field(default_factory=_none)
+    """By job, in order."""
+
+    order: tuple[str, ...] = ()
+    """All jobs, first the one that goes first."""
+
+    queues: Mapping[str, int] = field(default_factory=_none)
+    """By job: the order policy's queue, 0 is the first."""
+
+    promotions: tuple[str, ...] = ()
+    """Jobs that this plan counts in the first queue because they waited long. The caller keeps, for each, its attained
+    service as ``Job.service_at_promotion_gpu_seconds``, so that it stays promoted once it runs."""

@@ -1,0 +1,234 @@
+"""What a plan is made from: one frozen picture of the cluster's GPUs and of all unfinished jobs.
+
+Times are seconds of one clock of the caller's choice (the operator uses Unix time, the simulator its own). Jobs are
+named by ``namespace/name``, workers by rank, GPUs by uuid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from laneway.api.training_job import PlacementMode
+from laneway.lanes import LaneRules
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a gang needs: the same for each of its workers.
+
+    The workers of a gang never share a GPU with one another: NCCL refuses two ranks on one device.
+    """
+
+    workers: int = 1
+    gpus_per_worker: int = 1
+    """GPUs of one node for each worker."""
+
+    share_percent: int = 100
+    """Percent of each of these GPUs. Not used where ``memory_bytes`` or ``exclusive`` is set."""
+
+    memory_bytes: int | None = None
+    """Memory of the worker's one GPU; the share is then the smallest whose quota holds it on the GPU chosen."""
+
+    models: frozenset[str] = frozenset()
+    """GPU models that will do; empty: any."""
+
+    exclusive: bool = False
+    """The GPUs are held alone: all of their allocatable percent."""
+
+    mode: PlacementMode = PlacementMode.AUTO
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"workers is {self.workers}: a gang has 1 or more")
+        if self.gpus_per_worker < 1:
+            raise ValueError(f"gpus_per_worker is {self.gpus_per_worker}: write 1 or more")
+        if not 1 <= self.share_percent <= 100:
+            raise ValueError(f"share_percent is {self.share_percent}: write 1 to 100")
+        if self.gpus_per_worker > 1 and (self.memory_bytes is not None or self.share_percent != 100):
+            raise ValueError("a worker with several GPUs has each of them whole: leave share_percent at 100")
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise ValueError(f"memory_bytes is {self.memory_bytes}: write 1 or more")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the gang touches."""
+        return self.workers * self.gpus_per_worker
+
+    @property
+    def spans_gpus(self) -> bool:
+        """Whether the job's workers together use more than one GPU."""
+        return self.gpus > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured of one worker's iterations; the largest over the workers."""
+
+    persistent_bytes: int
+    """Kept between iterations, the framework's own bytes included."""
+
+    ephemeral_bytes: int
+    """Used beyond that inside an iteration."""
+
+    iteration_seconds: float = 0.0
+    model_bytes: int = 0
+    largest_tensor_bytes: int = 0
+    """Over ``model_bytes`` it is Tiresias' skew."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlacement:
+    """Where one worker is, or is to be."""
+
+    worker: int
+    node: str
+    gpus: tuple[str, ...]
+    """Uuids; as many as the demand's ``gpus_per_worker``, all of ``node``."""
+
+    share_percent: int
+    """Percent of each of these GPUs."""
+
+
+class JobState(StrEnum):
+    """What a job holds."""
+
+    WAITING = "Waiting"
+    """Nothing."""
+    STARTING = "Starting"
+    """Its placement; not all of its workers run."""
+    RUNNING = "Running"
+    """Its placement; all of its workers run."""
+    LEAVING = "Leaving"
+    """Its placement, until its workers are gone: it ends, fails or makes way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An unfinished job (or a finished one whose workers are not gone yet: then ``LEAVING``)."""
+
+    key: str
+    """``namespace/name``."""
+
+    demand: Demand
+    created_seconds: float
+    uid: str = ""
+    state: JobState = JobState.WAITING
+    placement: tuple[WorkerPlacement, ...] = ()
+    """Ordered by worker; empty exactly while it is ``WAITING``."""
+
+    priority: int = 0
+    """The value of its PriorityClass. A higher one goes first, whatever the order policy says."""
+
+    attained_service_gpu_seconds: float = 0.0
+    """Up to the plan's ``now``. A share of s percent counts as s/100 of a GPU."""
+
+    executed_seconds: float = 0.0
+    """Time in ``RUNNING``, over all of its runs."""
+
+    waiting_since_seconds: float | None = None
+    """Since when it is ``WAITING``; None: since ``created_seconds``. Not read in other states."""
+
+    started_seconds: float | None = None
+    """When it last became ``RUNNING``; None before."""
+
+    service_at_promotion_gpu_seconds: float = 0.0
+    """Its attained service when it was last promoted for having waited long (see ``Plan.promotions``); 0: never."""
+
+    profile: Profile | None = None
+    preemptible: bool = True
+    suspended: bool = False
+    """Its user does not want it to run."""
+
+    def __post_init__(self) -> None:
+        if (self.state is JobState.WAITING) != (not self.placement):
+            raise ValueError(f"job {self.key} is {self.state} and has {len(self.placement)} placed workers")
+
+    @property
+    def namespace(self) -> str:
+        """The part of the key before the slash; empty where there is none."""
+        return self.key.rpartition("/")[0]
+
+    def waited_seconds(self, now_seconds: float) -> float:
+        """Return how long it has waited this time; 0 while it does not wait."""
+        if self.state is not JobState.WAITING:
+            return 0.0
+        since = self.created_seconds if self.waiting_since_seconds is None else self.waiting_since_seconds
+        return max(0.0, now_seconds - since)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTenant:
+    """A hold on a GPU that is none of the snapshot's placements: a plain pod, or a worker elsewhere than planned."""
+
+    key: str
+    share_percent: int
+    persistent_bytes: int = 0
+    ephemeral_bytes: int = 0
+    profiled: bool = False
+    """Whether the two sizes were measured; else its whole quota counts."""
+
+    spans_gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """One GPU."""
+
+    uuid: str
+    node: str
+    index: int
+    model: str
+    memory_bytes: int
+    allocatable_bytes: int
+    """Memory less the reserve for frameworks."""
+
+    allocatable_percent: int = 100
+    """Shares on offer: 100 times the overcommit factor."""
+
+    healthy: bool = True
+    numa_node: int | None = None
+    nvlink_peers: frozenset[str] = frozenset()
+    foreign: tuple[ForeignTenant, ...] = ()
+    lane_rules: LaneRules = LaneRules()
+
+    @property
+    def foreign_percent(self) -> int:
+        """What holders other than the snapshot's jobs have of it."""
+        return sum(tenant.share_percent for tenant in self.foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node."""
+
+    name: str
+    gpus: tuple[GPU, ...]
+    schedulable: bool = True
+    """False: no new worker goes there (cordoned, not ready, its agent silent); those that are there stay."""
+
+    reason: str = ""
+    """Why it is not schedulable, as a clause: "it is cordoned"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The whole picture. The order in which nodes, GPUs and jobs are listed changes nothing."""
+
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    avoid: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job: nodes that it is not to be placed on now (its workers failed to start there)."""
+
+    def __post_init__(self) -> None:
+        _refuse_twice("node", [node.name for node in self.nodes])
+        _refuse_twice("GPU", [gpu.uuid for node in self.nodes for gpu in node.gpus])
+        _refuse_twice("job", [job.key for job in self.jobs])
+
+
+def _refuse_twice(kind: str, names: list[str]) -> None:
+    if len(names) != len(set(names)):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"the snapshot lists a {kind} twice: {', '.join(twice)}")

@@ -1,0 +1,66 @@
+"""TrainingJob's model: defaults, round trip, and what the checked-in CRDs say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from laneway.api import generate_crds
+from laneway.api.gpu_node import SessionStatus
+from laneway.api.training_job import TrainingJobSpec, TrainingJobStatus
+
+TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}}
+CRDS = Path(__file__).parents[4] / "crds"
+
+
+def test_a_short_spec_is_filled_with_defaults() -> None:
+    spec = TrainingJobSpec.model_validate({"gpus": {"share": 50}, "template": TEMPLATE})
+    assert (spec.workers, spec.sharing, spec.placement, spec.preemption.mode) == (1, "Lanes", "Auto", "Auto")
+    assert spec.preemption.grace_period_seconds == 30
+    assert not spec.spans_gpus
+
+
+@pytest.mark.parametrize(("workers", "gpus", "spans"), [(1, {"perWorker": 2}, True), (2, {"share": 5}, True)])
+def test_a_job_on_several_gpus_is_known_as_such(workers: int, gpus: dict[str, int], spans: bool) -> None:
+    spec = TrainingJobSpec.model_validate({"workers": workers, "gpus": gpus, "template": TEMPLATE})
+    assert spec.spans_gpus is spans
+
+
+def test_an_unknown_field_is_not_ignored() -> None:
+    with pytest.raises(ValidationError, match="worker"):
+        TrainingJobSpec.model_validate({"worker": 2, "gpus": {"share": 50}, "template": TEMPLATE})
+
+
+def test_a_status_of_a_newer_writer_is_still_read() -> None:
+    status = TrainingJobStatus.model_validate({"attempt": 2, "invented": {"later": True}})
+    assert status.attempt == 2
+
+
+def test_the_uid_of_a_pod_is_spelled_as_kubernetes_spells_it() -> None:
+    session = SessionStatus(
+        key="k", namespace="n", pod="p", pod_uid="u", container="c", share_percent=1, quota_bytes=1, state="Allocated"
+    )
+    assert session.to_json()["podUID"] == "u"
+
+
+def test_the_checked_in_crds_are_current() -> None:
+    assert generate_crds.main(["--check", "--out", str(CRDS)]) == 0
+
+
+def test_a_stale_crd_is_noticed(tmp_path: Path) -> None:
+    assert generate_crds.main(["--out", str(tmp_path)]) == 0
+    stale = tmp_path / "gpunodes.yaml"
+    stale.write_text(stale.read_text().replace("Cluster", "Namespaced"))
+    assert generate_crds.main(["--check", "--out", str(tmp_path)]) == 1
+
+
+def test_specs_hold_no_floats() -> None:
+    def types(schema: object) -> set[str]:
+        if isinstance(schema, dict):
+            own = {schema["type"]} if isinstance(schema.get("type"), str) else set()
+            return own.union(*(types(value) for value in schema.values()))
+        return set().union(*(types(value) for value in schema)) if isinstance(schema, list) else set()
+
+    for path in CRDS.glob("*.yaml"):
+        assert "number" not in types(yaml.safe_load(path.read_text()))

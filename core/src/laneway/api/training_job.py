@@ -90,7 +90,7 @@ class GPURequest(Model):
                 "share is a percentage of one GPU: write a number from 1 to 100; for several GPUs write perWorker",
             ),
             (
-                "!has(self.memory) || (isQuantity(self.memory) && quantity(self.memory).sign() > 0)",
+                "!has(self.memory) || (isQuantity(self.memory) && quantity(self.memory).isGreaterThan(quantity('0')))",
                 "memory is a quantity above zero: write a number with a unit, such as 512Mi or 8Gi",
             ),
         )
@@ -118,7 +118,7 @@ class Preemption(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "self.gracePeriodSeconds >= 0 && self.gracePeriodSeconds <= 3600",
+                "!has(self.gracePeriodSeconds) || (self.gracePeriodSeconds >= 0 && self.gracePeriodSeconds <= 3600)",
                 "gracePeriodSeconds is the time for saving a checkpoint: write a number from 0 to 3600",
             ),
         )

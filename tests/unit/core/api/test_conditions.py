@@ -5,7 +5,13 @@ from laneway.api.conditions import Condition, is_true, with_condition
 
 def condition(type_: str, status: str, time: str, reason: str = "Because") -> Condition:
     return Condition.model_validate(
-        {"type": type_, "status": status, "reason": reason, "message": "It is so.", "lastTransitionTime": time}
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": "It is so.",
+            "lastTransitionTime": time,
+        }
     )
 
 
@@ -15,7 +21,9 @@ def test_a_new_type_is_added() -> None:
 
 
 def test_the_transition_time_stays_while_the_status_does() -> None:
-    (result,) = with_condition((condition("Running", "False", "t1"),), condition("Running", "False", "t2", "Another"))
+    (result,) = with_condition(
+        (condition("Running", "False", "t1"),), condition("Running", "False", "t2", "Another")
+    )
     assert (result.reason, result.last_transition_time) == ("Another", "t1")
 
 

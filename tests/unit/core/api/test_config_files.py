@@ -21,8 +21,14 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
     [
         ("gpuSource: cuda", "node.yaml: gpuSource: Input should be 'nvml' or 'simulated' (found 'cuda')"),
         ("turn: {}", "node.yaml: turn: Extra inputs are not permitted"),
-        ("overcommitPercent: 50", "node.yaml: overcommitPercent: Input should be greater than or equal to 100 (found 50)"),
-        ("turns: {policy: lottery}", "node.yaml: turns.policy: Input should be 'fair' or 'pack' (found 'lottery')"),
+        (
+            "overcommitPercent: 50",
+            "node.yaml: overcommitPercent: Input should be greater than or equal to 100 (found 50)",
+        ),
+        (
+            "turns: {policy: lottery}",
+            "node.yaml: turns.policy: Input should be 'fair' or 'pack' (found 'lottery')",
+        ),
         ("{", "node.yaml: this is not YAML"),
         ("- 1", "node.yaml: (whole file): Input should be a valid dictionary"),
     ],
@@ -36,7 +42,10 @@ def test_a_wrong_node_file_names_the_place(text: str, words: str) -> None:
 def test_simulated_gpus_are_described_by_groups() -> None:
     text = "gpus: [{model: A, memory: 1Gi, count: 2, numaNode: 0}, {model: B}]\nnvlinks: [[0, 1]]\n"
     gpus = parse_config(text, SimulatedGPUs, "gpus.yaml")
-    assert [(gpu.model, gpu.memory_bytes, gpu.count) for gpu in gpus.gpus] == [("A", 2**30, 2), ("B", 2**34, 1)]
+    assert [(gpu.model, gpu.memory_bytes, gpu.count) for gpu in gpus.gpus] == [
+        ("A", 2**30, 2),
+        ("B", 2**34, 1),
+    ]
 
 
 @pytest.mark.parametrize(

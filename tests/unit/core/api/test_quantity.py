@@ -9,7 +9,14 @@ from laneway.api import quantity
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("512Mi", 512 * 2**20), ("8Gi", 8 * 2**30), ("1.5Gi", 3 * 2**29), ("2G", 2 * 10**9), ("1e3", 1000), (7, 7)],
+    [
+        ("512Mi", 512 * 2**20),
+        ("8Gi", 8 * 2**30),
+        ("1.5Gi", 3 * 2**29),
+        ("2G", 2 * 10**9),
+        ("1e3", 1000),
+        (7, 7),
+    ],
 )
 def test_a_size_is_read_as_kubernetes_reads_it(text: str | int, value: int) -> None:
     assert quantity.parse_bytes(text) == value
@@ -30,6 +37,8 @@ def test_written_seconds_are_read_back_to_the_millisecond(milliseconds: int) -> 
     assert quantity.parse(quantity.format_seconds(milliseconds / 1000)) * 1000 == milliseconds
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")])
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 * 2**40, "5.0 TiB")]
+)
 def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
     assert quantity.format_bytes(size) == text

@@ -39,7 +39,14 @@ def test_a_status_of_a_newer_writer_is_still_read() -> None:
 
 def test_the_uid_of_a_pod_is_spelled_as_kubernetes_spells_it() -> None:
     session = SessionStatus(
-        key="k", namespace="n", pod="p", pod_uid="u", container="c", share_percent=1, quota_bytes=1, state="Allocated"
+        key="k",
+        namespace="n",
+        pod="p",
+        pod_uid="u",
+        container="c",
+        share_percent=1,
+        quota_bytes=1,
+        state="Allocated",
     )
     assert session.to_json()["podUID"] == "u"
 

@@ -275,6 +275,11 @@ class TrainingJobStatus(Status):
         description="Up to when service was counted; while the job runs it goes on from here.",
         json_schema_extra={"format": "date-time"},
     )
+    service_at_promotion: str = Field(
+        default="0",
+        description="GPU-seconds attained when it was last promoted to the first queue for having waited long; "
+        "the queue counts from here (Tiresias, the promotion knob).",
+    )
     queue: int = Field(
         default=0, description="The queue of the order policy that the job is in, 0 is the first."
     )

@@ -1,0 +1,98 @@
+"""What goes into the root file systems that stand in for base images where no registry of images is reached.
+
+Data only. The name of a root file system in the cache ends in the hash of its recipe, so a change here makes a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+SUITE = "trixie"
+"""Debian 13: its Python is 3.13, for which the requirement files are locked, and it has PyTorch 2.6 without CUDA."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One root file system.
+
+    Attributes:
+        packages: what apt installs over the bootstrap (or over `parent`), without recommendations.
+        parent: the root file system that it begins from; None for debootstrap's.
+        remove: glob patterns, relative to the root, of what an image has no use for.
+        warm_up: Python that runs once in it after all byte code is gone, so that exactly the modules which it imports have theirs.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    parent: str | None = None
+    remove: tuple[str, ...] = ()
+    warm_up: str = ""
+
+
+DOCUMENTATION = (
+    "usr/share/doc/*",
+    "usr/share/doc-base/*",
+    "usr/share/info/*",
+    "usr/share/lintian/*",
+    "usr/share/locale/*",
+    "usr/share/man/*",
+)
+APT_LEFTOVERS = (
+    "var/cache/apt/*",
+    "var/cache/debconf/*-old",
+    "var/lib/apt/lists/*",
+    "var/lib/dpkg/*-old",
+    "var/log/*.log",
+    "var/log/apt/*",
+)
+
+WITH_TESTS = ("fsspec", "networkx", "scipy", "sklearn", "sympy")
+
+PYTHON = Recipe(
+    name="python",
+    # python3-venv carries ensurepip, by which the Dockerfile's build stages get pip as they do on python:3.13-slim.
+    packages=("ca-certificates", "python3", "python3-venv"),
+    remove=(*DOCUMENTATION, *APT_LEFTOVERS),
+)
+
+EXAMPLES = Recipe(
+    name="examples",
+    parent="python",
+    packages=("python3-sklearn", "python3-torch"),
+    remove=(
+        *DOCUMENTATION,
+        *APT_LEFTOVERS,
+        "usr/include/*",
+        "usr/lib/**/*.a",
+        "usr/lib/libtorch-test",
+        "usr/lib/python3/dist-packages/torch/bin/*[Tt]est*",
+        "usr/lib/python3/dist-packages/torch/bin/tutorial_*",
+        "usr/lib/python3/dist-packages/torch/include",
+        # Not NumPy's: numpy.testing, which SciPy imports, needs a module from among its tests.
+        *(f"usr/lib/python3/dist-packages/{package}/**/tests" for package in WITH_TESTS),
+        # AMD's compiler and runtime (220 MB): only UCX's plug-in for ROCm asks for them, and loads without.
+        "usr/lib/x86_64-linux-gnu/libLLVM*.so*",
+        "usr/lib/x86_64-linux-gnu/libamd_comgr.so*",
+        "usr/lib/x86_64-linux-gnu/libamdhip64.so*",
+        "usr/lib/x86_64-linux-gnu/ucx/libuc?_rocm*",
+    ),
+    # A pod that must compile PyTorch's modules first starts seconds later; with byte code for all modules the image is 150 MB larger.
+    warm_up=(
+        "import torch, torch.distributed, torch.optim, torch.nn.parallel, torch.utils.data, torch.utils.checkpoint\n"
+        "import sklearn.datasets, sklearn.model_selection\n"
+        "model = torch.nn.Linear(64, 10)\n"
+        "optimizer = torch.optim.Adam(model.parameters())\n"
+        "features, labels = sklearn.datasets.load_digits(return_X_y=True)\n"
+        "torch.nn.functional.cross_entropy(model(torch.tensor(features).float()), torch.tensor(labels)).backward()\n"
+        "optimizer.step()\n"
+    ),
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (PYTHON, EXAMPLES)}
+
+
+def recipe_hash(recipe: Recipe) -> str:
+    """12 hex digits that change with the recipe and with the one that it begins from."""
+    parent = recipe_hash(RECIPES[recipe.parent]) if recipe.parent else ""
+    return hashlib.sha256(f"{SUITE} {recipe!r} {parent}".encode()).hexdigest()[:12]

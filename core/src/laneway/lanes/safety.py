@@ -16,9 +16,7 @@ def lane_bytes(tenants: Iterable[Tenant], rules: LaneRules) -> int:
     return max((counted_ephemeral_bytes(tenant, rules) for tenant in tenants), default=0)
 
 
-def promised_bytes(
-    lanes: Iterable[Iterable[Tenant]], rules: LaneRules, parked: Iterable[Tenant] = ()
-) -> int:
+def promised_bytes(lanes: Iterable[Iterable[Tenant]], rules: LaneRules, parked: Iterable[Tenant] = ()) -> int:
     """Return the left side of the safety condition.
 
     Args:

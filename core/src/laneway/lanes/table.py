@@ -14,9 +14,13 @@ a tenant placed in the same change, until all but one are released.**
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from laneway.lanes.refusal import Refusal
+from laneway.lanes.assignment import Bounds, Lanes, merge, place, split
+from laneway.lanes.fitting import refusal
+from laneway.lanes.refusal import Refusal, RefusalReason
+from laneway.lanes.safety import lane_bytes, promised_bytes
 from laneway.lanes.tenant import LaneRules, Tenant
 
 
@@ -98,7 +102,7 @@ class LaneTable:
     @property
     def promised_bytes(self) -> int:
         """The left side of the safety condition."""
-        raise NotImplementedError
+        return promised_bytes(self._lanes().values(), self.rules, self._parked())
 
     @property
     def free_bytes(self) -> int:
@@ -111,7 +115,11 @@ class LaneTable:
         Raises:
             KeyError: the table does not know the tenant.
         """
-        raise NotImplementedError
+        for lane in self.lanes:
+            if key in lane.tenants:
+                return lane.id
+        self._waiting(key)
+        return None
 
     def admit(self, tenant: Tenant) -> Outcome:
         """Let a tenant in: into a lane of its own, else into an existing lane, else by merging lanes; else it waits.
@@ -119,7 +127,9 @@ class LaneTable:
         Raises:
             ValueError: a tenant of that key is there already.
         """
-        raise NotImplementedError
+        if any(tenant.key == other.key for other in (*self.tenants, *(w.tenant for w in self.waiting))):
+            raise ValueError(f"tenant {tenant.key} is on this GPU already; profile it, or let it leave first")
+        return self._outcome(self._lanes(), (*self.waiting, self._entry(tenant)), tenant.key)
 
     def profile(self, key: str, persistent_bytes: int, ephemeral_bytes: int) -> Outcome:
         """Take note of what was measured of a tenant, find it the right lane, and try again those that wait.
@@ -127,7 +137,17 @@ class LaneTable:
         Raises:
             KeyError: the table does not know the tenant.
         """
-        raise NotImplementedError
+        number = self.lane_of(key)
+        if number is None:
+            waiting = self._waiting(key)
+            tenant = waiting.tenant.profiled_as(persistent_bytes, ephemeral_bytes)
+            others = tuple(other for other in self.waiting if other.tenant.key != key)
+            return self._regrouped(self._lanes(), others, tenant, held=waiting.parked, lane_before=None)
+        before = next(tenant for tenant in self.tenants if tenant.key == key)
+        tenant = before.profiled_as(persistent_bytes, ephemeral_bytes)
+        return self._regrouped(
+            _without(self._lanes(), key), self.waiting, tenant, held=True, lane_before=number
+        )
 
     def leave(self, key: str) -> Outcome:
         """Let a tenant go, try again those that wait, and split crowded lanes where memory allows.
@@ -135,4 +155,114 @@ class LaneTable:
         Raises:
             KeyError: the table does not know the tenant.
         """
-        raise NotImplementedError
+        if self.lane_of(key) is None:
+            return self._outcome(self._lanes(), tuple(w for w in self.waiting if w.tenant.key != key), key)
+        return self._outcome(_without(self._lanes(), key), self.waiting, key)
+
+    def _regrouped(
+        self,
+        lanes: Lanes,
+        others: tuple[Waiting, ...],
+        tenant: Tenant,
+        *,
+        held: bool,
+        lane_before: int | None,
+    ) -> Outcome:
+        """Find a lane for a tenant whose sizes changed; park it, or have it evicted, where there is none."""
+        bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
+        placed = self._place(tenant, lanes, bounds, lane_before)
+        if placed is not None:
+            return self._outcome(placed, others, tenant.key)
+        if not held:
+            return self._outcome(lanes, (*others, self._entry(tenant)), tenant.key)
+        beside = Bounds(self.capacity_bytes, self.rules, (*bounds.parked, tenant))
+        kept = merge(lanes, beside, among=frozenset(lanes))
+        if kept is None:
+            return Outcome(self, refusal=self._why(tenant, lanes, bounds.parked), evict=True)
+        return self._outcome(kept, (self._entry(tenant, parked=True), *others), tenant.key)
+
+    def _outcome(self, lanes: Lanes, waiting: tuple[Waiting, ...], key: str) -> Outcome:
+        """Try those that wait, split crowded lanes, and say what became of everybody."""
+        lanes, waiting = self._retried(lanes, waiting)
+        bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(waiting))
+        lanes = split(lanes, bounds)
+        if not bounds.hold(lanes) or any(sum(t.spans_gpus for t in lane) > 1 for lane in lanes.values()):
+            raise AssertionError(
+                f"lanes {lanes} break an invariant of a GPU with {self.capacity_bytes} bytes"
+            )
+        table = LaneTable(
+            self.capacity_bytes,
+            self.rules,
+            lanes=tuple(
+                Lane(number, tuple(tenant.key for tenant in tenants), lane_bytes(tenants, self.rules))
+                for number, tenants in sorted(lanes.items())
+            ),
+            tenants=tuple(sorted((t for lane in lanes.values() for t in lane), key=lambda t: t.key)),
+            waiting=waiting,
+        )
+        refusal = next((entry.refusal for entry in waiting if entry.tenant.key == key), None)
+        return Outcome(table, _moves(self, table), refusal)
+
+    def _retried(self, lanes: Lanes, waiting: tuple[Waiting, ...]) -> tuple[Lanes, tuple[Waiting, ...]]:
+        """Let in whom memory now allows: the parked first, because they hold memory; then in order of coming."""
+        remaining = list(waiting)
+        for entry in sorted(waiting, key=lambda entry: not entry.parked):
+            others = [other for other in remaining if other is not entry]
+            bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
+            placed = self._place(entry.tenant, lanes, bounds, None)
+            if placed is not None:
+                lanes, remaining = placed, others
+        return lanes, tuple(
+            replace(entry, refusal=self._why(entry.tenant, lanes, _parked_of(remaining, but=entry)))
+            for entry in remaining
+        )
+
+    def _place(self, tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None) -> Lanes | None:
+        others = [*bounds.parked, *(t for lane in lanes.values() for t in lane)]
+        if any(other.exclusive for other in others) or (tenant.exclusive and others):
+            return None
+        return place(tenant, lanes, bounds, lane_before)
+
+    def _why(self, tenant: Tenant, lanes: Lanes, parked: tuple[Tenant, ...]) -> Refusal:
+        others = (*parked, *(other for lane in lanes.values() for other in lane))
+        why = refusal(self.capacity_bytes, others, tenant, self.rules)
+        if why is None:
+            raise AssertionError(f"{tenant.key} fits beside {others} and was not placed")
+        return why
+
+    def _entry(self, tenant: Tenant, *, parked: bool = False) -> Waiting:
+        """Make an entry whose reason is filled in once it has been tried."""
+        return Waiting(tenant, Refusal(RefusalReason.INSUFFICIENT_MEMORY, ""), parked)
+
+    def _lanes(self) -> Lanes:
+        tenants = {tenant.key: tenant for tenant in self.tenants}
+        return {lane.id: tuple(tenants[key] for key in lane.tenants) for lane in self.lanes}
+
+    def _parked(self) -> tuple[Tenant, ...]:
+        return _parked_of(self.waiting)
+
+    def _waiting(self, key: str) -> Waiting:
+        for entry in self.waiting:
+            if entry.tenant.key == key:
+                return entry
+        raise KeyError(key)
+
+
+def _parked_of(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
+    return tuple(entry.tenant for entry in waiting if entry.parked and entry is not but)
+
+
+def _without(lanes: Lanes, key: str) -> Lanes:
+    """Return the lanes without a tenant, and without the lane that it leaves empty."""
+    rest = {number: tuple(t for t in tenants if t.key != key) for number, tenants in lanes.items()}
+    return {number: tenants for number, tenants in rest.items() if tenants}
+
+
+def _moves(before: LaneTable, after: LaneTable) -> tuple[Moved, ...]:
+    lane_before = {key: lane.id for lane in before.lanes for key in lane.tenants}
+    lane_after = {key: lane.id for lane in after.lanes for key in lane.tenants}
+    return tuple(
+        Moved(key, lane_before.get(key), lane_after.get(key))
+        for key in sorted(lane_before.keys() | lane_after.keys())
+        if lane_before.get(key) != lane_after.get(key)
+    )

@@ -50,7 +50,9 @@ class Tenant:
 
     def profiled_as(self, persistent_bytes: int, ephemeral_bytes: int) -> Tenant:
         """Return this tenant with the sizes that were measured of it."""
-        return replace(self, persistent_bytes=persistent_bytes, ephemeral_bytes=ephemeral_bytes, profiled=True)
+        return replace(
+            self, persistent_bytes=persistent_bytes, ephemeral_bytes=ephemeral_bytes, profiled=True
+        )
 
 
 def counted_persistent_bytes(tenant: Tenant, rules: LaneRules) -> int:

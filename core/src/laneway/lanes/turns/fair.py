@@ -25,7 +25,11 @@ class Fair:
         """Return who has the least service over weight; of equals, who waits longest."""
         best = min(
             waiting,
-            key=lambda session: (session.gpu_seconds / session.weight, session.waiting_since_seconds, session.key),
+            key=lambda session: (
+                session.gpu_seconds / session.weight,
+                session.waiting_since_seconds,
+                session.key,
+            ),
             default=None,
         )
         return None if best is None else best.key

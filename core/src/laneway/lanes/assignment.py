@@ -1,0 +1,153 @@
+"""Which lane for a tenant: one of its own, else the lane that grows least, else merged lanes (Salus, algorithm 1).
+
+Works on bare values: lanes by id, each a tuple of tenants in order of entry. :mod:`laneway.lanes.table` keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
+from laneway.lanes.tenant import LaneRules, Tenant
+
+Lanes = Mapping[int, tuple[Tenant, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What lanes have to stay within."""
+
+    capacity_bytes: int
+    rules: LaneRules
+    parked: tuple[Tenant, ...] = ()
+    """Tenants that hold persistent memory and are in no lane."""
+
+    def hold(self, lanes: Lanes) -> bool:
+        """Whether the lanes are safe, and no more than the limit."""
+        return self.within_limit(lanes) and is_safe(
+            self.capacity_bytes, lanes.values(), self.rules, self.parked
+        )
+
+    def within_limit(self, lanes: Lanes) -> bool:
+        """Whether there are no more lanes than the limit."""
+        return not self.rules.max_lanes or len(lanes) <= self.rules.max_lanes
+
+    def lacking_bytes(self, lanes: Lanes) -> int:
+        """Return by how much the lanes are over capacity; 0 if they are not."""
+        return max(0, promised_bytes(lanes.values(), self.rules, self.parked) - self.capacity_bytes)
+
+
+def place(tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None = None) -> Lanes | None:
+    """Return the lanes with one more tenant; None if it fits nowhere.
+
+    An unprofiled tenant gets a lane of its own, and nobody joins it there, unless the lane limit leaves no other way
+    (its whole share counts as persistent, so sharing the lane is safe).
+
+    Args:
+        tenant: who comes; in none of the lanes.
+        lanes: the others'.
+        bounds: capacity, rules, and what else is held.
+        lane_before: the lane that it was in; kept where that is as good as another.
+    """
+    own = lane_before if lane_before is not None and lane_before not in lanes else _lowest_free(lanes)
+    alone = {**lanes, own: (tenant,)}
+    if bounds.hold(alone):
+        return alone
+    if tenant.profiled and (joined := _join(tenant, _all_profiled(lanes), lanes, bounds, lane_before)):
+        return joined
+    return (
+        merge(alone, bounds, newest=own, among=_all_profiled(alone))
+        or _join(tenant, frozenset(lanes), lanes, bounds, lane_before)
+        or merge(alone, bounds, newest=own, among=frozenset(alone))
+    )
+
+
+def merge(lanes: Lanes, bounds: Bounds, among: frozenset[int], newest: int | None = None) -> Lanes | None:
+    """Merge lanes two by two until the bounds hold; None if they cannot.
+
+    Merging two lanes frees the smaller one's ephemeral bytes. One merge that is enough is preferred, the one that frees
+    least; else the one that frees most is done, and so on: that ends in the tightest packing, so nothing is missed.
+
+    Args:
+        lanes: what to start from.
+        bounds: capacity, rules, and what else is held.
+        among: ids of the lanes that may be merged.
+        newest: a lane whose id need not survive.
+    """
+    merged = dict(lanes)
+    while not bounds.hold(merged):
+        best: tuple[tuple[bool, int, int, int, int], int, int] | None = None
+        lacking_bytes = bounds.lacking_bytes(merged)
+        for first, second in combinations(sorted(among & merged.keys()), 2):
+            if _spanning(merged[first]) + _spanning(merged[second]) > 1:
+                continue
+            sizes = [lane_bytes(merged[number], bounds.rules) for number in (first, second)]
+            freed_bytes = min(sizes)
+            enough = freed_bytes >= lacking_bytes and (
+                not bounds.rules.max_lanes or len(merged) - 1 <= bounds.rules.max_lanes
+            )
+            crowd = len(merged[first]) + len(merged[second])
+            cost = (not enough, freed_bytes if enough else -freed_bytes, crowd, first, second)
+            if best is None or cost < best[0]:
+                stays, goes = (first, second) if sizes[0] >= sizes[1] else (second, first)
+                best = (cost, *((goes, stays) if stays == newest else (stays, goes)))
+        if best is None:
+            return None
+        _, stays, goes = best
+        merged[stays] = merged[stays] + merged.pop(goes)
+    return merged
+
+
+def split(lanes: Lanes, bounds: Bounds) -> Lanes:
+    """Move tenants out of shared lanes into lanes of their own while memory and the lane limit allow.
+
+    The cheapest move first: unprofiled tenants, which would rather be alone, then the one whose own lane takes least
+    more memory; of equals, the one that entered last.
+    """
+    current = dict(lanes)
+    while True:
+        moves = []
+        for number, tenants in current.items():
+            for place_in_lane, tenant in enumerate(tenants if len(tenants) > 1 else ()):
+                rest = tenants[:place_in_lane] + tenants[place_in_lane + 1 :]
+                after = {**current, number: rest, _lowest_free(current): (tenant,)}
+                if bounds.hold(after):
+                    growth_bytes = promised_bytes(after.values(), bounds.rules)
+                    moves.append(((tenant.profiled, growth_bytes, -place_in_lane, tenant.key), after))
+        if not moves:
+            return current
+        current = min(moves, key=lambda move: move[0])[1]
+
+
+def _join(
+    tenant: Tenant, candidates: Iterable[int], lanes: Lanes, bounds: Bounds, lane_before: int | None
+) -> Lanes | None:
+    """Return the lanes with the tenant in the candidate that grows least; None if none can take it."""
+    best: tuple[tuple[int, bool, int, int], Lanes] | None = None
+    for number in sorted(candidates):
+        if tenant.spans_gpus and _spanning(lanes[number]):
+            continue
+        joined = {**lanes, number: (*lanes[number], tenant)}
+        if not bounds.hold(joined):
+            continue
+        promised = promised_bytes(joined.values(), bounds.rules)
+        cost = (promised, number != lane_before, len(lanes[number]), number)
+        if best is None or cost < best[0]:
+            best = (cost, joined)
+    return None if best is None else best[1]
+
+
+def _all_profiled(lanes: Lanes) -> frozenset[int]:
+    return frozenset(
+        number for number, tenants in lanes.items() if all(tenant.profiled for tenant in tenants)
+    )
+
+
+def _spanning(tenants: Iterable[Tenant]) -> int:
+    return sum(tenant.spans_gpus for tenant in tenants)
+
+
+def _lowest_free(lanes: Lanes) -> int:
+    return next(number for number in range(len(lanes) + 1) if number not in lanes)

@@ -253,6 +253,14 @@ class WaitingStatus(Status):
     )
 
 
+class AvoidedNodeStatus(Status):
+    """A node that the job is kept away from for a while."""
+
+    node: str = Field(description="The node.")
+    until: str = Field(description="Until when.", json_schema_extra={"format": "date-time"})
+    message: str = Field(default="", description="What went wrong there, as a sentence.")
+
+
 class TrainingJobStatus(Status):
     """What the operator says about the job; only it writes here."""
 
@@ -291,9 +299,19 @@ class TrainingJobStatus(Status):
     )
     profile: ProfileStatus | None = Field(default=None, description="What was measured of its iterations.")
     turns: int = Field(default=0, description="Turns that its workers took in their lanes.", ge=0)
+    turns_before_attempt: int = Field(
+        default=0, description="The part of turns that was taken before the current attempt.", ge=0
+    )
     preemptions: int = Field(default=0, description="How many times it made way for others.", ge=0)
     restarts: int = Field(default=0, description="How many times it was started again after a failure.", ge=0)
-    waiting: WaitingStatus | None = Field(default=None, description="While it waits: why.")
+    waiting: WaitingStatus | None = Field(
+        default=None, description="While it waits or starts: why it does not run."
+    )
+    avoid: tuple[AvoidedNodeStatus, ...] = Field(
+        default=(),
+        description="Nodes that it is not placed on for a while, because its workers could not start there.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
     start_time: str | None = Field(
         default=None, description="When it first ran.", json_schema_extra={"format": "date-time"}
     )

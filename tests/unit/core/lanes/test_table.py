@@ -1,0 +1,260 @@
+"""Who gets into which lane when somebody comes, is profiled, grows or leaves. The GPU has 100 bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from laneway.lanes import LaneRules, LaneTable, Moved, RefusalReason, Tenant, fits, is_safe
+
+from tests.unit.core.lanes.builders import known, lanes, table_of, unknown
+
+
+@pytest.mark.parametrize(
+    ("story", "table", "newcomer", "want"),
+    [
+        ("the first tenant opens a lane", table_of(100), unknown("a", 50), ["a"]),
+        (
+            "where memory allows, each has a lane",
+            table_of(100, known("a", 10, 20)),
+            known("b", 10, 20),
+            ["a", "b"],
+        ),
+        (
+            "where it doesn't, a newcomer joins the lane that grows least",
+            table_of(100, known("a", 10, 20), known("b", 10, 40)),
+            known("c", 10, 30),
+            ["a", "bc"],
+        ),
+        (
+            "of lanes that grow alike, the one with fewer tenants",
+            table_of(65, known("a", 5, 20), known("b", 5, 20), known("c", 5, 20)),
+            known("d", 5, 20),
+            ["ac", "bd"],
+        ),
+        (
+            "at the lane limit a newcomer joins although there is memory",
+            table_of(100, known("a", 5, 5), max_lanes=1),
+            known("b", 5, 5),
+            ["ab"],
+        ),
+        (
+            "lanes are merged to make room for an unprofiled tenant",
+            table_of(100, known("a", 10, 30), known("b", 10, 30)),
+            unknown("c", 50),
+            ["ab", "c"],
+        ),
+        (
+            "of merges that would do, the one that frees least",
+            table_of(100, known("a", 0, 10), known("b", 0, 20), known("c", 0, 40)),
+            unknown("d", 40),
+            ["ab", "c", "d"],
+        ),
+        (
+            "an ephemeral too large for every lane merges lanes",
+            table_of(100, known("a", 5, 40), known("b", 5, 40)),
+            known("c", 5, 60),
+            ["abc"],
+        ),
+        (
+            "lanes are merged to make a lane for an unprofiled tenant",
+            table_of(100, known("a", 5, 5), known("b", 5, 5), max_lanes=2),
+            unknown("c", 50),
+            ["ab", "c"],
+        ),
+        (
+            "an unprofiled tenant shares a lane only where the limit leaves no other way",
+            table_of(100, unknown("a", 30), max_lanes=1),
+            unknown("b", 30),
+            ["ab"],
+        ),
+        (
+            "two jobs on several GPUs never share a lane",
+            table_of(100, known("a", 5, 20, spans=True), known("b", 5, 20, spans=True), known("c", 5, 20)),
+            known("d", 20, 15, spans=True),
+            ["a", "b", "cd"],
+        ),
+    ],
+)
+def test_admission(story: str, table: LaneTable, newcomer: Tenant, want: list[str]) -> None:
+    outcome = table.admit(newcomer)
+    assert outcome.refusal is None, story
+    assert lanes(outcome) == want, story
+    assert outcome.table.lane_of(newcomer.key) is not None
+
+
+def test_a_tenant_that_fits_nowhere_waits_with_the_reason() -> None:
+    outcome = table_of(100, unknown("a", 60)).admit(unknown("b", 60))
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason is RefusalReason.AWAITING_PROFILE
+    assert outcome.refusal.lacking_bytes == 20
+    assert outcome.table.lane_of("b") is None
+    assert [entry.tenant.key for entry in outcome.table.waiting] == ["b"]
+    assert outcome.table.free_bytes == 40
+    assert outcome.moved == ()
+
+
+def test_a_profile_lets_in_who_waited_for_it() -> None:
+    table = table_of(100, unknown("a", 60), unknown("b", 60))
+    outcome = table.profile("a", 10, 20)
+    assert outcome.moved == (Moved("b", None, 1),)
+    assert lanes(outcome) == ["a", "b"]
+    assert outcome.table.waiting == ()
+
+
+def test_those_that_wait_are_tried_in_the_order_in_which_they_came() -> None:
+    table = table_of(100, unknown("a", 100), unknown("c", 60), unknown("b", 60))
+    table = table.leave("a").table
+    assert lanes(table) == ["c"]
+    assert [entry.tenant.key for entry in table.waiting] == ["b"]
+
+
+def test_a_first_profile_never_costs_a_tenant_its_lane() -> None:
+    table = table_of(100, unknown("a", 50), unknown("b", 50))
+    outcome = table.profile("a", 25, 25)
+    assert outcome.moved == ()
+    assert lanes(outcome) == ["a", "b"]
+
+
+def test_a_tenant_that_outgrows_its_lane_finds_another() -> None:
+    table = table_of(100, known("a", 10, 20, quota=60), known("b", 10, 50))
+    outcome = table.profile("a", 10, 45)
+    assert lanes(outcome) == ["ab"]
+    assert outcome.refusal is None
+
+
+def test_a_tenant_that_outgrows_the_gpu_is_parked_and_keeps_its_memory() -> None:
+    table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10))
+    outcome = table.profile("a", 20, 50)
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason is RefusalReason.INSUFFICIENT_MEMORY
+    assert not outcome.evict
+    assert outcome.table.promised_bytes == 20 + 60
+    assert outcome.moved == (Moved("a", 0, None),)
+    back = outcome.table.leave("b")
+    assert back.moved == (Moved("a", None, 0), Moved("b", 1, None))
+
+
+def test_a_tenant_whose_growth_nothing_covers_is_to_be_evicted_and_changes_nothing() -> None:
+    table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10))
+    outcome = table.profile("a", 60, 0)
+    assert outcome.evict
+    assert outcome.table is table
+    assert outcome.refusal is not None
+    assert outcome.refusal.lacking_bytes == 20
+
+
+def test_when_a_tenant_leaves_crowded_lanes_are_split() -> None:
+    table = table_of(100, known("a", 10, 30), known("b", 10, 30), known("c", 10, 30))
+    assert lanes(table) == ["ac", "b"]
+    outcome = table.leave("b")
+    assert lanes(outcome) == ["a", "c"]
+    assert outcome.moved == (Moved("b", 1, None), Moved("c", 0, 1))
+
+
+def test_a_lane_shrinks_when_its_largest_tenant_leaves() -> None:
+    table = table_of(100, known("a", 10, 10), known("b", 10, 50), max_lanes=1)
+    assert table.lanes[0].ephemeral_bytes == 50
+    assert table.leave("b").table.lanes[0].ephemeral_bytes == 10
+
+
+def test_leaving_while_waiting_frees_nothing_and_is_fine() -> None:
+    table = table_of(100, unknown("a", 100), unknown("b", 100)).leave("b").table
+    assert lanes(table) == ["a"]
+    assert table.waiting == ()
+
+
+def test_padding_counts_in_lanes() -> None:
+    table = table_of(100, known("a", 10, 20, quota=100), padding=10)
+    assert table.promised_bytes == 33
+
+
+def test_nobody_comes_twice() -> None:
+    with pytest.raises(ValueError, match="tenant a is on this GPU already"):
+        table_of(100, unknown("a", 10)).admit(unknown("a", 10))
+
+
+@pytest.mark.parametrize("change", ["leave", "profile", "lane_of"])
+def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
+    arguments = (1, 1) if change == "profile" else ()
+    with pytest.raises(KeyError, match="ghost"):
+        getattr(table_of(100, unknown("a", 10)), change)("ghost", *arguments)
+
+
+class LaneTableMachine(RuleBasedStateMachine):
+    """Tenants come, are profiled, grow and leave in any order; the safety condition holds throughout."""
+
+    capacity = 100
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = LaneTable.empty(self.capacity, LaneRules(max_lanes=3, padding_percent=5))
+        self.counter = 0
+
+    def keys(self) -> list[str]:
+        return [t.key for t in self.table.tenants] + [entry.tenant.key for entry in self.table.waiting]
+
+    @rule(
+        quota=st.integers(1, 110),
+        sizes=st.one_of(st.none(), st.tuples(st.integers(0, 60), st.integers(0, 60))),
+        spans=st.booleans(),
+        exclusive=st.sampled_from([False, False, False, False, True]),
+    )
+    def somebody_comes(self, quota: int, sizes: tuple[int, int] | None, spans: bool, exclusive: bool) -> None:
+        self.counter += 1
+        tenant = Tenant(f"t{self.counter}", quota, spans_gpus=spans, exclusive=exclusive)
+        if sizes is not None:
+            tenant = tenant.profiled_as(*sizes)
+        nobody_waits = not self.table.waiting
+        expected = fits(self.capacity, self.table.tenants, tenant, self.table.rules)
+        outcome = self.table.admit(tenant)
+        if nobody_waits:
+            assert (outcome.refusal is None) == expected, "the planner's answer and the agent's differ"
+        self.table = outcome.table
+
+    @precondition(lambda self: self.keys())
+    @rule(data=st.data(), persistent=st.integers(0, 80), ephemeral=st.integers(0, 80))
+    def somebody_is_profiled(self, data: st.DataObject, persistent: int, ephemeral: int) -> None:
+        key = data.draw(st.sampled_from(self.keys()))
+        first = all(t.key != key or not t.profiled for t in self.table.tenants)
+        had_lane = self.table.lane_of(key) is not None
+        outcome = self.table.profile(key, persistent, ephemeral)
+        if first and had_lane:
+            assert outcome.refusal is None
+        assert outcome.table is self.table or not outcome.evict
+        self.table = outcome.table
+
+    @precondition(lambda self: self.keys())
+    @rule(data=st.data())
+    def somebody_leaves(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(self.keys()))
+        self.table = self.table.leave(key).table
+        assert key not in self.keys()
+
+    @invariant()
+    def the_safety_condition_holds(self) -> None:
+        tenants = {t.key: t for t in self.table.tenants}
+        members = [[tenants[key] for key in lane.tenants] for lane in self.table.lanes]
+        parked = [entry.tenant for entry in self.table.waiting if entry.parked]
+        assert is_safe(self.capacity, members, self.table.rules, parked)
+        assert self.table.promised_bytes <= self.capacity
+
+    @invariant()
+    def lanes_keep_their_rules(self) -> None:
+        tenants = {t.key: t for t in self.table.tenants}
+        assert len(self.table.lanes) <= 3
+        assert sorted(key for lane in self.table.lanes for key in lane.tenants) == sorted(tenants)
+        for lane in self.table.lanes:
+            assert lane.tenants, "an empty lane stays"
+            assert sum(tenants[key].spans_gpus for key in lane.tenants) <= 1
+        if any(t.exclusive for t in tenants.values()):
+            assert len(tenants) == 1
+
+    @invariant()
+    def who_waits_is_told_why(self) -> None:
+        assert all(entry.refusal.message for entry in self.table.waiting)
+
+
+TestLaneTable = LaneTableMachine.TestCase
+TestLaneTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

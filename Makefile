@@ -45,6 +45,7 @@ lock: ## Resolve the dependencies anew and write requirements/*.txt
 	test -x $(UV) || { $(SYSTEM_PYTHON) -m venv .venv && $(PYTHON) -m pip install --quiet uv; }
 	$(COMPILE) --group dev pyproject.toml -o requirements/dev.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
+	echo hatchling | $(COMPILE) -c requirements/dev.txt - -o requirements/build.txt
 	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
 
 .PHONY: generate

@@ -1,40 +1,18 @@
-"""Where what is built stays between two runs: one folder outside the tree, entries named by the hash of what they were made from.
+"""Entries of the cache that are there whole or not at all.
 
-An entry is made under a name of its own (`.partial-…`) and renamed into place when it is whole. So an entry that exists is complete,
-and a build that was interrupted leaves nothing but a `.partial-…`, which the next build removes. One lock a kind of entry keeps two
-builds apart; the kernel lets go of it when its holder ends, however it ends.
+An entry's name holds the hash of what it is made from. It is made under a name of its own (`.partial-…`) and renamed into place when it is
+whole; what an interrupted build left is removed by the next one. One lock a folder keeps two builds apart.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
+from hack.cluster.cache import exclusive
+
 PARTIAL_PREFIX = ".partial-"
-
-
-def cache_folder() -> Path:
-    """`$LANEWAY_CACHE`, else `~/.cache/laneway`."""
-    configured = os.environ.get("LANEWAY_CACHE", "").strip()
-    return Path(configured).expanduser().resolve() if configured else Path.home() / ".cache" / "laneway"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds `folder` for this process; waits for another one that builds there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another build in {folder}", file=sys.stderr, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def entry(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
@@ -42,7 +20,7 @@ def entry(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
     final = folder / name
     if final.exists():
         return final
-    with locked(folder):
+    with exclusive(folder / ".lock"):
         if final.exists():
             return final
         for left_over in folder.glob(f"{PARTIAL_PREFIX}*"):
@@ -51,6 +29,13 @@ def entry(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
         make(partial)
         partial.rename(final)
     return final
+
+
+def keep_newest(folder: Path, pattern: str, count: int) -> None:
+    """Deletes all but the `count` entries of `folder` matching `pattern` that were made or used last."""
+    by_age = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in by_age[count:]:
+        remove(path)
 
 
 def remove(path: Path) -> None:

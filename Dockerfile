@@ -1,0 +1,105 @@
+# Laneway's images, one target each: operator, device-plugin, node-agent, client, examples.
+#
+#   docker build --target operator --tag laneway/operator:0.1.0 .
+#
+# `python -m hack.images build` builds them all, with Docker or Podman where there is one; else with buildah, on Debian root file systems in
+# place of the base images and with wheels from a mounted folder. That folder comes by two build arguments, PIP_NO_INDEX and PIP_FIND_LINKS.
+# Without them pip asks its index; a pip configuration of your own goes in as the secret `pip` and stays out of the images:
+#
+#   docker build --secret id=pip,src=/etc/pip.conf …
+ARG BASE=python:3.13-slim
+ARG EXAMPLES_BASE=debian:trixie-slim
+
+# ---- Build stages. Third-party packages and our own are installed apart, so that a change of ours leaves the large layer as it is.
+
+FROM ${BASE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+RUN python3 -m venv /build && python3 -m venv --without-pip /opt/venv
+COPY requirements/build.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip install --quiet --require-hashes --requirement /requirements/build.txt
+
+FROM build AS operator-dependencies
+COPY requirements/operator.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/operator.txt
+
+FROM build AS device-plugin-dependencies
+COPY requirements/device-plugin.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/device-plugin.txt
+
+FROM build AS node-agent-dependencies
+COPY requirements/node-agent.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/node-agent.txt
+
+FROM build AS core-wheel
+COPY core/pyproject.toml /source/core/
+COPY core/src /source/core/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/core
+
+FROM core-wheel AS operator-own
+COPY operator/pyproject.toml /source/operator/
+COPY operator/src /source/operator/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/operator \
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+
+FROM core-wheel AS device-plugin-own
+COPY device_plugin/pyproject.toml /source/device_plugin/
+COPY device_plugin/src /source/device_plugin/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/device_plugin \
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+
+FROM core-wheel AS node-agent-own
+COPY node_agent/pyproject.toml /source/node_agent/
+COPY node_agent/src /source/node_agent/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
+    && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
+
+# No byte code: the Python that will import the client is the user's.
+FROM build AS client-own
+COPY client/pyproject.toml /source/client/
+COPY client/src /source/client/src
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/client \
+    && /build/bin/pip install --quiet --no-deps --no-index --no-compile --target /client /wheels/*.whl \
+    && rm -r /client/*.dist-info
+
+# ---- The images.
+
+FROM ${BASE} AS operator
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=operator-dependencies /opt/venv /opt/venv
+COPY --from=operator-own /own/opt/venv /opt/venv
+USER 65532:65532
+ENTRYPOINT ["/opt/venv/bin/laneway-operator"]
+
+# Root on the node: the kubelet's device-plugin folder and its PodResources socket are root's. The chart takes every capability away.
+FROM ${BASE} AS device-plugin
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=device-plugin-dependencies /opt/venv /opt/venv
+COPY --from=device-plugin-own /own/opt/venv /opt/venv
+ENTRYPOINT ["/opt/venv/bin/laneway-device-plugin"]
+
+# Root on the node: it reads which pod a process belongs to, whoever runs it.
+FROM ${BASE} AS node-agent
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=node-agent-dependencies /opt/venv /opt/venv
+COPY --from=node-agent-own /own/opt/venv /opt/venv
+ENTRYPOINT ["/opt/venv/bin/laneway-node-agent"]
+
+FROM ${BASE} AS client
+COPY client/image/install_client.py /usr/local/bin/
+COPY --from=client-own /client /client
+ENTRYPOINT ["python3", "/usr/local/bin/install_client.py"]
+
+# A user's image, as a user would write it: PyTorch, scikit-learn and scripts, nothing of Laneway.
+FROM ${EXAMPLES_BASE} AS examples
+ENV PYTHONUNBUFFERED=1
+RUN python3 -c "import sklearn, torch" 2>/dev/null \
+    || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-sklearn python3-torch && rm -rf /var/lib/apt/lists/*; }
+COPY examples /opt/examples
+WORKDIR /opt/examples
+CMD ["python3"]

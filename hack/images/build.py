@@ -1,0 +1,89 @@
+"""Builds images into archives in the cache, each named by the hash of what it is made from: what is unchanged is there already."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hack.cluster.cache import cache_folder
+from hack.images.buildah import Buildah
+from hack.images.cache import entry, keep_newest
+from hack.images.chroot import ImageError
+from hack.images.docker import Docker
+from hack.images.targets import TARGETS, Target, content_hash
+
+ENGINES = ("docker", "podman", "buildah")
+KEPT_ARCHIVES = 2
+"""Of each image: this tree's, and one more for a second branch or checkout."""
+
+
+class Engine(Protocol):
+    """What builds a target of the Dockerfile."""
+
+    name: str
+
+    def circumstances(self, target: Target) -> str:
+        """What beside the tree's own files decides how the image comes out."""
+
+    def build(self, target: Target, archive: Path) -> None:
+        """Builds `target` and writes it to the file `archive`."""
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """One image in an archive; `content` changes whenever the image does."""
+
+    name: str
+    reference: str
+    archive: Path
+    content: str
+
+
+def choose_engine() -> Engine:
+    """`$LANEWAY_IMAGE_ENGINE`, else the first of Docker, Podman and buildah that this machine has."""
+    chosen = os.environ.get("LANEWAY_IMAGE_ENGINE", "").strip()
+    if chosen and chosen not in ENGINES:
+        raise ImageError(f"LANEWAY_IMAGE_ENGINE is {chosen!r}: write one of {', '.join(ENGINES)}")
+    if not chosen:
+        chosen = next((program for program in ("docker", "podman") if Docker.is_there(program)), "buildah")
+    return Buildah() if chosen == "buildah" else Docker(chosen)
+
+
+def build(names: Sequence[str] = ()) -> list[BuiltImage]:
+    """Builds the targets named (all without a name); one that is in the cache is not built again. Progress goes to stderr."""
+    engine = choose_engine()
+    print(f"images: built with {engine.name}", file=sys.stderr, flush=True)
+    return [_built(TARGETS[name], engine) for name in names or TARGETS]
+
+
+def _built(target: Target, engine: Engine) -> BuiltImage:
+    folder = cache_folder() / "images"
+    content = content_hash(target, engine.circumstances(target))
+    archive = folder / f"{target.name}-{content}.tar"
+    if not archive.exists():
+        began = time.monotonic()
+        print(f"images: building {target.reference}", file=sys.stderr, flush=True)
+        entry(folder, archive.name, lambda partial: engine.build(target, partial))
+        print(f"images: {target.reference} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    os.utime(archive)
+    keep_newest(folder, f"{target.name}-*.tar", KEPT_ARCHIVES)
+    return BuiltImage(target.name, target.reference, archive, content)
+
+
+def copy_to(folder: Path, images: Sequence[BuiltImage]) -> None:
+    """Puts the archives into `folder`, as `<name>.tar`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for image in images:
+        partial = folder / f".{image.name}.tar.new"
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(image.archive, partial)
+        except OSError:  # another file system
+            shutil.copyfile(image.archive, partial)
+        partial.replace(folder / f"{image.name}.tar")

@@ -1,0 +1,80 @@
+"""Builds the Dockerfile's targets with buildah, where there is neither a Docker engine nor a registry of images.
+
+    root file system ─▶ base image ┐
+    wheels (a mounted folder) ─────┴▶ buildah bud, cached by layer ─▶ OCI archive
+
+buildah keeps its layers in the cache folder, apart from those of the machine's own user.
+Layers go into archives as they are: nodes on this machine would only undo a compression that costs a minute a gigabyte.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from hack.cluster.cache import cache_folder, exclusive
+from hack.images.chroot import ImageError, output, require_tools, run
+from hack.images.recipes import RECIPES, recipe_hash
+from hack.images.rootfs import root_file_system
+from hack.images.targets import ROOT, Target
+from hack.images.wheels import wheelhouse
+
+
+class Buildah:
+    """An `Engine` over the program `buildah`."""
+
+    name = "buildah"
+
+    def __init__(self) -> None:
+        require_tools("buildah", "unshare")
+        self._storage = cache_folder() / "containers"
+
+    def circumstances(self, target: Target) -> str:
+        """What beside the tree's own files decides how an image comes out."""
+        return f"buildah {recipe_hash(RECIPES[target.base])}"
+
+    def build(self, target: Target, archive: Path) -> None:
+        """Builds one target and writes it as an OCI archive."""
+        with exclusive(cache_folder() / "locks" / "buildah.lock"):
+            base = self._base_image(target.base)
+            command = ["bud", "--isolation=chroot", "--layers", "--pull-never", "--format=oci", f"--target={target.name}"]
+            command += [f"--build-arg={'EXAMPLES_BASE' if target.base == 'examples' else 'BASE'}={base}"]
+            if target.requirements:
+                wheels = wheelhouse(target.requirements)
+                command += [f"--volume={wheels}:/mnt:ro", "--build-arg=PIP_NO_INDEX=1", "--build-arg=PIP_FIND_LINKS=/mnt"]
+            self._run(*command, f"--tag={target.reference}", str(ROOT))
+            self._run("push", "--disable-compression", target.reference, f"oci-archive:{archive}:{target.reference}")
+
+    def _base_image(self, recipe_name: str) -> str:
+        """The name of the base image made from a root file system."""
+        root = root_file_system(recipe_name)
+        name = f"localhost/laneway-base/{recipe_name}:{recipe_hash(RECIPES[recipe_name])}"
+        if self._has(name):
+            return name
+        print(f"making the base image {name}", file=sys.stderr, flush=True)
+        container = output(self._command("from", "scratch")).strip()
+        try:
+            mounted = Path(output(self._command("mount", container)).strip())
+            run(["cp", "-a", f"{root}/.", str(mounted)])
+            for left_over in (mounted / "dev").iterdir():
+                # A container gets its own /dev; the devices of a root file system are for chroot.
+                shutil.rmtree(left_over) if left_over.is_dir() and not left_over.is_symlink() else left_over.unlink()
+            self._run("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "--env=LANG=C.UTF-8", container)
+            self._run("commit", "--format=oci", container, name)
+        finally:
+            self._run("rm", container)
+        return name
+
+    def _has(self, name: str) -> bool:
+        try:
+            self._run("inspect", "--type=image", "--format={{.FromImageID}}", name)
+        except ImageError:
+            return False
+        return True
+
+    def _run(self, *arguments: str) -> None:
+        run(self._command(*arguments), None, isolated=False)
+
+    def _command(self, *arguments: str) -> list[str]:
+        return ["buildah", f"--root={self._storage / 'storage'}", f"--runroot={self._storage / 'run'}", *arguments]

@@ -1,0 +1,37 @@
+"""Builds the Dockerfile's targets with Docker or Podman, on the base images that the Dockerfile names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hack.images.chroot import ImageError, run, succeeds
+from hack.images.targets import ROOT, Target
+
+PIP_CONFIGURATIONS = (Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf", Path("/etc/pip.conf"))
+
+
+class Docker:
+    """An `Engine` over `docker` or `podman`, whose command lines are the same as far as they are used here."""
+
+    def __init__(self, program: str) -> None:
+        self.name = program
+        if not self.is_there(program):
+            raise ImageError(f"{program} does not answer ('{program} info' fails): start it, or choose another with LANEWAY_IMAGE_ENGINE")
+
+    @staticmethod
+    def is_there(program: str) -> bool:
+        """Whether the program is installed and can build (Docker: its engine answers)."""
+        return succeeds([program, "info"])
+
+    def circumstances(self, target: Target) -> str:
+        """What beside the tree's own files decides how an image comes out."""
+        return f"{self.name} {target.base}"
+
+    def build(self, target: Target, archive: Path) -> None:
+        """Builds one target and writes it as an archive that `kind load image-archive` and `ctr images import` read."""
+        command = [self.name, "build", f"--target={target.name}", f"--tag={target.reference}"]
+        configuration = next((path for path in PIP_CONFIGURATIONS if path.is_file()), None)
+        if configuration is not None:
+            command.append(f"--secret=id=pip,src={configuration}")
+        run([*command, str(ROOT)], None, isolated=False)
+        run([self.name, "save", f"--output={archive}", target.reference], None, isolated=False)

@@ -1,0 +1,57 @@
+"""Downloads third-party wheels for the images, by the images' own Python and with this machine's way to its package index.
+
+The build stages then install from a folder, offline: how this machine reaches an index (addresses, certificates, credentials) is in no
+image. pip runs in the `python` root file system because a requirement file's markers are about the Python that evaluates them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hack.cluster.cache import cache_folder
+from hack.images.cache import entry
+from hack.images.chroot import host_ca_bundle, run_inside
+from hack.images.rootfs import root_file_system
+from hack.images.targets import ROOT
+
+def wheelhouse(requirements: tuple[str, ...]) -> Path:
+    """A folder with the wheels that the requirement files (names under `requirements/`) lock, hashes checked."""
+    files = [ROOT / "requirements" / name for name in requirements]
+    digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    root = root_file_system("python")
+    name = "-".join([*(path.stem for path in files), root.name, digest])
+    return entry(cache_folder() / "wheels", name, lambda folder: _download(files, root, folder))
+
+
+def _download(files: list[Path], root: Path, folder: Path) -> None:
+    print(f"downloading the wheels of {', '.join(path.name for path in files)}", file=sys.stderr, flush=True)
+    folder.mkdir()
+    for path in files:
+        (folder / path.name).write_bytes(path.read_bytes())
+    download = "/tmp/pip/bin/pip download --quiet --no-input --require-hashes --only-binary=:all: --dest /mnt --requirement"
+    script = " && ".join(["python3 -m venv /tmp/pip", *(f"{download} /mnt/{path.name}" for path in files)])
+    run_inside(root, ["sh", "-c", script], {folder: "/mnt"}, _pip_environment())
+
+
+def _pip_environment() -> dict[str, str]:
+    """This machine's pip settings, from its files and its environment, as variables."""
+    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    settings: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("=")
+        section, _, option = key.rpartition(".")
+        if option and section in ("global", "install", "download", ":env:"):
+            settings[f"PIP_{option.upper().replace('-', '_')}"] = value.strip().strip("'\"")
+    settings.update({name: value for name, value in os.environ.items() if name.startswith("PIP_")})
+    # Paths of this machine mean nothing inside; its certificates are put in the place where Debian's Python looks.
+    settings.pop("PIP_CONFIG_FILE", None)
+    if "://" not in settings.get("PIP_FIND_LINKS", "://"):
+        settings.pop("PIP_FIND_LINKS")
+    if host_ca_bundle() is not None:
+        settings["PIP_CERT"] = "/etc/ssl/certs/ca-certificates.crt"
+    return settings
+

@@ -56,17 +56,17 @@ class Binary:
     @property
     def path(self) -> Path:
         """Where the built program lies. The suffix changes with the recipe, so a changed pin is never served stale."""
-        recipe = "\0".join((_tree_digest(self.module_folder), self.package, self.tags, self.link_flags, platform.machine()))
-        digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
+        sources = [self.module_folder / "go.mod", self.module_folder / "go.sum"]
+        if self.package.startswith("./"):
+            sources += sorted((self.module_folder / self.package).glob("*.go"))
+        recipe = (*(_digest(source) for source in sources), self.package, self.tags, self.link_flags, platform.machine())
+        digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:8]
         return cache_folder() / "bin" / f"{self.name}-{self.version}-{digest}" / self.name
 
 
 @cache
-def _tree_digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @cache

@@ -16,6 +16,7 @@ from hack.cluster.pki import Authority, Credential, Identity, ensure_signing_key
 CLUSTER_DOMAIN = "cluster.local"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 
+_FRONT_PROXY = "front-proxy-client"
 _SERVICE_ACCOUNT_ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
 
 
@@ -51,12 +52,14 @@ class ControlPlaneFiles:
     endpoints: Endpoints
     authority: Authority = field(init=False)
     etcd_authority: Authority = field(init=False)
+    front_proxy_authority: Authority = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "authority", Authority(self.folder / "pki", "ca"))
         object.__setattr__(self, "etcd_authority", Authority(self.folder / "pki" / "etcd", "etcd-ca"))
-        self.authority.ensure()
-        self.etcd_authority.ensure()
+        object.__setattr__(self, "front_proxy_authority", Authority(self.folder / "pki" / "front-proxy", "front-proxy-ca"))
+        for authority in (self.authority, self.etcd_authority, self.front_proxy_authority):
+            authority.ensure()
 
     @property
     def signing_key(self) -> Path:
@@ -84,20 +87,29 @@ class ControlPlaneFiles:
     def etcd_client(self) -> Credential:
         return self.etcd_authority.issue("kube-apiserver-etcd-client", Identity("kube-apiserver-etcd-client"))
 
-    def kubeconfig(self, file_name: str, user: str, organisation: str = "", embed: bool = False) -> Path:
-        """A kubeconfig for `user`, with a client certificate of its own."""
+    def front_proxy_client(self) -> Credential:
+        """By an authority of its own: whoever it signs for may name any user to an aggregated API server."""
+        return self.front_proxy_authority.issue("front-proxy-client", Identity(_FRONT_PROXY))
+
+    def kubeconfig(self, file_name: str, user: str, group: str = "", embed: bool = False) -> Path:
+        """A kubeconfig with a client certificate of its own, even where another one names the same user."""
+        credential = self.authority.issue(f"client-{file_name.replace('/', '-')}", Identity(user, group))
         return write_kubeconfig(
             self.folder / file_name,
             cluster=self.cluster,
             server=self.endpoints.apiserver_url,
             authority=self.authority.certificate,
             user=user,
-            credential=self.authority.issue(user.replace(":", "-"), Identity(user, organisation)),
+            credential=credential,
             embed=embed,
         )
 
-    def admin_kubeconfig(self) -> Path:
+    def admin(self) -> Credential:
         """The cluster's owner, in the group that RBAC cannot lock out: it has to write the first role bindings."""
+        return self.authority.issue("client-kubeconfig", Identity("laneway-admin", "system:masters"))
+
+    def admin_kubeconfig(self) -> Path:
+        """The owner's kubeconfig. It names no other file, so it can be copied."""
         return self.kubeconfig("kubeconfig", "laneway-admin", "system:masters", embed=True)
 
     def _own_names(self) -> tuple[str, ...]:
@@ -139,7 +151,7 @@ def apiserver_command(
     `publish_endpoint` writes the address into the Service `kubernetes`, which a loopback address may not be.
     """
     endpoints, serving = files.endpoints, files.apiserver_serving()
-    kubelet_client, etcd_client = files.kubelet_client(), files.etcd_client()
+    kubelet_client, etcd_client, front_proxy = files.kubelet_client(), files.etcd_client(), files.front_proxy_client()
     flags: dict[str, str | Path] = {
         "bind-address": endpoints.address,
         "advertise-address": endpoints.address,
@@ -160,6 +172,13 @@ def apiserver_command(
         "kubelet-client-key": kubelet_client.key,
         # The default asks DNS for the node's name first, and this machine's DNS does not know it.
         "kubelet-preferred-address-types": "InternalIP",
+        "requestheader-client-ca-file": files.front_proxy_authority.certificate,
+        "requestheader-allowed-names": _FRONT_PROXY,
+        "requestheader-username-headers": "X-Remote-User",
+        "requestheader-group-headers": "X-Remote-Group",
+        "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+        "proxy-client-cert-file": front_proxy.certificate,
+        "proxy-client-key-file": front_proxy.key,
         "service-account-issuer": _SERVICE_ACCOUNT_ISSUER,
         "service-account-key-file": files.signing_key,
         "service-account-signing-key-file": files.signing_key,

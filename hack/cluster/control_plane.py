@@ -29,8 +29,6 @@ from hack.cluster.components import (
     controller_manager_command,
     etcd_command,
 )
-from hack.cluster.kubeconfigs import write_kubeconfig
-from hack.cluster.pki import Identity
 from hack.cluster.probes import answers_ok, client_context, log_tail, wait_until
 from hack.cluster.progress import ClusterError
 
@@ -85,18 +83,9 @@ class LoopbackControlPlane:
         """The certificate with which clients verify the API server."""
         return self._files.authority.certificate
 
-    def kubeconfig_for(self, user: str, organisation: str = "") -> Path:
+    def kubeconfig_for(self, user: str, group: str = "") -> Path:
         """A kubeconfig of a user (and group) that has only the rights which RBAC gives it."""
-        credential = self._files.authority.issue(f"user-{user.replace(':', '-')}", Identity(user, organisation))
-        return write_kubeconfig(
-            self.folder / "kubeconfigs" / user.replace(":", "-"),
-            cluster="laneway-loopback",
-            server=self.url,
-            authority=self.authority,
-            user=user,
-            credential=credential,
-            embed=True,
-        )
+        return self._files.kubeconfig(f"users/{user.replace(':', '-')}", user, group, embed=True)
 
     def log(self, name: str) -> Path:
         """The log of a component, kept until the context ends."""
@@ -160,8 +149,7 @@ class LoopbackControlPlane:
         if name == "etcd":
             context = client_context(files.etcd_authority.certificate, files.etcd_client())
             return lambda: answers_ok(endpoints.address, endpoints.etcd_client_port, "/health", context)
-        admin = files.authority.issue("laneway-admin", Identity("laneway-admin", "system:masters"))
-        context = client_context(files.authority.certificate, admin)
+        context = client_context(files.authority.certificate, files.admin())
         port = endpoints.apiserver_port if name == "kube-apiserver" else endpoints.controller_manager_port
         path = "/readyz" if name == "kube-apiserver" else "/healthz"
         return lambda: answers_ok(endpoints.address, port, path, context)

@@ -1,0 +1,27 @@
+"""Runs a program of the system and turns its failure into an error that shows what it said."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from hack.cluster.progress import ClusterError
+
+
+def run(command: Sequence[str | Path], *, stdin: str | None = None) -> str:
+    """Standard output of a program that must succeed."""
+    done = subprocess.run(list(map(str, command)), input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ClusterError(
+            f"{' '.join(map(str, command))} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}"
+        )
+    return done.stdout
+
+
+def succeeds(command: Sequence[str | Path]) -> bool:
+    """Whether a program ends with status 0. What it prints is dropped."""
+    try:
+        return subprocess.run(list(map(str, command)), capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False

@@ -10,7 +10,8 @@
 ARG BASE=python:3.13-slim
 ARG EXAMPLES_BASE=debian:trixie-slim
 
-# ---- Build stages. Third-party packages and our own are installed apart, so that a change of ours leaves the large layer as it is.
+# ---- Build stages. Third-party packages and our own are installed apart, so that a change of ours leaves the large
+# layer as it is. An ARG holds for its own stage only.
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
@@ -22,16 +23,22 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip install --quiet --require-hashes --requirement /requirements/build.txt
 
 FROM build AS operator-dependencies
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
 COPY requirements/operator.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/operator.txt
 
 FROM build AS device-plugin-dependencies
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
 COPY requirements/device-plugin.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/device-plugin.txt
 
 FROM build AS node-agent-dependencies
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
 COPY requirements/node-agent.txt /requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /build/bin/pip --python /opt/venv/bin/python install --quiet --require-hashes --only-binary=:all: --requirement /requirements/node-agent.txt

@@ -4,7 +4,6 @@
     wheels (a mounted folder) ─────┴▶ buildah bud, cached by layer ─▶ OCI archive
 
 buildah keeps its layers in the cache folder, apart from those of the machine's own user.
-Layers go into archives as they are: nodes on this machine would only undo a compression that costs a minute a gigabyte.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ class Buildah:
     def build(self, target: Target, archive: Path) -> None:
         """Builds one target and writes it as an OCI archive."""
         with exclusive(cache_folder() / "locks" / "buildah.lock"):
+            self._run("rm", "--all")  # what an interrupted build left, with its mounts
             base = self._base_image(target.base)
             command = ["bud", "--isolation=chroot", "--layers", "--pull-never", "--format=oci", f"--target={target.name}"]
             command += [f"--build-arg={'EXAMPLES_BASE' if target.base == 'examples' else 'BASE'}={base}"]
@@ -44,7 +44,7 @@ class Buildah:
                 wheels = wheelhouse(target.requirements)
                 command += [f"--volume={wheels}:/mnt:ro", "--build-arg=PIP_NO_INDEX=1", "--build-arg=PIP_FIND_LINKS=/mnt"]
             self._run(*command, f"--tag={target.reference}", str(ROOT))
-            self._run("push", "--disable-compression", target.reference, f"oci-archive:{archive}:{target.reference}")
+            self._run("push", target.reference, f"oci-archive:{archive}:{target.reference}")
 
     def _base_image(self, recipe_name: str) -> str:
         """The name of the base image made from a root file system."""

@@ -26,13 +26,13 @@ class Bounds:
 
     def hold(self, lanes: Lanes) -> bool:
         """Whether the lanes are safe, and no more than the limit."""
-        return self.within_limit(lanes) and is_safe(
+        return self.allow(len(lanes)) and is_safe(
             self.capacity_bytes, lanes.values(), self.rules, self.parked
         )
 
-    def within_limit(self, lanes: Lanes) -> bool:
-        """Whether there are no more lanes than the limit."""
-        return not self.rules.max_lanes or len(lanes) <= self.rules.max_lanes
+    def allow(self, lane_count: int) -> bool:
+        """Whether so many lanes are within the limit."""
+        return not self.rules.max_lanes or lane_count <= self.rules.max_lanes
 
     def lacking_bytes(self, lanes: Lanes) -> int:
         """Return by how much the lanes are over capacity; 0 if they are not."""
@@ -55,39 +55,37 @@ def place(tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None 
     alone = {**lanes, own: (tenant,)}
     if bounds.hold(alone):
         return alone
-    if tenant.profiled and (joined := _join(tenant, _all_profiled(lanes), lanes, bounds, lane_before)):
+    joined = _join(tenant, _all_profiled(lanes), lanes, bounds, lane_before) if tenant.profiled else None
+    if joined is not None:
         return joined
     return (
-        merge(alone, bounds, newest=own, among=_all_profiled(alone))
-        or _join(tenant, frozenset(lanes), lanes, bounds, lane_before)
-        or merge(alone, bounds, newest=own, among=frozenset(alone))
+        merge(alone, bounds, newest=own)
+        or _join(tenant, lanes, lanes, bounds, lane_before)
+        or tightest(alone, bounds)
     )
 
 
-def merge(lanes: Lanes, bounds: Bounds, among: frozenset[int], newest: int | None = None) -> Lanes | None:
-    """Merge lanes two by two until the bounds hold; None if they cannot.
+def merge(lanes: Lanes, bounds: Bounds, newest: int | None = None) -> Lanes | None:
+    """Merge lanes of profiled tenants two by two until the bounds hold; None if that does not lead there.
 
     Merging two lanes frees the smaller one's ephemeral bytes. One merge that is enough is preferred, the one that frees
-    least; else the one that frees most is done, and so on: that ends in the tightest packing, so nothing is missed.
+    least; else the one that frees most is done, and so on.
 
     Args:
         lanes: what to start from.
         bounds: capacity, rules, and what else is held.
-        among: ids of the lanes that may be merged.
         newest: a lane whose id need not survive.
     """
     merged = dict(lanes)
     while not bounds.hold(merged):
         best: tuple[tuple[bool, int, int, int, int], int, int] | None = None
         lacking_bytes = bounds.lacking_bytes(merged)
-        for first, second in combinations(sorted(among & merged.keys()), 2):
+        for first, second in combinations(sorted(_all_profiled(merged)), 2):
             if _spanning(merged[first]) + _spanning(merged[second]) > 1:
                 continue
             sizes = [lane_bytes(merged[number], bounds.rules) for number in (first, second)]
             freed_bytes = min(sizes)
-            enough = freed_bytes >= lacking_bytes and (
-                not bounds.rules.max_lanes or len(merged) - 1 <= bounds.rules.max_lanes
-            )
+            enough = freed_bytes >= lacking_bytes and bounds.allow(len(merged) - 1)
             crowd = len(merged[first]) + len(merged[second])
             cost = (not enough, freed_bytes if enough else -freed_bytes, crowd, first, second)
             if best is None or cost < best[0]:
@@ -98,6 +96,27 @@ def merge(lanes: Lanes, bounds: Bounds, among: frozenset[int], newest: int | Non
         _, stays, goes = best
         merged[stays] = merged[stays] + merged.pop(goes)
     return merged
+
+
+def tightest(lanes: Lanes, bounds: Bounds) -> Lanes | None:
+    """Return the packing that takes the least memory and the fewest lanes; None if not even that is within bounds.
+
+    Each tenant that spans GPUs keeps a lane, and all others take turns in the largest of these. It is what
+    :func:`laneway.lanes.fitting.tightest_bytes` counts, so whatever fits there finds its place here.
+    """
+    packed = {
+        number: tuple(tenant for tenant in tenants if tenant.spans_gpus)
+        for number, tenants in lanes.items()
+        if _spanning(tenants)
+    }
+    candidates = packed or lanes
+    roomiest = min(
+        candidates, key=lambda number: (-lane_bytes(candidates[number], bounds.rules), number), default=0
+    )
+    others = tuple(tenant for tenants in lanes.values() for tenant in tenants if not tenant.spans_gpus)
+    if others:
+        packed[roomiest] = (*packed.get(roomiest, ()), *others)
+    return packed if bounds.hold(packed) else None
 
 
 def split(lanes: Lanes, bounds: Bounds) -> Lanes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from laneway.lanes.assignment import Bounds, Lanes, merge, place, split
+from laneway.lanes.assignment import Bounds, Lanes, merge, place, split, tightest
 from laneway.lanes.fitting import refusal
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import lane_bytes, promised_bytes
@@ -176,7 +176,7 @@ class LaneTable:
         if not held:
             return self._outcome(lanes, (*others, self._entry(tenant)), tenant.key)
         beside = Bounds(self.capacity_bytes, self.rules, (*bounds.parked, tenant))
-        kept = merge(lanes, beside, among=frozenset(lanes))
+        kept = lanes if beside.hold(lanes) else merge(lanes, beside) or tightest(lanes, beside)
         if kept is None:
             return Outcome(self, refusal=self._why(tenant, lanes, bounds.parked), evict=True)
         return self._outcome(kept, (self._entry(tenant, parked=True), *others), tenant.key)

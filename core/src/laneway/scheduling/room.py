@@ -1,12 +1,115 @@
-"""What is left of the cluster while a plan is made: the planner takes and gives back, policies only read."""
+"""What is left of the cluster, as placement policies see it. Policies only read; the planner changes the ledger."""
 
 from __future__ import annotations
 
-from laneway.scheduling.snapshot import ClusterSnapshot
+from collections.abc import Iterator, Mapping, Sequence
+
+from laneway.lanes import fits
+from laneway.scheduling.ledger import Ledger
+from laneway.scheduling.snapshot import GPU, Job
+from laneway.scheduling.suitability import GPUClass, suitable
+from laneway.scheduling.tenancy import tenant_of
 
 
 class Room:
-    """The working state of one plan."""
+    """A look at the ledger for one purpose: what is free ``now``, or ``later`` when those that leave have gone."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self.snapshot = snapshot
+    def __init__(self, ledger: Ledger, avoid: Mapping[str, frozenset[str]], *, now: bool) -> None:
+        self._ledger = ledger
+        self._now = now
+        self._index = ledger.indexes[now]
+        names = {node.name: number for number, node in enumerate(ledger.nodes)}
+        self._avoid = {
+            key: frozenset(names[name] for name in nodes if name in names) for key, nodes in avoid.items()
+        }
+        self._usable_classes = tuple({ledger.classes[number] for number in ledger.usable})
+        self._fewest: dict[object, int] = {}
+
+    def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
+        """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
+        return suitable(job.demand, self._usable_classes)
+
+    def free_percent(self, gpu: GPU) -> int:
+        """Return what is free of a GPU."""
+        return self._ledger.free_percent(self._ledger.number[gpu.uuid], now=self._now)
+
+    def fullest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
+        """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
+        avoided = self.avoided(job)
+        checked = _lanes_matter(job, gpu_class)
+        for number in self._index.fullest(gpu_class, share_percent):
+            if self._ledger.node_numbers[number] not in avoided and (
+                not checked or self._fits(job, number, share_percent)
+            ):
+                yield self._ledger.gpus[number]
+
+    def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
+        """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
+        if not _lanes_matter(job, gpu_class) and not self.avoided(job):
+            return self._index.counts(gpu_class, share_percent).nodes
+        counts: dict[int, int] = {}
+        for gpu in self.fullest(job, gpu_class, share_percent):
+            node = self._ledger.node_numbers[self._ledger.number[gpu.uuid]]
+            counts[node] = counts.get(node, 0) + 1
+        nodes: dict[int, list[int]] = {}
+        for node in sorted(counts):
+            nodes.setdefault(counts[node], []).append(node)
+        return nodes
+
+    def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
+        """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
+        checked = _lanes_matter(job, gpu_class)
+        numbers = [
+            number
+            for number in self._ledger.gpus_of_node[node]
+            if number in self._ledger.usable
+            and self._ledger.classes[number] == gpu_class
+            and self._ledger.free_percent(number, now=self._now) >= share_percent
+            and (not checked or self._fits(job, number, share_percent))
+        ]
+        numbers.sort(key=lambda number: (self._ledger.free_percent(number, now=self._now), number))
+        return [self._ledger.gpus[number] for number in numbers]
+
+    def fewest_nodes(self, job: Job) -> int:
+        """Return the fewest usable nodes that could hold the gang if nobody else were there; 0 if none could."""
+        avoided = self.avoided(job)
+        key = (job.demand, avoided)
+        if key not in self._fewest:
+            self._fewest[key] = self._count_fewest_nodes(job, avoided)
+        return self._fewest[key]
+
+    def avoided(self, job: Job) -> frozenset[int]:
+        """Return the numbers of the nodes that the job is not to be placed on now."""
+        return self._avoid.get(job.key, frozenset())
+
+    def node_name(self, node: int) -> str:
+        """Return the name of a node."""
+        return self._ledger.nodes[node].name
+
+    def _count_fewest_nodes(self, job: Job, avoided: frozenset[int]) -> int:
+        classes = {gpu_class for gpu_class, _ in self.choices(job)}
+        capacities = []
+        for node, gpus in enumerate(self._ledger.gpus_of_node):
+            if node not in avoided:
+                counts: dict[GPUClass, int] = {}
+                for number in gpus:
+                    if number in self._ledger.usable and self._ledger.classes[number] in classes:
+                        counts[self._ledger.classes[number]] = counts.get(self._ledger.classes[number], 0) + 1
+                capacities.append(sum(count // job.demand.gpus_per_worker for count in counts.values()))
+        left = job.demand.workers
+        for used, capacity in enumerate(sorted(capacities, reverse=True), start=1):
+            left -= capacity
+            if left <= 0:
+                return used
+        return 0
+
+    def _fits(self, job: Job, number: int, share_percent: int) -> bool:
+        gpu = self._ledger.gpus[number]
+        tenants = self._ledger.holds[number].tenants(now=self._now)
+        return fits(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+
+
+def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:
+    """Whether free percent alone does not say that a worker fits: memory is overcommitted, or lanes are limited."""
+    limited = gpu_class.lane_rules.max_lanes > 0 and job.demand.spans_gpus
+    return gpu_class.allocatable_percent > 100 or limited

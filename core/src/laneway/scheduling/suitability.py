@@ -1,0 +1,53 @@
+"""Which GPUs suit a demand, and what share of one its worker needs there, whoever else is on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from laneway.api import quota
+from laneway.lanes import LaneRules
+from laneway.scheduling.snapshot import GPU, Demand
+
+
+class GPUClass(NamedTuple):
+    """GPUs among which a worker need not choose: a demand needs the same share of each of them."""
+
+    allocatable_bytes: int
+    model: str
+    allocatable_percent: int
+    lane_rules: LaneRules
+
+
+def class_of(gpu: GPU) -> GPUClass:
+    """Return the class that a GPU belongs to."""
+    return GPUClass(gpu.allocatable_bytes, gpu.model, gpu.allocatable_percent, gpu.lane_rules)
+
+
+def accepts_model(demand: Demand, model: str) -> bool:
+    """Whether the demand allows GPUs of this model."""
+    return not demand.models or model in demand.models
+
+
+def share_needed(demand: Demand, gpu_class: GPUClass) -> int | None:
+    """Return the percent of a GPU of this class that a worker needs; None where such a GPU is too small.
+
+    A demand for memory becomes the smallest share whose quota holds it; an exclusive one, all that the GPU offers.
+    """
+    if demand.exclusive:
+        return gpu_class.allocatable_percent
+    if demand.memory_bytes is None:
+        share_percent = demand.share_percent
+    else:
+        share_percent = quota.percent_for(demand.memory_bytes, gpu_class.allocatable_bytes)
+    return share_percent if share_percent <= min(100, gpu_class.allocatable_percent) else None
+
+
+def suitable(demand: Demand, classes: Iterable[GPUClass]) -> tuple[tuple[GPUClass, int], ...]:
+    """Return the classes that suit a demand, each with the share needed; GPUs with the least memory first."""
+    return tuple(
+        (gpu_class, share_percent)
+        for gpu_class in sorted(classes)
+        if accepts_model(demand, gpu_class.model)
+        and (share_percent := share_needed(demand, gpu_class)) is not None
+    )

@@ -1,0 +1,36 @@
+"""From placements to the tenants that the safety condition counts."""
+
+from __future__ import annotations
+
+from laneway.api import quota
+from laneway.lanes import Tenant
+from laneway.scheduling.snapshot import GPU, ForeignTenant, Job
+
+
+def tenant_of(job: Job, gpu: GPU, share_percent: int) -> Tenant:
+    """Return what a worker of a job is, or would be, on a GPU.
+
+    The tenant is named after its job: workers of one gang never share a GPU.
+    """
+    profile = job.profile
+    return Tenant(
+        job.key,
+        quota.quota_bytes(share_percent, gpu.allocatable_bytes),
+        persistent_bytes=0 if profile is None else profile.persistent_bytes,
+        ephemeral_bytes=0 if profile is None else profile.ephemeral_bytes,
+        profiled=profile is not None,
+        spans_gpus=job.demand.spans_gpus,
+        exclusive=job.demand.exclusive,
+    )
+
+
+def foreign_tenant(foreign: ForeignTenant, gpu: GPU) -> Tenant:
+    """Return what a hold that is none of the snapshot's placements is on its GPU."""
+    return Tenant(
+        foreign.key,
+        quota.quota_bytes(foreign.share_percent, gpu.allocatable_bytes),
+        persistent_bytes=foreign.persistent_bytes,
+        ephemeral_bytes=foreign.ephemeral_bytes,
+        profiled=foreign.profiled,
+        spans_gpus=foreign.spans_gpus,
+    )

@@ -51,6 +51,7 @@ lock: ## Resolve the dependencies anew and write requirements/*.txt
 .PHONY: generate
 generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules
 	$(PYTHON) -m laneway.api.generate_crds
+	$(PYTHON) -m laneway.device_plugin.generate_protos
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
@@ -115,6 +116,7 @@ layers: $(INSTALLED) ## import-linter: who may import whom
 .PHONY: verify-generated
 verify-generated: $(INSTALLED) ## Generated files are current
 	$(PYTHON) -m laneway.api.generate_crds --check
+	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 
 .PHONY: verify-chart
 verify-chart: setup ## helm lint, and kubeconform on the rendered chart

@@ -1,0 +1,91 @@
+"""The folders under `/run/laneway/containers`: one a container that holds ids, its door to the agent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from laneway.api import names
+from laneway.api.container_record import ContainerRecord
+from pydantic import ValidationError
+
+_log = logging.getLogger(__name__)
+
+_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+class ContainerFolders:
+    """Makes, fills and removes the folders. A file appears whole or not at all."""
+
+    def __init__(self, root: Path, wall_clock: Callable[[], float] = time.time) -> None:
+        self._root = root
+        self._wall_clock = wall_clock
+
+    def path(self, key: str) -> Path:
+        """Return a container's folder, whether it is there or not."""
+        return self._root / key
+
+    def socket(self, key: str) -> Path:
+        """Return where the agent listens for a container."""
+        return self.path(key) / names.SOCKET_NAME
+
+    def make_fresh(self, key: str) -> None:
+        """Make a folder for a new container; what a dead one with the same ids left behind goes away."""
+        self.remove(key)
+        self.ensure(key)
+
+    def ensure(self, key: str) -> None:
+        """Make the folder if it is not there.
+
+        A container's user may be any, so the folder can be entered by everybody; who may talk to the agent
+        is decided by the agent from the peer's process.
+        """
+        folder = self.path(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+
+    def remove(self, key: str) -> None:
+        """Remove a folder and all in it."""
+        shutil.rmtree(self.path(key), ignore_errors=True)
+
+    def keys(self) -> list[str]:
+        """Return the keys of the folders that are there."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self._root) if _KEY.fullmatch(entry.name))
+        except FileNotFoundError:
+            return []
+
+    def age_seconds(self, key: str) -> float:
+        """Return how long ago something in the folder last changed; 0 when it is not there."""
+        try:
+            return self._wall_clock() - self.path(key).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def record(self, key: str) -> ContainerRecord | None:
+        """Return what is written about the container, None when nothing readable is."""
+        file = self.path(key) / names.RECORD_NAME
+        try:
+            return ContainerRecord.model_validate(json.loads(file.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, ValidationError) as error:
+            _log.warning("%s is not readable and will be written anew: %s", file, error)
+            return None
+
+    def write(self, record: ContainerRecord) -> bool:
+        """Write down who the container is; return whether that changed anything."""
+        if self.record(record.key) == record:
+            return False
+        self.ensure(record.key)
+        file = self.path(record.key) / names.RECORD_NAME
+        scratch = file.with_name(f".{names.RECORD_NAME}.new")
+        scratch.write_text(record.model_dump_json())
+        scratch.replace(file)
+        return True

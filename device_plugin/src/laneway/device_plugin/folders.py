@@ -1,0 +1,30 @@
+"""Where the plugin finds and puts things on its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from laneway.api import names
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Paths as the host sees them: they end up in containers' mounts, so the plugin must see the same ones."""
+
+    inventory: Path = Path(names.INVENTORY_FILE)
+    containers: Path = Path(names.CONTAINERS_FOLDER)
+    client: Path = Path(names.CLIENT_FOLDER)
+    device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
+    """Fixed by the kubelet, whatever its root directory."""
+    pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+
+    @property
+    def kubelet_socket(self) -> Path:
+        """Where the kubelet takes registrations."""
+        return self.device_plugins / "kubelet.sock"
+
+    @property
+    def own_socket(self) -> Path:
+        """Where the plugin serves."""
+        return self.device_plugins / "laneway.sock"

@@ -1,0 +1,168 @@
+"""`laneway-device-plugin`: reads its configuration, wires the parts and runs them until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from laneway.api.config_file import ConfigError, parse_config
+from laneway.api.node_config import NodeConfig
+from laneway.device_plugin.admission import Admission
+from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.http_endpoint import Answer, HttpEndpoint, json_answer
+from laneway.device_plugin.inventory_file import InventoryFollower
+from laneway.device_plugin.kubelet_records import KubeletRecords
+from laneway.device_plugin.metrics import Metrics
+from laneway.device_plugin.node_pods import ApiAwayError, NodePods
+from laneway.device_plugin.plugin_service import PluginService
+from laneway.device_plugin.pod_api import ApiPods, configuration
+from laneway.device_plugin.registration import Registration
+from laneway.device_plugin.share_manager import ShareManager
+
+_log = logging.getLogger("laneway.device_plugin")
+
+_WRONG_CONFIGURATION = 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the plugin; return 0 after SIGTERM, 2 when the configuration is wrong."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        config = _config(options.config)
+        if not options.node_name:
+            raise ConfigError(
+                "NODE_NAME: not set: set it from spec.nodeName (downward API), or write --node-name"
+            )
+        asyncio.run(_run(options, config))
+    except (ConfigError, ApiAwayError) as error:
+        print(error, file=sys.stderr)
+        return _WRONG_CONFIGURATION
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    defaults = Folders()
+    parser = argparse.ArgumentParser(
+        prog="laneway-device-plugin", description="Hands shares of this node's GPUs to pods."
+    )
+    parser.add_argument("--config", type=Path, required=True, help="node.yaml")
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
+    parser.add_argument(
+        "--kubeconfig", help="default: the pod's service account; with neither, no pod is looked up"
+    )
+    parser.add_argument("--inventory", type=Path, default=defaults.inventory)
+    parser.add_argument("--containers-folder", type=Path, default=defaults.containers)
+    parser.add_argument("--client-folder", type=Path, default=defaults.client)
+    parser.add_argument("--device-plugins-folder", type=Path, default=defaults.device_plugins)
+    parser.add_argument("--pod-resources-socket", type=Path, default=defaults.pod_resources_socket)
+    parser.add_argument("--http-address", default="0.0.0.0", help="where metrics and health are served")
+    parser.add_argument("--http-port", type=int, default=9465, help="0 picks a free one, which is logged")
+    return parser
+
+
+def _config(path: Path) -> NodeConfig:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error}; write the path of node.yaml after --config"
+        ) from error
+    return parse_config(text, NodeConfig, str(path))
+
+
+async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
+    folders = Folders(
+        inventory=options.inventory,
+        containers=options.containers_folder,
+        client=options.client_folder,
+        device_plugins=options.device_plugins_folder,
+        pod_resources_socket=options.pod_resources_socket,
+    )
+    how = await configuration(options.kubeconfig)
+    api = None if how is None else ApiPods(options.node_name, how)
+    if api is None:
+        _log.warning(
+            "no API server is configured: GPUs are chosen by best fit, and containers' pods stay unnamed"
+        )
+    records = KubeletRecords(folders.pod_resources_socket)
+    follower = InventoryFollower(folders.inventory, options.node_name)
+    pods = NodePods(api, changed=lambda pod: shares.poke() if pod.requests else None)
+    shares = ShareManager(ContainerFolders(folders.containers), records, pods)
+    metrics = Metrics(options.node_name)
+    admission = Admission(records, pods)
+    service = PluginService(
+        folders, config.device_strategy, follower.inventory, admission, records, shares, metrics
+    )
+    registration = Registration(folders, service)
+    endpoint = _endpoint(options, metrics, registration, follower, shares)
+    endpoint.start()
+    _log.info("metrics and health on port %d", endpoint.port)
+    try:
+        await _until_told_to_stop(follower, pods, shares, registration)
+    finally:
+        endpoint.stop()
+        await records.close()
+        if api is not None:
+            await api.close()
+
+
+async def _until_told_to_stop(
+    follower: InventoryFollower, pods: NodePods, shares: ShareManager, registration: Registration
+) -> None:
+    """Run the parts; the failure of one ends all, so that the kubelet starts the plugin again."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+
+    async def register_when_gpus_are_known() -> None:
+        await follower.inventory.newer_than(0)
+        await registration.run()
+
+    async with asyncio.TaskGroup() as group:
+        parts = (follower.run(), pods.run(), shares.run(), register_when_gpus_are_known())
+        tasks = [group.create_task(part) for part in parts]
+        await stopped.wait()
+        for task in tasks:
+            task.cancel()
+
+
+def _endpoint(
+    options: argparse.Namespace,
+    metrics: Metrics,
+    registration: Registration,
+    follower: InventoryFollower,
+    shares: ShareManager,
+) -> HttpEndpoint:
+    def state() -> dict[str, object]:
+        return {
+            "registered": registration.registered,
+            "registrations": registration.count,
+            "inventory": follower.problem or "ok",
+            "folders": shares.problem or "ok",
+        }
+
+    def metrics_page() -> Answer:
+        return 200, "text/plain; version=0.0.4; charset=utf-8", metrics.text(registration.registered)
+
+    return HttpEndpoint(
+        options.http_address,
+        options.http_port,
+        {
+            "/metrics": metrics_page,
+            # Alive is who answers: neither a missing agent nor a missing kubelet is mended by a restart of the plugin.
+            "/healthz": lambda: json_answer(True, state()),
+            "/readyz": lambda: json_answer(registration.registered, state()),
+        },
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

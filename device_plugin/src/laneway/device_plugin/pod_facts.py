@@ -1,0 +1,93 @@
+"""What the plugin reads of a pod, out of the API server's JSON: who it is, what it asks, what the operator chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api import clock_text, names, quantity
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+_TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """One pod, as last seen."""
+
+    namespace: str
+    name: str
+    uid: str
+    created_seconds: float
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    requests: Mapping[str, int]
+    """Percent by container, for those that ask for any; init containers first, as the kubelet admits them."""
+    ended: bool
+    """In a terminal phase, or on its way out."""
+    started: bool
+    """One of its containers ran already, so it is not the pod that is just being admitted."""
+
+    @property
+    def key(self) -> PodKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def chosen_gpus(self) -> tuple[str, ...]:
+        """The uuids of the GPUs that the operator chose; empty for a plain pod."""
+        text = self.annotations.get(names.GPUS_ANNOTATION, "")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def job(self) -> str | None:
+        """The TrainingJob that it is a worker of."""
+        return self.labels.get(names.JOB_LABEL)
+
+    @property
+    def rank(self) -> int | None:
+        """The worker's rank."""
+        return _number(self.labels.get(names.RANK_LABEL))
+
+    @property
+    def attempt(self) -> int | None:
+        """Which start of the gang it belongs to."""
+        return _number(self.labels.get(names.ATTEMPT_LABEL))
+
+
+def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
+    """Return the facts of a pod of the API server.
+
+    Raises:
+        ValueError, KeyError: it is not a pod.
+    """
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    requests = {container["name"]: _percent(container) for container in containers}
+    return PodFacts(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created_seconds=clock_text.to_seconds(metadata["creationTimestamp"]),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        requests={name: percent for name, percent in requests.items() if percent},
+        ended=bool(metadata.get("deletionTimestamp")) or status.get("phase") in _TERMINAL,
+        started=any(_has_started(container) for container in status.get("containerStatuses") or ()),
+    )
+
+
+def _percent(container: Mapping[str, Any]) -> int:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return int(quantity.parse(limits.get(names.GPU_PERCENT, 0)))
+
+
+def _has_started(status: Mapping[str, Any]) -> bool:
+    return bool({"running", "terminated"} & set(status.get("state") or {}) or status.get("lastState"))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

@@ -1,0 +1,173 @@
+"""Keeps the containers' folders true to the kubelet's records: who holds ids has a folder that names it, who lost them
+has none.
+
+Nothing here remembers: after a kill at any moment the next comparison rebuilds all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laneway.api import names
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key, shares_of
+from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords, Listing
+from laneway.device_plugin.node_pods import ApiAwayError, NodePods
+from laneway.device_plugin.pod_facts import PodFacts
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often and how long; all in seconds."""
+
+    interval: float = 10.0
+    """Between comparisons when nothing happens."""
+    settle: float = 0.2
+    """From an event to the comparison: events come in bursts."""
+    echo: float = 2.0
+    """From that comparison to the next: the kubelet books the end of a pod a little after it reports it."""
+    admission: float = 30.0
+    """For so long a folder may exist that no record names: the kubelet books ids after `Allocate`."""
+    pod_read: float = 2.0
+    """For asking the API server about one pod."""
+
+
+class ShareManager:
+    """Compares the kubelet's records with the folders and mends the folders."""
+
+    def __init__(
+        self, folders: ContainerFolders, records: KubeletRecords, pods: NodePods, timing: Timing | None = None
+    ) -> None:
+        self.problem = ""
+        self._folders = folders
+        self._records = records
+        self._pods = pods
+        self._timing = timing or Timing()
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """Compare soon: something happened."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Compare now, after each poke and every interval, until cancelled."""
+        pause = 0.0
+        while True:
+            if await self._poked_within(pause):
+                await asyncio.sleep(self._timing.settle)
+                pause = self._timing.echo
+            else:
+                pause = self._timing.interval
+            self._poked.clear()
+            await self._reconcile()
+
+    async def _poked_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._poked.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _reconcile(self) -> None:
+        try:
+            await self.reconcile()
+        except (KubeletAwayError, OSError) as error:
+            if not self.problem:
+                _log.warning("folders are left as they are: %s", error)
+            self.problem = str(error)
+        else:
+            self.problem = ""
+
+    async def reconcile(self) -> None:
+        """Make the folders say what the kubelet says.
+
+        Raises:
+            KubeletAwayError: the kubelet does not answer; nothing was changed.
+            OSError: a folder cannot be written.
+        """
+        present = set(self._folders.keys())
+        listing = await self._records.list()
+        self._remove_abandoned(present, listing)
+        for holder in listing.holders:
+            await self.write_down(holder)
+
+    def _remove_abandoned(self, present: Iterable[str], listing: Listing) -> None:
+        """Remove folders that were there before the kubelet was asked and that belong to nobody."""
+        living = {container_key(holder.ids) for holder in listing.holders}
+        for key in sorted(set(present) - living):
+            young = self._folders.age_seconds(key) < self._timing.admission
+            if self._folders.record(key) is None and young:
+                continue
+            _log.info("container %s gave its ids back", key)
+            self._folders.remove(key)
+
+    async def write_down(self, holder: Holder) -> str:
+        """Write down who a container is, as far as it can be learnt; return its key."""
+        key = container_key(holder.ids)
+        known = self._folders.record(key)
+        record = record_of(holder, await self._facts(holder, known))
+        if known is not None and known.pod_uid and not record.pod_uid and _same_place(known, record):
+            # Nothing better can be learnt now; what is there stays.
+            return key
+        if self._folders.write(record):
+            _log.info(
+                "container %s is %s/%s/%s with %s",
+                key,
+                holder.namespace,
+                holder.pod,
+                holder.container,
+                record.shares,
+            )
+        return key
+
+    async def _facts(self, holder: Holder, known: ContainerRecord | None) -> PodFacts | None:
+        """Return the pod's facts; those of a former pod of the same name do not count.
+
+        A pod that has ended in our view, though it holds ids, either just ended (then its record is there already and
+        stays) or was followed by another of its name that we have not seen yet.
+        """
+        facts = self._pods.pods.get((holder.namespace, holder.pod))
+        if facts is not None and (not facts.ended or (known is not None and known.pod_uid == facts.uid)):
+            return facts
+        try:
+            return await self._pods.fetch((holder.namespace, holder.pod), self._timing.pod_read)
+        except ApiAwayError as error:
+            _log.warning("pod %s/%s is not known yet: %s", holder.namespace, holder.pod, error)
+            return None
+
+
+def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:
+    """Return what is written about a container; without the pod's facts only what the kubelet knows."""
+    base = ContainerRecord(
+        key=container_key(holder.ids),
+        namespace=holder.namespace,
+        pod=holder.pod,
+        container=holder.container,
+        device_ids=tuple(sorted(holder.ids)),
+        shares=shares_of(sorted(holder.ids)),
+    )
+    if pod is None:
+        return base
+    exclusive = pod.annotations.get(names.SHARING_ANNOTATION) == "Exclusive"
+    return base.model_copy(
+        update={
+            "pod_uid": pod.uid,
+            "job": pod.job,
+            "job_uid": pod.labels.get(names.JOB_UID_LABEL, ""),
+            "rank": pod.rank,
+            "attempt": pod.attempt,
+            "template_hash": pod.annotations.get(names.TEMPLATE_HASH_ANNOTATION, ""),
+            "spans_gpus": pod.annotations.get(names.SPANS_GPUS_ANNOTATION) == "true" or len(base.shares) > 1,
+            "sharing": "Exclusive" if exclusive else "Lanes",
+        }
+    )
+
+
+def _same_place(one: ContainerRecord, other: ContainerRecord) -> bool:
+    return (one.namespace, one.pod, one.container) == (other.namespace, other.pod, other.container)

@@ -1,0 +1,85 @@
+"""What a container gets with its ids, and which ids are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from laneway.api.device_ids import container_key
+from laneway.device_plugin.allocation import RefusedError, grant, response
+from laneway.device_plugin.devices import devices_of
+from laneway.device_plugin.folders import Folders
+
+from tests.unit.device_plugin.builders import gpu, ids, inventory
+
+NODE = inventory(
+    gpu(0, numa_node=1), gpu(1), gpu(2, healthy=False), gpu(3, simulated=False), gpu(4, simulated=False)
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "says"),
+    [
+        (ids(2, (0, 1)), (), "GPU GPU-2 is not healthy: XID 79: fallen off the bus"),
+        (ids(9, (0,)), (), "GPU GPU-9 is not on node n1"),
+        ((*ids(0, range(25)), *ids(1, range(25))), (), "50 percent would be split over GPUs"),
+        (("nonsense",), (), "'nonsense' is not a Laneway device id"),
+        ((), (), "no device id"),
+        (ids(0, (1, 2)), ids(0, (2, 3)), "1 of the ids are held by another container, GPU-0::2 among them"),
+    ],
+)
+def test_ids_that_no_container_may_get(asked: tuple[str, ...], held: tuple[str, ...], says: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        grant(asked, NODE, held)
+
+    assert says in str(raised.value)
+
+
+def test_a_container_gets_its_door_the_client_and_its_share() -> None:
+    asked = ids(0, range(30))
+    folders = Folders(containers=Path("/run/laneway/containers"), client=Path("/var/lib/laneway/client"))
+
+    got = response(grant(asked, NODE), folders, "env")
+
+    assert dict(got.envs) == {
+        "LANEWAY_DIR": "/run/laneway",
+        "LANEWAY_GPUS": "GPU-0",
+        "LANEWAY_SHARE_PERCENT": "30",
+        "PYTHONPATH": "/opt/laneway",
+    }
+    assert [(mount.host_path, mount.container_path, mount.read_only) for mount in got.mounts] == [
+        (f"/run/laneway/containers/{container_key(asked)}", "/run/laneway", False),
+        ("/var/lib/laneway/client", "/opt/laneway", True),
+    ]
+
+
+def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
+    granted = grant((*ids(4, range(100)), *ids(3, range(100))), NODE)
+
+    by_environment = response(granted, Folders(), "env")
+    by_cdi = response(granted, Folders(), "cdi")
+
+    assert by_environment.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-4"
+    assert not by_environment.cdi_devices
+    assert "NVIDIA_VISIBLE_DEVICES" not in by_cdi.envs
+    assert [device.name for device in by_cdi.cdi_devices] == ["nvidia.com/gpu=GPU-3", "nvidia.com/gpu=GPU-4"]
+    assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
+
+
+@pytest.mark.parametrize("strategy", ["env", "cdi"])
+def test_simulated_gpus_have_no_device_to_hand_over(strategy: str) -> None:
+    got = response(grant(ids(0, (0,)), NODE), Folders(), "cdi" if strategy == "cdi" else "env")
+
+    assert "NVIDIA_VISIBLE_DEVICES" not in got.envs
+    assert not got.cdi_devices
+
+
+def test_each_gpu_is_on_offer_in_hundredths_with_health_and_numa_node() -> None:
+    devices = list(devices_of(inventory(gpu(0, offer=200, numa_node=1), gpu(1, healthy=False))))
+
+    assert [device.ID for device in devices] == [*ids(0, range(200)), *ids(1, range(100))]
+    assert {device.health for device in devices[:200]} == {"Healthy"}
+    assert {device.health for device in devices[200:]} == {"Unhealthy"}
+    assert [node.ID for node in devices[0].topology.nodes] == [1]
+    assert not devices[-1].HasField("topology")
+    assert max(len(device.ID) for device in devices) <= 63

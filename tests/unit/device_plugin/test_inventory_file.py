@@ -1,0 +1,82 @@
+"""Following the agent's inventory."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from laneway.device_plugin.inventory_file import InventoryError, InventoryFollower, read_inventory
+
+from tests.unit.device_plugin.builders import NODE, gpu, inventory
+
+
+def write(path: Path, text: str) -> None:
+    scratch = path.with_suffix(".new")
+    scratch.write_text(text)
+    scratch.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "this is not JSON"),
+        ('{"version": 2, "node": "n1", "gpus": []}', "version"),
+        ('{"version": 1, "node": "other", "gpus": []}', "the file is of node 'other', and this is 'n1'"),
+        ('{"version": 1, "node": "n1"}', "gpus: Field required"),
+        (inventory(gpu(0), gpu(0)).model_dump_json(), "uuid 'GPU-0' is there more than once"),
+        (inventory(gpu(0)).model_dump_json().replace("100", "10"), "gpus.0.allocatable_percent"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "inventory.json"
+    write(path, text)
+
+    with pytest.raises(InventoryError) as raised:
+        read_inventory(path, NODE)
+
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_the_last_good_inventory_stays_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.json"
+    follower = InventoryFollower(path, NODE)
+    follower.look()
+    assert follower.inventory.value is None
+    assert "waiting for" in follower.problem
+
+    write(path, inventory(gpu(0)).model_dump_json())
+    follower.look()
+    assert follower.inventory.value == inventory(gpu(0))
+    assert follower.problem == ""
+
+    write(path, "rubbish")
+    follower.look()
+    assert follower.inventory.value == inventory(gpu(0))
+    assert "keeping the last good one" in follower.problem
+
+    path.unlink()
+    follower.look()
+    assert follower.inventory.value == inventory(gpu(0))
+
+    write(path, inventory(gpu(0, healthy=False)).model_dump_json())
+    follower.look()
+    assert follower.inventory.value == inventory(gpu(0, healthy=False))
+    assert follower.problem == ""
+
+
+async def test_health_is_published_both_ways_and_once_each(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.json"
+    follower = InventoryFollower(path, NODE)
+    seen = []
+    version = 0
+    for healthy in (True, False, True):
+        write(path, inventory(gpu(0, healthy=healthy)).model_dump_json())
+        follower.look()
+        follower.look()
+        version, now = await asyncio.wait_for(follower.inventory.newer_than(version), 5)
+        seen.append(now.gpus[0].healthy)
+
+    assert seen == [True, False, True]
+    assert version == 3

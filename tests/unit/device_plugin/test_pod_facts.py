@@ -1,0 +1,65 @@
+"""What the plugin reads of a pod."""
+
+from __future__ import annotations
+
+from laneway.api import names
+from laneway.device_plugin.kubelet_records import Holder
+from laneway.device_plugin.node_pods import split_lines
+from laneway.device_plugin.share_manager import record_of
+
+from tests.unit.device_plugin.builders import ids, pod
+
+WORKER = {
+    "labels": {
+        names.JOB_LABEL: "digits",
+        names.JOB_UID_LABEL: "job-uid",
+        names.RANK_LABEL: "3",
+        names.ATTEMPT_LABEL: "2",
+    },
+    "annotations": {
+        names.TEMPLATE_HASH_ANNOTATION: "abc",
+        names.SPANS_GPUS_ANNOTATION: "true",
+        names.SHARING_ANNOTATION: "Exclusive",
+    },
+}
+HOLDER = Holder("default", "digits-3", "trainer", frozenset(ids(0, range(50))))
+
+
+def test_a_worker_is_written_down_with_its_job() -> None:
+    record = record_of(HOLDER, pod("digits-3", gpus=" GPU-0 , GPU-1", **WORKER))
+
+    assert (record.pod, record.pod_uid, record.container) == ("digits-3", "uid-digits-3", "trainer")
+    assert (record.job, record.job_uid, record.rank, record.attempt) == ("digits", "job-uid", 3, 2)
+    assert (record.template_hash, record.spans_gpus, record.sharing) == ("abc", True, "Exclusive")
+    assert record.shares == {"GPU-0": 50}
+
+
+def test_the_operators_choice_is_a_list_of_uuids() -> None:
+    assert pod("a", gpus=" GPU-0 , GPU-1").chosen_gpus == ("GPU-0", "GPU-1")
+    assert pod("a").chosen_gpus == ()
+
+
+def test_a_plain_pod_has_no_job() -> None:
+    record = record_of(HOLDER, pod("digits-3"))
+
+    assert (record.job, record.rank, record.attempt, record.spans_gpus) == (None, None, None, False)
+    assert record.pod_uid == "uid-digits-3"
+
+
+def test_a_pod_that_nobody_knows_has_no_uid() -> None:
+    record = record_of(HOLDER, None)
+
+    assert (record.pod, record.pod_uid, record.job) == ("digits-3", "", None)
+
+
+def test_labels_that_are_no_numbers_are_not_ranks() -> None:
+    odd = pod("a", labels={names.RANK_LABEL: "first", names.ATTEMPT_LABEL: ""})
+
+    assert (odd.rank, odd.attempt) == (None, None)
+
+
+def test_lines_of_a_watch_are_put_together_from_chunks() -> None:
+    events, rest = split_lines(b'{"a"', b': 1}\n{"b": 2}\n{"c"')
+
+    assert events == [{"a": 1}, {"b": 2}]
+    assert rest == b'{"c"'

@@ -33,7 +33,11 @@ def install(source: Path, destination: Path) -> str:
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(source, partial)
             partial.rename(versions / version)
-        before = {Path(os.readlink(destination / name)).parts[1] for name in ENTRIES if (destination / name).is_symlink()}
+        before = {
+            Path(os.readlink(destination / name)).parts[1]
+            for name in ENTRIES
+            if (destination / name).is_symlink()
+        }
         for name in ENTRIES:
             _link(destination / name, Path(".versions") / version / name)
         for path in versions.iterdir():

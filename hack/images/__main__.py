@@ -15,12 +15,25 @@ from hack.images.targets import TARGETS
 
 def main() -> int:
     """Parses the command line and runs the command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hack.images", description="Builds Laneway's container images.")
+    parser = argparse.ArgumentParser(
+        prog="python -m hack.images", description="Builds Laneway's container images."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    builder = commands.add_parser("build", help="build images; prints reference, archive and content hash of each")
-    builder.add_argument("--target", action="append", default=[], choices=list(TARGETS), metavar="NAME", help="only this one; repeatable")
+    builder = commands.add_parser(
+        "build", help="build images; prints reference, archive and content hash of each"
+    )
+    builder.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        choices=list(TARGETS),
+        metavar="NAME",
+        help="only this one; repeatable",
+    )
     builder.add_argument("--out", type=Path, metavar="DIR", help="also put the archives there, as NAME.tar")
-    rootfs = commands.add_parser("rootfs", help="print the folder of an unpacked root file system, made if it is not there")
+    rootfs = commands.add_parser(
+        "rootfs", help="print the folder of an unpacked root file system, made if it is not there"
+    )
     rootfs.add_argument("name", choices=sorted(RECIPES))
     arguments = parser.parse_args()
     try:

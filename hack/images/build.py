@@ -70,7 +70,9 @@ def _built(target: Target, engine: Engine) -> BuiltImage:
         began = time.monotonic()
         print(f"images: building {target.reference}", file=sys.stderr, flush=True)
         entry(folder, archive.name, lambda partial: engine.build(target, partial))
-        print(f"images: {target.reference} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        print(
+            f"images: {target.reference} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True
+        )
     os.utime(archive)
     keep_newest(folder, f"{target.name}-*.tar", KEPT_ARCHIVES)
     return BuiltImage(target.name, target.reference, archive, content)

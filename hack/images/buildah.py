@@ -38,11 +38,22 @@ class Buildah:
         with exclusive(cache_folder() / "locks" / "buildah.lock"):
             self._run("rm", "--all")  # what an interrupted build left, with its mounts
             base = self._base_image(target.base)
-            command = ["bud", "--isolation=chroot", "--layers", "--pull-never", "--format=oci", f"--target={target.name}"]
+            command = [
+                "bud",
+                "--isolation=chroot",
+                "--layers",
+                "--pull-never",
+                "--format=oci",
+                f"--target={target.name}",
+            ]
             command += [f"--build-arg={'EXAMPLES_BASE' if target.base == 'examples' else 'BASE'}={base}"]
             if target.requirements:
                 wheels = wheelhouse(target.requirements)
-                command += [f"--volume={wheels}:/mnt:ro", "--build-arg=PIP_NO_INDEX=1", "--build-arg=PIP_FIND_LINKS=/mnt"]
+                command += [
+                    f"--volume={wheels}:/mnt:ro",
+                    "--build-arg=PIP_NO_INDEX=1",
+                    "--build-arg=PIP_FIND_LINKS=/mnt",
+                ]
             self._run(*command, f"--tag={target.reference}", str(ROOT))
             self._run("push", target.reference, f"oci-archive:{archive}:{target.reference}")
 
@@ -59,8 +70,15 @@ class Buildah:
             run(["cp", "-a", f"{root}/.", str(mounted)])
             for left_over in (mounted / "dev").iterdir():
                 # A container gets its own /dev; the devices of a root file system are for chroot.
-                shutil.rmtree(left_over) if left_over.is_dir() and not left_over.is_symlink() else left_over.unlink()
-            self._run("config", "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "--env=LANG=C.UTF-8", container)
+                shutil.rmtree(
+                    left_over
+                ) if left_over.is_dir() and not left_over.is_symlink() else left_over.unlink()
+            self._run(
+                "config",
+                "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "--env=LANG=C.UTF-8",
+                container,
+            )
             self._run("commit", "--format=oci", container, name)
         finally:
             self._run("rm", container)
@@ -77,4 +95,9 @@ class Buildah:
         run(self._command(*arguments), None, isolated=False)
 
     def _command(self, *arguments: str) -> list[str]:
-        return ["buildah", f"--root={self._storage / 'storage'}", f"--runroot={self._storage / 'run'}", *arguments]
+        return [
+            "buildah",
+            f"--root={self._storage / 'storage'}",
+            f"--runroot={self._storage / 'run'}",
+            *arguments,
+        ]

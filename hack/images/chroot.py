@@ -32,10 +32,14 @@ class ImageError(Exception):
 def require_tools(*tools: str) -> None:
     """Raises unless this process is root and the programs are installed."""
     if os.geteuid() != 0:
-        raise ImageError("building images without Docker needs root (debootstrap, chroot, buildah): run as root, or install Docker")
+        raise ImageError(
+            "building images without Docker needs root (debootstrap, chroot, buildah): run as root, or install Docker"
+        )
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
-        raise ImageError(f"not installed: {', '.join(missing)}. On Debian or Ubuntu: apt-get install debootstrap buildah util-linux")
+        raise ImageError(
+            f"not installed: {', '.join(missing)}. On Debian or Ubuntu: apt-get install debootstrap buildah util-linux"
+        )
 
 
 def host_ca_bundle() -> Path | None:
@@ -53,7 +57,13 @@ def output(command: list[str], environment: Mapping[str, str] | None = None) -> 
     """Standard output of a program that must succeed."""
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
     except FileNotFoundError as error:
         raise ImageError(f"not installed: {command[0]}") from error

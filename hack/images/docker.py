@@ -7,7 +7,11 @@ from pathlib import Path
 from hack.images.chroot import ImageError, run, succeeds
 from hack.images.targets import ROOT, Target
 
-PIP_CONFIGURATIONS = (Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf", Path("/etc/pip.conf"))
+PIP_CONFIGURATIONS = (
+    Path.home() / ".config/pip/pip.conf",
+    Path.home() / ".pip/pip.conf",
+    Path("/etc/pip.conf"),
+)
 
 
 class Docker:
@@ -16,7 +20,9 @@ class Docker:
     def __init__(self, program: str) -> None:
         self.name = program
         if not self.is_there(program):
-            raise ImageError(f"{program} does not answer ('{program} info' fails): start it, or choose another with LANEWAY_IMAGE_ENGINE")
+            raise ImageError(
+                f"{program} does not answer ('{program} info' fails): start it, or choose another with LANEWAY_IMAGE_ENGINE"
+            )
 
     @staticmethod
     def is_there(program: str) -> bool:

@@ -1,6 +1,6 @@
 """Makes root file systems of Debian, unpacked in the cache: base images of the container images, and a place to run PyTorch on a CPU.
 
-    debootstrap ─▶ python ─▶ copy + apt ─▶ examples
+debootstrap ─▶ python ─▶ copy + apt ─▶ examples
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def root_file_system(name: str) -> Path:
     if not (folder / final_name).exists():
         require_tools("debootstrap", "chroot", "unshare")
         parent = root_file_system(recipe.parent) if recipe.parent else None
-        print(f"making the root file system {final_name} ({', '.join(recipe.packages)})", file=sys.stderr, flush=True)
+        print(
+            f"making the root file system {final_name} ({', '.join(recipe.packages)})",
+            file=sys.stderr,
+            flush=True,
+        )
         entry(folder, final_name, lambda root: _make(recipe, parent, root))
     return folder / final_name
 

@@ -67,7 +67,12 @@ def content_hash(target: Target, *circumstances: str) -> str:
     digest = hashlib.sha256()
     for text in (target.reference, *circumstances):
         digest.update(f"{text}\0".encode())
-    inputs = ("Dockerfile", ".dockerignore", *(f"requirements/{name}" for name in target.requirements), *target.sources)
+    inputs = (
+        "Dockerfile",
+        ".dockerignore",
+        *(f"requirements/{name}" for name in target.requirements),
+        *target.sources,
+    )
     for path in _files(inputs):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_mode:o}\0{content}\0".encode())
@@ -80,7 +85,9 @@ def _files(inputs: tuple[str, ...]) -> Iterator[Path]:
         if path.is_file():
             yield path
         elif path.is_dir():
-            yield from (file for file in sorted(path.rglob("*")) if file.is_file() and not _is_left_over(file))
+            yield from (
+                file for file in sorted(path.rglob("*")) if file.is_file() and not _is_left_over(file)
+            )
         else:
             raise FileNotFoundError(f"{relative}: named in hack/images/targets.py, but not in the tree")
 

@@ -18,6 +18,7 @@ from hack.images.chroot import host_ca_bundle, run_inside
 from hack.images.rootfs import root_file_system
 from hack.images.targets import ROOT
 
+
 def wheelhouse(requirements: tuple[str, ...]) -> Path:
     """A folder with the wheels that the requirement files (names under `requirements/`) lock, hashes checked."""
     files = [ROOT / "requirements" / name for name in requirements]
@@ -39,7 +40,9 @@ def _download(files: list[Path], root: Path, folder: Path) -> None:
 
 def _pip_environment() -> dict[str, str]:
     """This machine's pip settings, from its files and its environment, as variables."""
-    done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    )
     settings: dict[str, str] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition("=")
@@ -54,4 +57,3 @@ def _pip_environment() -> dict[str, str]:
     if host_ca_bundle() is not None:
         settings["PIP_CERT"] = "/etc/ssl/certs/ca-certificates.crt"
     return settings
-

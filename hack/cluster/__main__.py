@@ -42,18 +42,30 @@ def _parser() -> argparse.ArgumentParser:
 
     up = add("up", _up, "start what is not running and wait until all nodes are Ready")
     up.add_argument("--nodes", type=_node_count, default=2, help="how many nodes (default: %(default)s)")
-    add("status", _status, "show the backend, the components and the nodes; status 1 when something does not work")
+    add(
+        "status",
+        _status,
+        "show the backend, the components and the nodes; status 1 when something does not work",
+    )
     add("down", _down, "remove the cluster, whole or crashed, and leave nothing behind")
     add("kubeconfig", _kubeconfig, "print the path of the kubeconfig")
     add("load-image", _load_image, "import an OCI archive on all nodes").add_argument("archive", type=Path)
-    add("build", _build, "build the programs of the embedded cluster, or those named").add_argument("programs", nargs="*")
-    add("bin", _bin, "print a program's path, built first if need be").add_argument("program", choices=sorted(BINARIES))
+    add("build", _build, "build the programs of the embedded cluster, or those named").add_argument(
+        "programs", nargs="*"
+    )
+    add("bin", _bin, "print a program's path, built first if need be").add_argument(
+        "program", choices=sorted(BINARIES)
+    )
     add("stop-node", _stop_node, "end all that runs on a node at once, pods included").add_argument("node")
     add("start-node", _start_node, "start a stopped node and wait until it is Ready").add_argument("node")
-    add("restart-kubelet", _restart_kubelet, "kill -9 a node's kubelet and start it again").add_argument("node")
+    add("restart-kubelet", _restart_kubelet, "kill -9 a node's kubelet and start it again").add_argument(
+        "node"
+    )
     add("kill", _kill, "kill -9 a component, as kube-apiserver or NODE/kubelet").add_argument("component")
     add("start", _start, "start a component that is not running").add_argument("component")
-    node_exec = add("node-exec", _node_exec, "run a command in a node's namespaces: node-exec NODE -- COMMAND …")
+    node_exec = add(
+        "node-exec", _node_exec, "run a command in a node's namespaces: node-exec NODE -- COMMAND …"
+    )
     node_exec.add_argument("node")
     node_exec.add_argument("argv", nargs=argparse.REMAINDER)
     return parser
@@ -88,14 +100,21 @@ def _up(options: argparse.Namespace) -> int:
 def _require_answer(kubeconfig: Path) -> None:
     kubectl = Kubectl(built("kubectl"), kubeconfig)
     if not kubectl.succeeds("get", "--raw", "/readyz"):
-        raise ClusterError(f"the cluster of KUBECONFIG={kubeconfig} does not answer: mend it, or unset KUBECONFIG for one of our own")
+        raise ClusterError(
+            f"the cluster of KUBECONFIG={kubeconfig} does not answer: mend it, or unset KUBECONFIG for one of our own"
+        )
 
 
 def _status(options: argparse.Namespace) -> int:
     choice = _chosen(options.name)
     if choice.backend is Backend.EMBEDDED:
         return 0 if print_status(embedded.open_cluster(options.name)) else 1
-    print(Kubectl(built("kubectl"), kubeconfig_of(options.name, choice)).run("get", "nodes", "--output", "wide"), end="")
+    print(
+        Kubectl(built("kubectl"), kubeconfig_of(options.name, choice)).run(
+            "get", "nodes", "--output", "wide"
+        ),
+        end="",
+    )
     return 0
 
 

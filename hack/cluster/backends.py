@@ -45,7 +45,10 @@ def choose(surroundings: Surroundings) -> Choice:
     if surroundings.engine and surroundings.kind_installed:
         return Choice(Backend.KIND, f"kind is installed and {surroundings.engine} runs")
     if surroundings.engine:
-        return Choice(Backend.EMBEDDED, f"KUBECONFIG is not set and, though {surroundings.engine} runs, kind is not installed")
+        return Choice(
+            Backend.EMBEDDED,
+            f"KUBECONFIG is not set and, though {surroundings.engine} runs, kind is not installed",
+        )
     return Choice(Backend.EMBEDDED, "KUBECONFIG is not set and no Docker or Podman engine runs")
 
 

@@ -59,7 +59,13 @@ class Binary:
         sources = [self.module_folder / "go.mod", self.module_folder / "go.sum"]
         if self.package.startswith("./"):
             sources += sorted((self.module_folder / self.package).glob("*.go"))
-        recipe = (*(_digest(source) for source in sources), self.package, self.tags, self.link_flags, platform.machine())
+        recipe = (
+            *(_digest(source) for source in sources),
+            self.package,
+            self.tags,
+            self.link_flags,
+            platform.machine(),
+        )
         digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:8]
         return cache_folder() / "bin" / f"{self.name}-{self.version}-{digest}" / self.name
 
@@ -145,4 +151,6 @@ def binary(name: str) -> Binary:
     try:
         return BINARIES[name]
     except KeyError:
-        raise ClusterError(f"no recipe for a program {name!r}: write one of {', '.join(sorted(BINARIES))}") from None
+        raise ClusterError(
+            f"no recipe for a program {name!r}: write one of {', '.join(sorted(BINARIES))}"
+        ) from None

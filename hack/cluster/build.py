@@ -61,7 +61,10 @@ def _build(members: list[Binary], link_flags: str, tags: str) -> None:
     for folder in (bin_folder, log_file.parent):
         folder.mkdir(parents=True, exist_ok=True)
     command = [str(go), "build", "-trimpath", "-ldflags", link_flags, "-tags", tags, "-o"]
-    with step(f"building {named}"), tempfile.TemporaryDirectory(prefix=".building-", dir=bin_folder) as scratch:
+    with (
+        step(f"building {named}"),
+        tempfile.TemporaryDirectory(prefix=".building-", dir=bin_folder) as scratch,
+    ):
         command += [f"{scratch}/", *(member.package for member in members)]
         _run_logged(command, members[0].module_folder, log_file)
         for member in members:

@@ -35,10 +35,14 @@ def hierarchies() -> tuple[Hierarchy, ...]:
         kind, _, options = after.split(" ")[:3]
         root, mount_point = before.split(" ")[3:5]
         if kind in ("cgroup", "cgroup2") and root == "/":
-            controllers = frozenset(options.split(",")) - {"rw", "ro"} if kind == "cgroup" else frozenset[str]()
+            controllers = (
+                frozenset(options.split(",")) - {"rw", "ro"} if kind == "cgroup" else frozenset[str]()
+            )
             found[Path(mount_point)] = Hierarchy(Path(mount_point), 1 if kind == "cgroup" else 2, controllers)
     if not found:
-        raise ClusterError("no cgroup hierarchy is mounted: the embedded cluster needs /sys/fs/cgroup, writable")
+        raise ClusterError(
+            "no cgroup hierarchy is mounted: the embedded cluster needs /sys/fs/cgroup, writable"
+        )
     return tuple(found.values())
 
 
@@ -98,7 +102,9 @@ def kill(path: str, timeout_seconds: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_seconds
     while members := processes(path):
         if time.monotonic() > deadline:
-            raise ClusterError(f"processes {sorted(members)} in the cgroup {path} do not die: see /proc/PID/stack")
+            raise ClusterError(
+                f"processes {sorted(members)} in the cgroup {path} do not die: see /proc/PID/stack"
+            )
         for folder in _folders(path):
             for file, thawed in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
                 if (folder / file).exists():

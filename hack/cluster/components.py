@@ -57,7 +57,9 @@ class ControlPlaneFiles:
     def __post_init__(self) -> None:
         object.__setattr__(self, "authority", Authority(self.folder / "pki", "ca"))
         object.__setattr__(self, "etcd_authority", Authority(self.folder / "pki" / "etcd", "etcd-ca"))
-        object.__setattr__(self, "front_proxy_authority", Authority(self.folder / "pki" / "front-proxy", "front-proxy-ca"))
+        object.__setattr__(
+            self, "front_proxy_authority", Authority(self.folder / "pki" / "front-proxy", "front-proxy-ca")
+        )
         for authority in (self.authority, self.etcd_authority, self.front_proxy_authority):
             authority.ensure()
 
@@ -70,12 +72,13 @@ class ControlPlaneFiles:
         return self.authority.issue(f"{component}-serving", Identity(component, "", self._own_names()))
 
     def apiserver_serving(self) -> Credential:
-        names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
-        names += (f"kubernetes.default.svc.{CLUSTER_DOMAIN}",)
-        service = (*(f"DNS:{name}" for name in names), f"IP:{self.endpoints.service_gateway}")
-        return self.authority.issue(
-            "kube-apiserver", Identity("kube-apiserver", "", (*self._own_names(), *service))
+        service = "kubernetes.default.svc"
+        names = ("kubernetes", "kubernetes.default", service, f"{service}.{CLUSTER_DOMAIN}")
+        alternatives = (f"DNS:{name}" for name in names)
+        identity = Identity(
+            "kube-apiserver", "", (*self._own_names(), *alternatives, f"IP:{self.endpoints.service_gateway}")
         )
+        return self.authority.issue("kube-apiserver", identity)
 
     def kubelet_client(self) -> Credential:
         """What the API server shows to kubelets; RBAC gives this user `system:kubelet-api-admin` and nothing else."""
@@ -144,14 +147,22 @@ def etcd_command(program: Path, files: ControlPlaneFiles, data_folder: Path) -> 
 
 
 def apiserver_command(
-    program: Path, files: ControlPlaneFiles, *, disabled_admission: tuple[str, ...] = (), publish_endpoint: bool = True
+    program: Path,
+    files: ControlPlaneFiles,
+    *,
+    disabled_admission: tuple[str, ...] = (),
+    publish_endpoint: bool = True,
 ) -> list[str]:
     """Node and RBAC authorisation, no anonymous requests, and kubelets that must show a certificate of this cluster.
 
     `publish_endpoint` writes the address into the Service `kubernetes`, which a loopback address may not be.
     """
     endpoints, serving = files.endpoints, files.apiserver_serving()
-    kubelet_client, etcd_client, front_proxy = files.kubelet_client(), files.etcd_client(), files.front_proxy_client()
+    kubelet_client, etcd_client, front_proxy = (
+        files.kubelet_client(),
+        files.etcd_client(),
+        files.front_proxy_client(),
+    )
     flags: dict[str, str | Path] = {
         "bind-address": endpoints.address,
         "advertise-address": endpoints.address,

@@ -76,16 +76,16 @@ class LoopbackControlPlane:
 
     @property
     def url(self) -> str:
-        return self._endpoints.apiserver_url
+        return self.endpoints.apiserver_url
 
     @property
     def authority(self) -> Path:
         """The certificate with which clients verify the API server."""
-        return self._files.authority.certificate
+        return self.files.authority.certificate
 
     def kubeconfig_for(self, user: str, group: str = "") -> Path:
         """A kubeconfig of a user (and group) that has only the rights which RBAC gives it."""
-        return self._files.kubeconfig(f"users/{user.replace(':', '-')}", user, group, embed=True)
+        return self.files.kubeconfig(f"users/{user.replace(':', '-')}", user, group, embed=True)
 
     def log(self, name: str) -> Path:
         """The log of a component, kept until the context ends."""
@@ -97,11 +97,13 @@ class LoopbackControlPlane:
             raise ClusterError(f"{name} already runs: kill({name!r}) comes first")
         with self.log(name).open("ab") as log:
             command = [*_die_with_parent(), *self._command(name)]
-            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         self._processes[name] = process
         wait_until(
             self._health(name),
-            f"{name} on {self._endpoints.address} becoming healthy",
+            f"{name} on {self.endpoints.address} becoming healthy",
             _START_TIMEOUT_SECONDS,
             still_possible=lambda: process.poll() is None,
             log=self.log(name),
@@ -118,9 +120,9 @@ class LoopbackControlPlane:
 
     def _start_on_free_ports(self) -> None:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._endpoints = _free_endpoints()
-            self._files = ControlPlaneFiles(self.folder, "laneway-loopback", self._endpoints)
-            self._files.admin_kubeconfig()
+            self.endpoints = _free_endpoints()
+            self.files = ControlPlaneFiles(self.folder, "laneway-loopback", self.endpoints)
+            self.files.admin_kubeconfig()
             try:
                 for name in self._names:
                     self.start(name)
@@ -137,15 +139,15 @@ class LoopbackControlPlane:
     def _command(self, name: str) -> list[str]:
         program = self._programs[name]
         if name == "etcd":
-            return etcd_command(program, self._files, self.folder / "etcd")
+            return etcd_command(program, self.files, self.folder / "etcd")
         if name == "kube-apiserver":
             # Where no controller makes the service account "default", the admission plugin that wants it refuses every pod.
             disabled = () if self._controllers else ("ServiceAccount",)
-            return apiserver_command(program, self._files, disabled_admission=disabled, publish_endpoint=False)
-        return controller_manager_command(program, self._files)
+            return apiserver_command(program, self.files, disabled_admission=disabled, publish_endpoint=False)
+        return controller_manager_command(program, self.files)
 
     def _health(self, name: str) -> Callable[[], bool]:
-        endpoints, files = self._endpoints, self._files
+        endpoints, files = self.endpoints, self.files
         if name == "etcd":
             context = client_context(files.etcd_authority.certificate, files.etcd_client())
             return lambda: answers_ok(endpoints.address, endpoints.etcd_client_port, "/health", context)

@@ -6,6 +6,7 @@ network ─▶ etcd ─▶ API server ─▶ controllers, scheduler, DNS, role b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,9 +34,9 @@ from hack.cluster.network import (
     route_services,
 )
 from hack.cluster.node import NODE_COMPONENTS, Node
-from hack.cluster.node_configuration import NodeCredentials
+from hack.cluster.node_configuration import KUBE_PROXY_HEALTH_PORT, KUBELET_PORT, NodeCredentials
 from hack.cluster.pki import Identity
-from hack.cluster.probes import answers_ok, client_context, wait_until
+from hack.cluster.probes import answers_ok, client_context, fetch, wait_until
 from hack.cluster.processes import Component
 from hack.cluster.progress import ClusterError, report, step
 from hack.cluster.requirements import check_machine
@@ -43,7 +44,6 @@ from hack.cluster.requirements import check_machine
 CONTROL_PLANE_COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 
 _BOOTSTRAP_MANIFEST = Path(__file__).resolve().parent / "bootstrap.yaml"
-KUBELET_PORT = 10250
 _HEALTH_TIMEOUT_SECONDS = 90.0
 _READY_TIMEOUT_SECONDS = 120.0
 
@@ -91,7 +91,9 @@ class RunningCluster:
             return self.node(node).component(of_node)
         if name not in CONTROL_PLANE_COMPONENTS:
             nodes = (f"{plan.name}/{each}" for plan in self.cluster.nodes for each in NODE_COMPONENTS)
-            raise ClusterError(f"no component {name!r}: write one of {', '.join((*CONTROL_PLANE_COMPONENTS, *nodes))}")
+            raise ClusterError(
+                f"no component {name!r}: write one of {', '.join((*CONTROL_PLANE_COMPONENTS, *nodes))}"
+            )
         return Component(name, f"{self.cluster.cgroup}/{name}", self.programs[name], self.cluster.log(name))
 
     def up(self) -> Path:
@@ -186,7 +188,9 @@ class RunningCluster:
         """The kubelet acts as `system:node:<name>`, which the Node authoriser and NodeRestriction hold to its own node."""
         names = (f"DNS:{node.name}", f"IP:{node.address}")
         serving = Identity(f"system:node:{node.name}", "system:nodes", names)
-        self.files.kubeconfig(f"nodes/{node.name}/kubelet.kubeconfig", f"system:node:{node.name}", "system:nodes")
+        self.files.kubeconfig(
+            f"nodes/{node.name}/kubelet.kubeconfig", f"system:node:{node.name}", "system:nodes"
+        )
         return NodeCredentials(
             authority=self.files.authority.certificate,
             kubelet_serving=self.files.authority.issue(f"kubelet-serving-{node.name}", serving),
@@ -197,16 +201,36 @@ class RunningCluster:
         )
 
     def _wait_for_node(self, node: Node) -> None:
-        """Ready as the API server has it can date from before a restart, so the kubelet is asked as well."""
+        """Ready as the API server has it can date from before a restart, so the kubelet is asked as well.
+
+        It works again once it knows of its pods: until then it would answer that there are none to look into.
+        """
         kubelet = node.component("kubelet")
         context = client_context(self.files.authority.certificate, self.files.kubelet_client())
         name, address = node.plan.name, node.plan.address
+
+        def works() -> bool:
+            pods = fetch(address, KUBELET_PORT, "/pods", context)
+            if pods is None or name not in self.kubectl.ready_nodes():
+                return False
+            return self.kubectl.live_pods(name) <= {
+                pod["metadata"]["uid"] for pod in json.loads(pods)["items"] or ()
+            }
+
         wait_until(
-            lambda: answers_ok(address, KUBELET_PORT, "/healthz", context) and name in self.kubectl.ready_nodes(),
+            works,
             f"{name} becoming Ready",
             _READY_TIMEOUT_SECONDS,
             still_possible=lambda: kubelet.pid() is not None,
             log=kubelet.log,
+        )
+        proxy = node.component("kube-proxy")
+        wait_until(
+            lambda: answers_ok(address, KUBE_PROXY_HEALTH_PORT, "/healthz", None),
+            f"{name}'s kube-proxy having written its rules",
+            _READY_TIMEOUT_SECONDS,
+            still_possible=lambda: proxy.pid() is not None,
+            log=proxy.log,
         )
 
     def start_node(self, name: str) -> None:
@@ -231,7 +255,11 @@ class RunningCluster:
             self.start(name)
             return
         node = self.node(node_name)
-        start = {"containerd": node.start_containerd, "kubelet": node.start_kubelet, "kube-proxy": node.start_kube_proxy}
+        start = {
+            "containerd": node.start_containerd,
+            "kubelet": node.start_kubelet,
+            "kube-proxy": node.start_kube_proxy,
+        }
         start[of_node]()
 
     def load_image(self, archive: Path) -> None:

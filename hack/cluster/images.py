@@ -36,6 +36,8 @@ int main(void) {
     for (;;) pause();
 }
 """
+# The path of the dynamic linker stands right behind a program's headers (elf(5), PT_INTERP).
+_ELF_HEADERS_BYTES = 4096
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -74,7 +76,12 @@ def write_static_image(archive: Path, reference: str, program: Path, links: tupl
 
     `links` are further absolute paths at which the image shows the program (a symbolic link each).
     """
-    layer = _layer(program, links)
+    content = program.read_bytes()
+    if b"/ld-" in content[:_ELF_HEADERS_BYTES]:
+        raise ClusterError(
+            f"{program} needs a dynamic linker and would not start in an image of its own: build or install a static one"
+        )
+    layer = _layer(program.name, content, links)
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     config = {
         "architecture": architecture,
@@ -99,13 +106,13 @@ def write_static_image(archive: Path, reference: str, program: Path, links: tupl
             _add(tar, f"blobs/sha256/{blob.digest}", blob.content)
 
 
-def _layer(program: Path, links: tuple[str, ...]) -> bytes:
+def _layer(name: str, content: bytes, links: tuple[str, ...]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        _add(tar, program.name, program.read_bytes(), mode=0o755)
+        _add(tar, name, content, mode=0o755)
         for link in links:
             entry = tarfile.TarInfo(link.lstrip("/"))
-            entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, f"/{program.name}", 0o777
+            entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, f"/{name}", 0o777
             tar.addfile(entry)
     return buffer.getvalue()
 
@@ -129,11 +136,15 @@ def archive_images(archive: Path) -> dict[str, str]:
                 raise KeyError("index.json")
             manifests = json.load(index)["manifests"]
     except (OSError, tarfile.TarError, KeyError, ValueError) as error:
-        raise ClusterError(f"{archive} is not an OCI archive ({error}): write one with 'buildah push IMAGE oci-archive:FILE:REF'") from error
+        raise ClusterError(
+            f"{archive} is not an OCI archive ({error}): write one with 'buildah push IMAGE oci-archive:FILE:REF'"
+        ) from error
     images: dict[str, str] = {}
     for manifest in manifests:
         names = manifest.get("annotations", {})
-        reference = names.get("io.containerd.image.name") or names.get("org.opencontainers.image.ref.name", "")
+        reference = names.get("io.containerd.image.name") or names.get(
+            "org.opencontainers.image.ref.name", ""
+        )
         if "/" not in reference:
             raise ClusterError(
                 f"{archive} holds an image named {reference!r}, which no pod could name: "
@@ -167,7 +178,11 @@ def import_archive(archive: Path, nodes: dict[str, list[str]]) -> None:
         outcomes = {name: (process.communicate()[0], process.returncode) for name, process in running.items()}
         failed = {name: output for name, (output, status) in outcomes.items() if status != 0}
         if failed:
-            raise ClusterError("\n".join(f"{archive} could not be loaded on {name}: {output}" for name, output in failed.items()))
+            raise ClusterError(
+                "\n".join(
+                    f"{archive} could not be loaded on {name}: {output}" for name, output in failed.items()
+                )
+            )
 
 
 def _has(ctr: list[str], images: dict[str, str]) -> bool:

@@ -28,10 +28,22 @@ def bring_up(name: str, node_count: int, engine: str) -> Path:
     if name in _kind(engine, "get", "clusters").split():
         _kind(engine, "export", "kubeconfig", "--name", name, "--kubeconfig", str(kubeconfig))
         return kubeconfig
-    with step(f"creating the kind cluster {name!r}"), tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+    with (
+        step(f"creating the kind cluster {name!r}"),
+        tempfile.NamedTemporaryFile("w", suffix=".yaml") as config,
+    ):
         yaml.safe_dump(cluster_config(node_count, shared), config)
         config.flush()
-        arguments = ("--name", name, "--config", config.name, "--kubeconfig", str(kubeconfig), "--wait", _READY_TIMEOUT)
+        arguments = (
+            "--name",
+            name,
+            "--config",
+            config.name,
+            "--kubeconfig",
+            str(kubeconfig),
+            "--wait",
+            _READY_TIMEOUT,
+        )
         _kind(engine, "create", "cluster", *arguments)
     return kubeconfig
 
@@ -67,5 +79,7 @@ def _kind(engine: str, *arguments: str) -> str:
         check=False,
     )
     if done.returncode != 0:
-        raise ClusterError(f"kind {' '.join(arguments)} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        raise ClusterError(
+            f"kind {' '.join(arguments)} failed with status {done.returncode}:\n{done.stderr.strip()}"
+        )
     return done.stdout

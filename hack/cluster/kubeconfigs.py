@@ -13,14 +13,24 @@ from hack.cluster.pki import Credential
 
 
 def write_kubeconfig(
-    file: Path, *, cluster: str, server: str, authority: Path, user: str, credential: Credential, embed: bool = False
+    file: Path,
+    *,
+    cluster: str,
+    server: str,
+    authority: Path,
+    user: str,
+    credential: Credential,
+    embed: bool = False,
 ) -> Path:
     """Write `file` readable by its owner only. `embed` makes it independent of the state folder's other files."""
     document: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": cluster, "cluster": {"server": server, **_material("certificate-authority", authority, embed)}}
+            {
+                "name": cluster,
+                "cluster": {"server": server, **_material("certificate-authority", authority, embed)},
+            }
         ],
         "users": [
             {

@@ -31,8 +31,16 @@ class Kubectl:
 
     def ready_nodes(self) -> set[str]:
         """Names of the nodes whose condition Ready is True; empty while the API server does not answer."""
-        template = '{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+        template = (
+            '{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
+        )
         if not self.succeeds("get", "--raw", "/readyz"):
             return set()
         lines = self.run("get", "nodes", "--output", f"jsonpath={template}").split()
         return {line.removesuffix("=True") for line in lines if line.endswith("=True")}
+
+    def live_pods(self, node: str) -> set[str]:
+        """Uids of the pods on a node that have not ended."""
+        unfinished = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        pods = self.get("pods", "--all-namespaces", "--field-selector", unfinished)["items"]
+        return {pod["metadata"]["uid"] for pod in pods}

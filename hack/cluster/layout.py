@@ -32,7 +32,11 @@ def state_root() -> Path:
     chosen = os.environ.get("LANEWAY_STATE")
     if chosen:
         return Path(chosen).expanduser().resolve()
-    return Path("/var/lib/laneway-clusters") if os.geteuid() == 0 else Path.home() / ".local/state/laneway-clusters"
+    return (
+        Path("/var/lib/laneway-clusters")
+        if os.geteuid() == 0
+        else Path.home() / ".local/state/laneway-clusters"
+    )
 
 
 def cluster_folder(name: str) -> Path:
@@ -165,7 +169,9 @@ def existing_cluster(name: str) -> EmbeddedCluster:
     """The remembered cluster of this name; an error that says what to do where there is none."""
     found = load_cluster(name)
     if found is None:
-        raise ClusterError(f"no embedded cluster {name!r} below {state_root()}: bring it up first, with 'make cluster-up'")
+        raise ClusterError(
+            f"no embedded cluster {name!r} below {state_root()}: bring it up first, with 'make cluster-up'"
+        )
     return found
 
 

@@ -54,7 +54,9 @@ def _free_subnet() -> int:
         wanted = ipaddress.ip_network(cidr_of(subnet))
         if not any(wanted.overlaps(network) for network in taken):
             return subnet
-    raise ClusterError(f"every network of 10.{_SUBNETS[0]}.0.0/16 to 10.{_SUBNETS[-1]}.0.0/16 is in use on this machine")
+    raise ClusterError(
+        f"every network of 10.{_SUBNETS[0]}.0.0/16 to 10.{_SUBNETS[-1]}.0.0/16 is in use on this machine"
+    )
 
 
 def _claimed_subnets() -> list[int]:
@@ -94,7 +96,21 @@ def connect_node(node: NodePlan, holder_pid: int) -> None:
     if not succeeds([*inside, "ip", "link", "show", "eth0"]):
         # An end without its peer is left for a moment when a node's namespace has just died.
         remove_interface(node.host_interface)
-        run(["ip", "link", "add", node.host_interface, "type", "veth", "peer", "name", "eth0", "netns", str(holder_pid)])
+        run(
+            [
+                "ip",
+                "link",
+                "add",
+                node.host_interface,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                str(holder_pid),
+            ]
+        )
     run(["ip", "link", "set", node.host_interface, "master", cluster.bridge, "up"])
     commands = ["link set lo up", "link set eth0 up", f"address replace {node.address}/24 dev eth0"]
     commands.append(f"route replace default via {cluster.address}")
@@ -117,7 +133,18 @@ def route_pods_between(cluster: EmbeddedCluster, holders: dict[str, int]) -> Non
 def route_services(cluster: EmbeddedCluster) -> None:
     """Let this machine use ClusterIPs too, through the first node's kube-proxy."""
     first = cluster.nodes[0]
-    run(["ip", "route", "replace", cluster.endpoints.service_cidr, "via", first.address, "dev", cluster.bridge])
+    run(
+        [
+            "ip",
+            "route",
+            "replace",
+            cluster.endpoints.service_cidr,
+            "via",
+            first.address,
+            "dev",
+            cluster.bridge,
+        ]
+    )
 
 
 def remove_network(name: str) -> None:

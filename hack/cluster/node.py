@@ -107,8 +107,12 @@ class Node:
         lines = [f"mount --bind '{self.plan.cluster.shared_folder}' '{folder}/var-lib/laneway-shared'"]
         lines += self._keep_visible(self.plan.cluster.folder) + self._keep_visible(cache_folder())
         for setting in _KERNEL_SETTINGS:
-            lines.append(f"[ ! -e /proc/sys/{setting} ] || mount --bind '{folder}/proc-sys/{setting}' /proc/sys/{setting}")
-        lines += [f"mount --rbind '{folder}/{root.strip('/').replace('/', '-')}' {root}" for root in _PRIVATE_ROOTS]
+            lines.append(
+                f"[ ! -e /proc/sys/{setting} ] || mount --bind '{folder}/proc-sys/{setting}' /proc/sys/{setting}"
+            )
+        lines += [
+            f"mount --rbind '{folder}/{root.strip('/').replace('/', '-')}' {root}" for root in _PRIVATE_ROOTS
+        ]
         lines.append("mount -t tmpfs -o mode=755 tmpfs /run")
         # The kubelet propagates mounts into pods that ask for it, and only from a shared mount.
         lines += [f"mount --make-rshared {root}" for root in (*_PRIVATE_ROOTS, "/run")]
@@ -118,7 +122,9 @@ class Node:
     def _keep_visible(self, needed: Path) -> list[str]:
         """Where a folder that the node's processes read lies below one that gets hidden, show it there again."""
         if needed.is_relative_to("/run"):
-            raise ClusterError(f"{needed} lies below /run, which each node replaces: set LANEWAY_STATE and LANEWAY_CACHE elsewhere")
+            raise ClusterError(
+                f"{needed} lies below /run, which each node replaces: set LANEWAY_STATE and LANEWAY_CACHE elsewhere"
+            )
         for root in _PRIVATE_ROOTS:
             if needed.is_relative_to(root):
                 shown = self.plan.folder / root.strip("/").replace("/", "-") / needed.relative_to(root)
@@ -196,5 +202,7 @@ class Node:
     def _holder_pid(self) -> int:
         pid = self.holder.pid()
         if pid is None:
-            raise ClusterError(f"node {self.plan.name} does not run: start it with 'python -m hack.cluster start-node {self.plan.name}'")
+            raise ClusterError(
+                f"node {self.plan.name} does not run: start it with 'python -m hack.cluster start-node {self.plan.name}'"
+            )
         return pid

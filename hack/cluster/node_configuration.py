@@ -11,10 +11,12 @@ import yaml
 
 from hack.cluster.components import CLUSTER_DOMAIN
 from hack.cluster.images import PAUSE_IMAGE
-from hack.cluster.layout import EmbeddedCluster, NodePlan
+from hack.cluster.layout import NodePlan
 from hack.cluster.pki import Credential
 from hack.cluster.progress import ClusterError
 
+KUBELET_PORT = 10250
+KUBE_PROXY_HEALTH_PORT = 10256
 CNI_PLUGIN_FOLDERS = tuple(Path(folder) for folder in ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"))
 CNI_PLUGINS = ("loopback", "ptp", "host-local", "portmap")
 
@@ -71,7 +73,7 @@ def write_configuration(node: NodePlan, paths: NodePaths, credentials: NodeCrede
         # Pods with dnsPolicy Default get it; the machine's own file may name a resolver on loopback.
         paths.resolv_conf: f"nameserver {node.cluster.address}\n",
         paths.kubelet_config: yaml.safe_dump(_kubelet_config(node, paths, credentials), sort_keys=False),
-        paths.kube_proxy_config: yaml.safe_dump(_kube_proxy_config(node.cluster, credentials), sort_keys=False),
+        paths.kube_proxy_config: yaml.safe_dump(_kube_proxy_config(node, credentials), sort_keys=False),
     }
     for file, content in contents.items():
         if not file.exists() or file.read_text() != content:
@@ -155,6 +157,7 @@ def _kubelet_config(node: NodePlan, paths: NodePaths, credentials: NodeCredentia
         "tlsCertFile": str(credentials.kubelet_serving.certificate),
         "tlsPrivateKeyFile": str(credentials.kubelet_serving.key),
         "address": node.address,
+        "port": KUBELET_PORT,
         "readOnlyPort": 0,
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "clusterDNS": [node.cluster.address],
@@ -179,14 +182,16 @@ def _kubelet_config(node: NodePlan, paths: NodePaths, credentials: NodeCredentia
     }
 
 
-def _kube_proxy_config(cluster: EmbeddedCluster, credentials: NodeCredentials) -> dict[str, Any]:
+def _kube_proxy_config(node: NodePlan, credentials: NodeCredentials) -> dict[str, Any]:
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
         "clientConnection": {"kubeconfig": str(credentials.kube_proxy_kubeconfig)},
         "detectLocalMode": "ClusterCIDR",
-        "clusterCIDR": cluster.pod_cidr,
+        "clusterCIDR": node.cluster.pod_cidr,
+        "healthzBindAddress": f"{node.address}:{KUBE_PROXY_HEALTH_PORT}",
+        "nodePortAddresses": ["primary"],
         # The limits on connections are the machine's; a network namespace may not change them.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "oomScoreAdj": 0,

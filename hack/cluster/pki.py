@@ -65,7 +65,7 @@ class Authority:
         """A credential for `identity`, good as a client and, where it has alternative names, as a server."""
         credential = Credential(self.folder / f"{file_name}.crt", self.folder / f"{file_name}.key")
         uses = "clientAuth,serverAuth" if identity.alternative_names else "clientAuth"
-        extensions = (
+        extensions: tuple[str, ...] = (
             "basicConstraints=critical,CA:FALSE",
             "keyUsage=critical,digitalSignature",
             f"extendedKeyUsage={uses}",
@@ -84,7 +84,17 @@ def _certificate(
     if credential.certificate.exists():
         return
     unfinished = credential.certificate.with_suffix(".crt.new")
-    command = ["openssl", "req", "-x509", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-new",
+        "-nodes",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+    ]
     command += ["-sha256", "-days", str(_LIFETIME_DAYS), "-subj", identity.subject, "-config", os.devnull]
     for extension in extensions:
         command += ["-addext", extension]
@@ -99,7 +109,18 @@ def ensure_signing_key(key: Path) -> Path:
     if not key.exists():
         key.parent.mkdir(parents=True, exist_ok=True)
         unfinished = key.with_suffix(".new")
-        _openssl(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(unfinished)])
+        _openssl(
+            [
+                "openssl",
+                "genpkey",
+                "-algorithm",
+                "RSA",
+                "-pkeyopt",
+                "rsa_keygen_bits:2048",
+                "-out",
+                str(unfinished),
+            ]
+        )
         unfinished.chmod(0o600)
         unfinished.rename(key)
     return key
@@ -109,6 +130,10 @@ def _openssl(command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise ClusterError("the program 'openssl' is not on PATH: install the package openssl (3.0 or newer)") from None
+        raise ClusterError(
+            "the program 'openssl' is not on PATH: install the package openssl (3.0 or newer)"
+        ) from None
     if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        raise ClusterError(
+            f"{' '.join(command)} failed with status {done.returncode}:\n{done.stderr.strip()}"
+        )

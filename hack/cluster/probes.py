@@ -51,17 +51,25 @@ def client_context(authority: Path, credential: Credential) -> ssl.SSLContext:
     return context
 
 
-def answers_ok(address: str, port: int, path: str, context: ssl.SSLContext | None) -> bool:
-    """Whether a GET of `path` is answered with status 200. `context` None means plain HTTP."""
+def fetch(address: str, port: int, path: str, context: ssl.SSLContext | None) -> bytes | None:
+    """The body of an answer with status 200, None for any other outcome. `context` None means plain HTTP."""
     connection: http.client.HTTPConnection
     if context is None:
         connection = http.client.HTTPConnection(address, port, timeout=_REQUEST_TIMEOUT_SECONDS)
     else:
-        connection = http.client.HTTPSConnection(address, port, timeout=_REQUEST_TIMEOUT_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(
+            address, port, timeout=_REQUEST_TIMEOUT_SECONDS, context=context
+        )
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
+        answer = connection.getresponse()
+        return answer.read() if answer.status == http.client.OK else None
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()
+
+
+def answers_ok(address: str, port: int, path: str, context: ssl.SSLContext | None) -> bool:
+    """Whether a GET of `path` is answered with status 200."""
+    return fetch(address, port, path, context) is not None

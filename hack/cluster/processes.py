@@ -35,7 +35,12 @@ class Component:
         return alive[0] if alive else None
 
     def start(
-        self, command: Sequence[str | Path], *, inside: int | None = None, prefix: Sequence[str] = (), path: str = ""
+        self,
+        command: Sequence[str | Path],
+        *,
+        inside: int | None = None,
+        prefix: Sequence[str] = (),
+        path: str = "",
     ) -> int:
         """Start it in a session of its own and return its pid once the program runs.
 

@@ -11,7 +11,9 @@ def print_status(running: RunningCluster) -> bool:
     rows: list[tuple[str, int | None, str]] = []
     for name in CONTROL_PLANE_COMPONENTS:
         pid = running.component(name).pid()
-        rows.append((name, pid, "stopped" if pid is None else "healthy" if running.health(name)() else "unhealthy"))
+        rows.append(
+            (name, pid, "stopped" if pid is None else "healthy" if running.health(name)() else "unhealthy")
+        )
     ready = running.kubectl.ready_nodes()
     for node in running.nodes:
         for name in NODE_COMPONENTS:

@@ -68,29 +68,45 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 _POLICY_TEXT = "#!/bin/sh\n# Made by Laneway's hack/cluster/system_packages.py while it installs: no service may start.\nexit 101\n"
 
 
+class SetupError(Exception):
+    """What keeps the packages from being installed, and what the user can do about it."""
+
+
 def main(arguments: list[str]) -> int:
-    if sys.version_info < OLDEST_PYTHON:
-        wanted = ".".join(map(str, OLDEST_PYTHON))
-        return _fail(
-            f"this is Python {sys.version.split()[0]}, Laneway needs {wanted} or newer: "
-            f"name one with 'make SYSTEM_PYTHON=python{wanted} …'"
-        )
     if "--list" in arguments:
         for package in PACKAGES:
             print(f"{package.name:<30} {package.purpose}")
         return 0
-    missing = [package.name for package in (*PACKAGES, *_python_packages()) if not package.present()]
-    if not missing:
-        return 0
-    names = " ".join(missing)
-    print(f"system packages that are missing: {names}", flush=True)
-    if "--check" in arguments:
+    try:
+        _check_python()
+        missing = [package.name for package in (*PACKAGES, *_python_packages()) if not package.present()]
+        if missing:
+            print(f"system packages that are missing: {' '.join(missing)}", flush=True)
+            if "--check" in arguments:
+                return 1
+            _check_installable(missing)
+            _install(missing)
+    except SetupError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _check_python() -> None:
+    if sys.version_info < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        raise SetupError(
+            f"this is Python {sys.version.split()[0]}, Laneway needs {wanted} or newer: "
+            f"name one with 'make SYSTEM_PYTHON=python{wanted} …'"
+        )
+
+
+def _check_installable(missing: list[str]) -> None:
+    names = " ".join(missing)
     if not _is_debian():
-        return _fail(f"this is not Debian or Ubuntu: install what these packages of Debian hold: {names}")
+        raise SetupError(f"this is not Debian or Ubuntu: install what these packages of Debian hold: {names}")
     if os.geteuid() != 0:
-        return _fail(f"installing them needs root: run 'sudo apt-get install {names}'")
-    return _install(missing)
+        raise SetupError(f"installing them needs root: run 'sudo apt-get install {names}'")
 
 
 def _python_packages() -> tuple[Package, ...]:
@@ -98,10 +114,16 @@ def _python_packages() -> tuple[Package, ...]:
     if Path(sys.base_prefix) != Path("/usr"):
         return ()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return (Package("python3-venv", "the virtual environment", files=(f"/usr/lib/python{version}/ensurepip/__init__.py",)),)
+    return (
+        Package(
+            "python3-venv",
+            "the virtual environment",
+            files=(f"/usr/lib/python{version}/ensurepip/__init__.py",),
+        ),
+    )
 
 
-def _install(names: list[str]) -> int:
+def _install(names: list[str]) -> None:
     apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     with _no_service_starts():
@@ -113,12 +135,13 @@ def _install(names: list[str]) -> int:
             print(f"+ {' '.join(command)}", flush=True)
             status = subprocess.run(command, env=environment, check=False).returncode
             if status != 0:
-                return _fail(f"'{' '.join(command)}' ended with status {status}")
+                raise SetupError(f"'{' '.join(command)}' ended with status {status}")
     if "prometheus" in names and Path("/run/systemd/system").exists():
         # Only its program is wanted, not the service that its package enables for the next boot.
         subprocess.run(["systemctl", "disable", "--quiet", "prometheus"], check=False)
     still_missing = [package.name for package in PACKAGES if not package.present()]
-    return _fail(f"apt installed them, yet these are still not found: {' '.join(still_missing)}") if still_missing else 0
+    if still_missing:
+        raise SetupError(f"apt installed them, yet these are still not found: {' '.join(still_missing)}")
 
 
 @contextmanager
@@ -151,11 +174,6 @@ def _is_debian() -> bool:
 def _search_path() -> str:
     """Programs for root are needed although a user's PATH does not hold their folders."""
     return ":".join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
-
-
-def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":

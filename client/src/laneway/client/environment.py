@@ -1,0 +1,57 @@
+"""What the device plugin tells a container through its environment (docs/contracts.md, "What `Allocate` puts into a container")."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Optional
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET_NAME: Final = "agent.sock"
+DEFAULT_STOP_TIMEOUT_SECONDS: Final = 20.0
+"""Below the 30 s that a pod has by default between SIGTERM and SIGKILL, with time for a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where the agent is, and what was allotted."""
+
+    socket_path: str
+    gpus: tuple[str, ...]
+    """The uuids of the container's GPUs."""
+    local_rank: int
+    """Which of a container's processes this one is, where a launcher says so (torchrun's LOCAL_RANK)."""
+    stop_timeout_seconds: float
+    """How long after SIGTERM a boundary is waited for."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] = os.environ) -> Optional[Environment]:
+        """Reads the variables; None where Laneway gave this container nothing."""
+        folder = variables.get("LANEWAY_DIR", "")
+        if not folder:
+            return None
+        return cls(
+            socket_path=os.path.join(folder, SOCKET_NAME),
+            gpus=tuple(gpu.strip() for gpu in variables.get("LANEWAY_GPUS", "").split(",") if gpu.strip()),
+            local_rank=int(_number(variables.get("LOCAL_RANK", ""), 0)),
+            stop_timeout_seconds=_number(
+                variables.get("LANEWAY_STOP_TIMEOUT_SECONDS", ""), DEFAULT_STOP_TIMEOUT_SECONDS
+            ),
+        )
+
+    @property
+    def gpu(self) -> Optional[str]:
+        """The GPU of this process; None for the container's only one."""
+        if len(self.gpus) < 2:
+            return None
+        return self.gpus[self.local_rank % len(self.gpus)]
+
+
+def _number(text: str, otherwise: float) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return otherwise
+    return number if number >= 0 else otherwise

@@ -1,0 +1,50 @@
+"""Iterations that a script marks itself, and its question whether it is to stop: what `laneway.client` offers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from laneway.client.process_kind import is_multiprocessing_child
+from laneway.client.runtime import client
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+Item = TypeVar("Item")
+
+
+@contextmanager
+def iteration() -> Generator[None, None, None]:
+    """One training iteration: begins once this process has its turn on the GPU, and ends with the block.
+
+    Inside the block nothing else is a boundary, an optimizer's step included. Blocks may be nested; the outermost counts.
+    """
+    owner = client()
+    if not owner.started and not is_multiprocessing_child():
+        owner.open_session()
+    gate = owner.gate
+    if not gate.explicit:
+        gate.begin()
+    gate.explicit += 1
+    try:
+        yield
+    finally:
+        gate.explicit -= 1
+        if not gate.explicit:
+            gate.end()
+
+
+def iterations(batches: Iterable[Item]) -> Iterator[Item]:
+    """The items, each as one iteration that lasts until the next is asked for. Waiting for an item is outside of it."""
+    for batch in batches:
+        with iteration():
+            yield batch
+
+
+def stopping() -> bool:
+    """Whether the process was asked to end (SIGTERM): save a checkpoint and leave the training loop.
+
+    From the first call on, SIGTERM alone no longer ends a script that has no handler of its own for it.
+    """
+    return client().stop.watch()

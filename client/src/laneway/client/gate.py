@@ -1,0 +1,190 @@
+"""The gate through which every iteration passes: it begins with a turn, and its end is the boundary where the turn may go.
+
+This is the hot path: without contention a boundary reads two words of the page and sends nothing. `session.py` says why no
+lock is needed.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final, Optional, Union
+
+from laneway.client.detached import FREE_TURN, Detached
+from laneway.client.memory_meter import NoMeter
+from laneway.client.page import (
+    BOUNDARY_NS,
+    BUSY_NS,
+    HELD_BYTES,
+    HIGHEST_BYTES,
+    INSIDE,
+    ITERATIONS,
+    PAUSED,
+    TURN,
+    YIELD,
+)
+from laneway.client.profile import Profiler
+
+if TYPE_CHECKING:
+    from laneway.client.memory_meter import MemoryMeter
+    from laneway.client.session import Session
+    from laneway.client.stop_signal import StopSignal
+
+LONGEST_WAIT_SECONDS: Final = 1.0
+"""A thread that waits for a turn looks at least so often whether another thread of the process has begun an iteration meanwhile."""
+
+
+class IterationGate:
+    """One a process. `begin` and `end` are called in the thread that trains."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        self.session: Union[Session, Detached] = Detached()
+        self.meter: MemoryMeter = NoMeter()
+        self.profiler = Profiler()
+        self.iterations = 0
+        self.busy_ns = 0
+        self.explicit = 0
+        """How many `iteration()` blocks are open; while there are any, the framework's hooks do not count."""
+        self._stop = stop
+        self._inside: Optional[Union[Session, Detached]] = None
+        self._turn = 0
+        self._began_ns = 0
+        self._watches_stop = False
+
+    @property
+    def inside(self) -> bool:
+        """Whether an iteration goes on."""
+        return self._inside is not None
+
+    def begin(self) -> None:
+        """Begins an iteration, once this process has the turn; nothing happens when one goes on already.
+
+        Raises:
+            SystemExit: a SIGTERM came and the script has no handler of its own.
+            BaseException: whatever the script's handler raises, if it has one.
+        """
+        if self._inside is not None:
+            return
+        stop = self._stop
+        if self._watches_stop:
+            stop.adopt()
+        session = self.session
+        try:
+            turn = session.box.pop()
+        except IndexError:
+            turn = 0
+        if not turn or session.words[TURN] != turn or stop.pending:
+            session, turn = self._wait_for_turn(session, turn)
+            if self._inside is not None:
+                return  # another thread's iteration began meanwhile: this one goes along with it
+        self._inside = session
+        self._turn = turn
+        stop.inside = True
+        session.words[INSIDE] = 1
+        self._began_ns = monotonic_ns()
+        try:
+            self.meter.begin()
+        except BaseException:
+            self.end(trained=False)
+            raise
+
+    def end(self, trained: bool = True) -> None:
+        """Ends the iteration: the boundary. Nothing happens when none goes on.
+
+        Args:
+            trained: whether it counts as an iteration; one that only evaluates does not.
+        """
+        session = self._inside
+        if session is None:
+            return
+        now_ns = monotonic_ns()
+        words = session.words
+        spent_ns = now_ns - self._began_ns
+        self.busy_ns += spent_ns
+        words[BUSY_NS] = self.busy_ns
+        words[BOUNDARY_NS] = now_ns
+        if trained:
+            self.iterations += 1
+            words[ITERATIONS] = self.iterations
+        memory = self.meter.end()
+        if memory is not None:
+            self._take_note(session, memory, spent_ns, now_ns, trained)
+        self._inside = None
+        stop = self._stop
+        stop.boundary_ns = now_ns
+        stop.inside = False
+        words[INSIDE] = 0
+        session.box.append(self._turn)
+        if words[YIELD] or words[PAUSED]:
+            session.give_way()
+        if stop.pending:
+            stop.boundary()
+
+    def attach(self, session: Session) -> None:
+        """A session is open. Called in the listening thread."""
+        session.words[ITERATIONS] = self.iterations
+        session.words[BUSY_NS] = self.busy_ns
+        session.before_release = self.meter.settle
+        self.meter.attach(session)
+        self._watches_stop = True
+        self.session = session
+        if self.profiler.reported is not None:
+            session.tell("profile", **self.profiler.reported.fields())
+
+    def detach(self) -> None:
+        """There is no session any more: on without turns."""
+        self.session = Detached()
+
+    def open_for_good(self) -> None:
+        """After a fault of the client: no turns, no measuring, no signals any more."""
+        self._inside = None
+        self._watches_stop = False
+        self._stop.inside = False
+        self.meter = NoMeter()
+        self.session = Detached()
+
+    def interrupt(self) -> None:
+        """Wakes a thread that waits for a turn; safe in a signal handler."""
+        self.session.interrupt()
+
+    def _wait_for_turn(
+        self, session: Union[Session, Detached], turn: int
+    ) -> tuple[Union[Session, Detached], int]:
+        """Returns the session and its turn; also without one when the script was asked to stop and has no time left to wait."""
+        if turn:
+            session.box.append(turn)  # a stop may take long: the turn is not in use meanwhile
+        self._stop.deliver()
+        while True:
+            session = self.session
+            turn = session.acquire(self._patience) or 0
+            if turn:
+                return session, turn
+            if self._stop.pending:
+                self._stop.deliver()
+            elif self._inside is not None or self._seconds_left() <= 0:
+                return Detached(), FREE_TURN
+            elif session.closed and self.session is session:
+                self.detach()
+
+    def _patience(self) -> float:
+        if self._stop.pending or self._inside is not None:
+            return 0.0
+        return min(LONGEST_WAIT_SECONDS, self._seconds_left())
+
+    def _seconds_left(self) -> float:
+        left = self._stop.seconds_left()
+        return LONGEST_WAIT_SECONDS if left is None else left
+
+    def _take_note(
+        self,
+        session: Union[Session, Detached],
+        memory: tuple[int, int],
+        spent_ns: int,
+        now_ns: int,
+        trained: bool,
+    ) -> None:
+        held_bytes, highest_bytes = memory
+        words = session.words
+        words[HELD_BYTES] = words[HIGHEST_BYTES] = held_bytes
+        profile = self.profiler.observe(held_bytes, highest_bytes, spent_ns, now_ns, trained)
+        if profile is not None:
+            session.tell("profile", **profile.fields())

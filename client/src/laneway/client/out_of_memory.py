@@ -1,0 +1,45 @@
+"""What a script is told whose next allocation is beyond its quota, and what the agent is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from laneway.client.session import Session
+
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def report_overrun(session: Session, held_bytes: int, wanted_bytes: int, what: str) -> str:
+    """Tells the agent, and returns the message of the OutOfMemoryError.
+
+    Args:
+        held_bytes: held before the allocation.
+        wanted_bytes: its size.
+        what: the operation that allocates.
+    """
+    quota_bytes = session.welcome.quota_bytes
+    message = overrun_message(session.welcome.gpu, quota_bytes, held_bytes, wanted_bytes, what)
+    session.tell("overrun", used_bytes=held_bytes, quota_bytes=quota_bytes, message=message)
+    return message
+
+
+def overrun_message(gpu: str, quota_bytes: int, held_bytes: int, wanted_bytes: int, what: str) -> str:
+    """Names the limit, the use, the request, and what would have fitted."""
+    needed_bytes = held_bytes + wanted_bytes
+    return (
+        f"Laneway: out of GPU memory: this process may hold {in_units(quota_bytes)} of {gpu}, the quota of its share. "
+        f"It holds {in_units(held_bytes)}, and {what} asked for {in_units(wanted_bytes)} more; "
+        f"at most {in_units(max(0, quota_bytes - held_bytes))} would have fitted. "
+        f"Ask for a larger share (spec.gpus; {in_units(needed_bytes)} are needed at this point), or use a smaller batch."
+    )
+
+
+def in_units(size_bytes: int) -> str:
+    """A size as people read it; exact below 1 KiB."""
+    size = float(size_bytes)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size_bytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -1,0 +1,139 @@
+"""What is measured of the iterations, and when the agent is told.
+
+*Persistent* is the most that is held at a boundary, that is while another job of the lane may run; *ephemeral* is what an iteration
+needs beyond that at its peak (Salus, MLSys'20, section 3.3). Both are maxima over the recent past: a job that evaluates a larger
+batch once an epoch needs that room again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Optional
+
+FIRST_REPORT_ITERATIONS: Final = 3
+WINDOW_ITERATIONS: Final = 16
+REMEMBERED_WINDOWS: Final = 32
+"""Memory's maxima are over so many windows: some 500 iterations."""
+CHANGE_PERCENT: Final = 5
+TIME_REPORT_SECONDS: Final = 5.0
+"""A change of the iteration time alone is told at most so often: it varies with the neighbours' load."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The fields of the message `profile`."""
+
+    persistent_bytes: int
+    ephemeral_bytes: int
+    framework_bytes: int
+    iteration_seconds: float
+    iterations: int
+    largest_tensor_bytes: int
+    model_bytes: int
+
+    def fields(self) -> dict[str, Any]:
+        """The message's fields."""
+        return asdict(self)
+
+
+class Profiler:
+    """Takes each iteration's figures; says when a report is due."""
+
+    def __init__(self) -> None:
+        self.reported: Optional[Profile] = None
+        self.model_bytes = 0
+        self.largest_tensor_bytes = 0
+        self._iterations = 0
+        self._windows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_WINDOWS)
+        self._reported_ns = 0
+        self._highest_reported = 0
+        self._held = self._highest = 0
+        self._spent_ns = self._timed = self._in_window = 0
+
+    def observe(
+        self, held_bytes: int, highest_bytes: int, spent_ns: int, now_ns: int, trained: bool
+    ) -> Optional[Profile]:
+        """Takes note of one iteration; returns the report if one is due.
+
+        Args:
+            held_bytes: held at its end.
+            highest_bytes: the most held since it began.
+            spent_ns: how long it took.
+            now_ns: any clock that only rises.
+            trained: it was an iteration of training; an evaluation's counts for memory, not for time.
+        """
+        if held_bytes > self._held:  # noqa: PLR1730 - a call of max() costs more, here and below
+            self._held = held_bytes
+        if highest_bytes > self._highest:  # noqa: PLR1730
+            self._highest = highest_bytes
+        if not trained:
+            return self._report(now_ns) if self.reported and self._outgrown() else None
+        self._iterations += 1
+        if self._iterations > 1:  # the first one compiles, allocates and caches
+            self._spent_ns += spent_ns
+            self._timed += 1
+        self._in_window += 1
+        if self.reported is None:
+            return self._report(now_ns) if self._iterations >= FIRST_REPORT_ITERATIONS else None
+        if self._in_window >= WINDOW_ITERATIONS:
+            profile = self._measured()
+            self._windows.append((self._held, self._highest))
+            due = self._memory_changed(profile) or (
+                now_ns - self._reported_ns > TIME_REPORT_SECONDS * 1e9 and self._time_changed(profile)
+            )
+            self._start_window()
+            return self._note(profile, now_ns) if due else None
+        return self._report(now_ns) if self._outgrown() else None
+
+    def _outgrown(self) -> bool:
+        """More memory than told of: that is told at once, because others rely on it."""
+        return self._highest * 100 > self._highest_reported * (100 + CHANGE_PERCENT)
+
+    def _report(self, now_ns: int) -> Profile:
+        return self._note(self._measured(), now_ns)
+
+    def _note(self, profile: Profile, now_ns: int) -> Profile:
+        self.reported = profile
+        self._reported_ns = now_ns
+        self._highest_reported = profile.persistent_bytes + profile.ephemeral_bytes
+        return profile
+
+    def _measured(self) -> Profile:
+        held = max([self._held, *(window[0] for window in self._windows)])
+        highest = max([self._highest, *(window[1] for window in self._windows)])
+        return Profile(
+            persistent_bytes=held,
+            ephemeral_bytes=max(0, highest - held),
+            framework_bytes=0,  # beyond the tensors: the agent sees it through NVML, and the CPU has none
+            iteration_seconds=self._mean_seconds(),
+            iterations=self._iterations,
+            largest_tensor_bytes=self.largest_tensor_bytes,
+            model_bytes=self.model_bytes,
+        )
+
+    def _mean_seconds(self) -> float:
+        if self._timed:
+            return self._spent_ns / self._timed / 1e9
+        return self.reported.iteration_seconds if self.reported else 0.0
+
+    def _memory_changed(self, profile: Profile) -> bool:
+        told = self.reported
+        return told is None or any(
+            _differ(now, before)
+            for now, before in (
+                (profile.persistent_bytes, told.persistent_bytes),
+                (profile.ephemeral_bytes, told.ephemeral_bytes),
+                (profile.model_bytes, told.model_bytes),
+            )
+        )
+
+    def _time_changed(self, profile: Profile) -> bool:
+        return self.reported is None or _differ(profile.iteration_seconds, self.reported.iteration_seconds)
+
+    def _start_window(self) -> None:
+        self._held = self._highest = self._spent_ns = self._timed = self._in_window = 0
+
+
+def _differ(now: float, before: float) -> bool:
+    return abs(now - before) * 100 > CHANGE_PERCENT * max(now, before)

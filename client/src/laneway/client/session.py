@@ -1,0 +1,268 @@
+"""One session with the agent: the messages of docs/contracts.md, and the turn.
+
+**The turn is a token in a box** (a deque, whose `append` and `pop` are atomic). Who takes the token out may use or return the turn:
+
+- the training thread takes it before an iteration and puts it back after it;
+- whoever is to release the turn takes it out and sends `release`.
+
+So the turn is never released during an iteration, and neither side takes a lock for it. A `yield` that comes between two iterations
+is answered by the listening thread, which takes the token. One that comes during an iteration finds the box empty; the training
+thread sees the page's yield word after it has put the token back. The agent writes the word before it sends the message, hence:
+if the word came too late for the training thread to see it, the message finds the token in the box. One of the two always answers.
+
+**Who reads the socket**: the listening thread, except while the training thread waits for a grant, which then reads itself, so that
+no second thread has to be woken on the way from the agent to the iteration.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Optional
+
+from laneway.client.bell import Bell
+from laneway.client.channel import Channel, ChannelClosedError, encode
+from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway.client.welcome import Welcome
+
+log = logging.getLogger("laneway.client")
+
+REQUEST: Final = encode("request")
+PAUSED_ANSWER: Final = encode("paused")
+
+
+class Session:
+    """An open session. Made after the handshake (`laneway.client.handshake`)."""
+
+    def __init__(self, channel: Channel, words: memoryview, welcome: Welcome) -> None:
+        self.words = words
+        self.box: deque[int] = deque()
+        self.welcome = welcome
+        self.closed = False
+        self.before_release: Callable[[], None] = _nothing
+        """Waits for the device's work and gives memory back, before others get the lane."""
+        self._channel = channel
+        self._reading = threading.Lock()
+        self._listeners = select.epoll()
+        self._listeners.register(channel, select.EPOLLIN)
+        self._bell = Bell()
+        """Wakes the thread that waits for a turn."""
+        self._listeners_bell: Optional[Bell] = None
+        self._waiting_thread = 0
+        self._requested = False
+        self._holding = 0
+        self._iterations_at_grant = 0
+        self._busy_ns_at_grant = 0
+        self._pauses_to_answer: deque[None] = deque()
+
+    # --- the training thread ---
+
+    def acquire(self, patience: Callable[[], Optional[float]]) -> Optional[int]:
+        """Waits for a turn and takes it out of the box; None if the session is over or `patience` is at an end.
+
+        Args:
+            patience: how many more seconds to wait; None for as long as it takes, 0 or less to give up. Asked again after
+                `interrupt`.
+        """
+        poller = select.poll()
+        self._waiting_thread = threading.get_ident()
+        try:
+            poller.register(self._channel, select.POLLIN)
+            poller.register(self._bell, select.POLLIN)
+            self._listeners.modify(self._channel, 0)
+            while not self.closed:
+                turn = self._take()
+                if turn:
+                    return turn
+                seconds = patience()
+                if seconds is not None and seconds <= 0:
+                    return None
+                if not self._requested:
+                    self._requested = True
+                    self._send(REQUEST)
+                poller.poll(None if seconds is None else seconds * 1000)
+                self._bell.silence()
+                self.pump()
+        except (OSError, ValueError) as error:
+            self.close(f"waiting failed: {error}")
+        finally:
+            self._waiting_thread = 0
+            self._listen_again()
+        return None
+
+    def give_way(self) -> None:
+        """At a boundary, the token put back, when the page asks for the turn or for a pause."""
+        turn = self._take()
+        if turn:
+            self._release(turn)
+        if self.words[PAUSED]:
+            self._answer_pause()
+
+    def interrupt(self) -> None:
+        """Lets a waiting `acquire` ask for its patience again; safe in a signal handler."""
+        self._bell.ring()
+
+    # --- the listening thread ---
+
+    def listen(self, bell: Bell, patience: Callable[[], Optional[float]]) -> None:
+        """Answers the agent until the session is over.
+
+        Args:
+            bell: wakes the listener, which then asks for `patience` again.
+            patience: called before each wait; returns how long to wait at most, None for no limit.
+        """
+        try:
+            self._listeners.register(bell, select.EPOLLIN)
+            self._listeners_bell = bell
+            while not self.closed:
+                seconds = patience()
+                self._listeners.poll(-1 if seconds is None else max(0.0, seconds))
+                bell.silence()
+                self.pump()
+        except (OSError, ValueError) as error:
+            self.close(f"listening failed: {error}")
+
+    # --- any thread ---
+
+    def pump(self) -> None:
+        """Acts on all messages that are there."""
+        with self._reading:
+            try:
+                message = self._channel.receive()
+                while message is not None:
+                    self._act_on(message)
+                    message = self._channel.receive()
+            except ChannelClosedError as closed:
+                self.close(str(closed))
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Sends a message; nothing happens where the session is over."""
+        self._send(encode(kind, **fields))
+
+    def leave(self) -> None:
+        """Returns the turn if it is not in use, says goodbye, and closes."""
+        turn = self._take()
+        if turn:
+            self._release(turn)
+        self._send(encode("goodbye"))
+        self.close("the process ends")
+
+    def close(self, reason: str) -> None:
+        """Ends the session; the threads that wait in it return."""
+        if not self.closed:
+            log.debug("session %s is over: %s", self.welcome.session, reason)
+            self.closed = True
+        self._channel.close()
+        # A descriptor that is closed leaves an epoll set without a sound.
+        self._bell.ring()
+        if self._listeners_bell is not None:
+            self._listeners_bell.ring()
+
+    def forget(self) -> None:
+        """In a forked child: gives up its copies of the descriptors; the parent's session goes on."""
+        self.closed = True
+        self._channel.forget()
+        self._listeners.close()
+        self._bell.close()
+
+    # --- within ---
+
+    def _act_on(self, message: dict[str, Any]) -> None:
+        kind = message["type"]
+        if kind == "grant":
+            self._take_note_of_grant(_turn_of(message))
+        elif kind == "yield":
+            turn = self._take()
+            if turn:
+                self._release(turn)
+        elif kind == "revoke":
+            self._take_note_of_revocation(_turn_of(message), str(message.get("reason", "")))
+        elif kind == "pause":
+            self._pause()
+        elif kind == "resume":
+            self._pauses_to_answer.clear()
+        elif kind == "error":
+            log.warning("the agent ended the session: %s", message.get("reason", "no reason given"))
+
+    def _take_note_of_grant(self, turn: int) -> None:
+        self._requested = False
+        self._iterations_at_grant = self.words[ITERATIONS]
+        self._busy_ns_at_grant = self.words[BUSY_NS]
+        self._holding = turn
+        self.box.append(turn)
+        if self._waiting_thread not in (0, threading.get_ident()):
+            self._bell.ring()
+
+    def _take_note_of_revocation(self, turn: int, reason: str) -> None:
+        if turn == self._holding:
+            log.debug("turn %d was revoked: %s", turn, reason)
+            self._holding = 0
+            self.box.clear()
+
+    def _pause(self) -> None:
+        self._pauses_to_answer.append(None)
+        turn = self._take()
+        if turn:
+            self._release(turn)
+        # The token is out and the turn held: an iteration goes on, and its end will answer.
+        if not self._holding and not self.words[INSIDE]:
+            self._answer_pause()
+
+    def _answer_pause(self) -> None:
+        """Answers a pause once, whichever thread gets here first."""
+        try:
+            self._pauses_to_answer.pop()
+        except IndexError:
+            return
+        self._pauses_to_answer.clear()
+        self._send(PAUSED_ANSWER)
+
+    def _take(self) -> int:
+        """The token, if it is in the box and still good; else 0."""
+        try:
+            turn = self.box.pop()
+        except IndexError:
+            return 0
+        if self.words[TURN] == turn == self._holding:
+            return turn
+        if turn == self._holding:
+            self._holding = 0  # the page knows of the revocation before its message is here
+        return 0
+
+    def _release(self, turn: int) -> None:
+        self.before_release()
+        iterations = self.words[ITERATIONS] - self._iterations_at_grant
+        gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
+        self._holding = 0
+        self._send(encode("release", turn=turn, iterations=iterations, gpu_seconds=gpu_seconds))
+
+    def _send(self, packet: bytes) -> None:
+        if self.closed:
+            return
+        try:
+            self._channel.send(packet)
+        except ChannelClosedError as closed:
+            self.close(str(closed))
+
+    def _listen_again(self) -> None:
+        try:
+            self._listeners.modify(self._channel, select.EPOLLIN)
+        except (OSError, ValueError):
+            return  # closed meanwhile
+
+
+def _turn_of(message: dict[str, Any]) -> int:
+    turn = message.get("turn")
+    if not isinstance(turn, int) or turn <= 0:
+        raise ChannelClosedError(f"the agent's {message['type']} names no turn: {turn!r}")
+    return turn
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,174 @@
+"""SIGTERM at an iteration boundary: the script's own handler runs between two iterations, never inside one.
+
+Before each iteration the training thread looks whether the script has put in a handler of its own since the last one, and if so
+puts a `Deferral` around it. A SIGTERM then only makes a note; it is *delivered*, that is the script's handler is called in
+the main thread, or SystemExit(143) raised where the script has none and never asked `laneway.client.stopping()`, at the first of these moments:
+
+- just before the next iteration, when the script's own bookkeeping (step counter, learning-rate schedule) of the last is done;
+- `SETTLE_SECONDS` after a boundary, if no further iteration begins;
+- at the deadline, wherever the script is then.
+
+The listening thread watches the last two and sends the signal anew to the main thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Optional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger("laneway.client")
+
+SETTLE_SECONDS: Final = 1.0
+"""Time for a script's bookkeeping after an iteration."""
+EXIT_STATUS: Final = 128 + int(signal.SIGTERM)
+
+_current_handler = signal.getsignal
+
+
+class StopSignal:
+    """What became of SIGTERM in this process."""
+
+    def __init__(
+        self, timeout_seconds: float, wake: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Touches no signal yet: `adopt` does.
+
+        Args:
+            timeout_seconds: the deadline, from the signal on; below the pod's grace period.
+            wake: called when a SIGTERM comes, in the signal handler: wakes the listening thread and whoever waits for a turn.
+            clock: seconds that only rise.
+        """
+        self.timeout_seconds = timeout_seconds
+        self.requested = False
+        """A SIGTERM has come."""
+        self.pending = False
+        """It has not been delivered yet."""
+        self.inside = False
+        """An iteration goes on; written by the gate."""
+        self.watched = False
+        """The script asks `laneway.client.stopping()`: where it has no handler, that is its way to know."""
+        self.boundary_ns = 0
+        """When the last one ended, CLOCK_MONOTONIC; written by the gate."""
+        self.raised: Optional[BaseException] = None
+        """What the script's handler raised last: not a fault of ours."""
+        self._wake = wake
+        self._clock = clock
+        self._came_seconds = 0.0
+        self._deferral: Optional[Deferral] = None
+        self._delivering = False
+        self._main_thread_id = threading.main_thread().ident or 0
+        self._at_once = False
+
+    # --- the training thread ---
+
+    def adopt(self) -> None:
+        """Puts a deferral around the script's handler if that is new. Costs a tenth of a microsecond where nothing is."""
+        handler = _current_handler(signal.SIGTERM)
+        if type(handler) is Deferral or threading.get_ident() != self._main_thread_id:
+            return
+        if handler is signal.SIG_IGN or handler is None:
+            return  # the script wants no SIGTERM, or C code has it
+        signal.signal(signal.SIGTERM, Deferral(self, handler if callable(handler) else None))
+
+    def watch(self) -> bool:
+        """The script asks: whether a SIGTERM has come. It will be told this way from now on."""
+        self.watched = True
+        self.adopt()
+        return self.requested
+
+    def boundary(self) -> None:
+        """An iteration has ended while a signal was pending: has the listening thread look when it is due."""
+        self._wake()
+
+    def deliver(self) -> None:
+        """Calls the script's handler, in the main thread; what it raises goes through, as does SystemExit(143) where it has none."""
+        if not self.pending:
+            return
+        if threading.get_ident() != self._main_thread_id:
+            self._at_once = True
+            self._nudge()
+            return
+        self.pending = self._at_once = False
+        handler = self._deferral.script if self._deferral else None
+        if handler is None:
+            if self.watched:
+                return
+            raise SystemExit(EXIT_STATUS)
+        self._delivering = True
+        try:
+            handler(signal.SIGTERM, None)
+        except BaseException as raised:
+            self.raised = raised
+            raise
+        finally:
+            self._delivering = False
+
+    def seconds_left(self) -> Optional[float]:
+        """How long a script that was asked to stop may still wait for a turn; None when it was not asked."""
+        return self._came_seconds + self.timeout_seconds - self._clock() if self.requested else None
+
+    def restore(self) -> None:
+        """Puts the script's own handler back, in a forked child."""
+        handler = _current_handler(signal.SIGTERM)
+        if type(handler) is Deferral and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler.script or signal.SIG_DFL)
+
+    # --- the signal handler, in the main thread ---
+
+    def arrived(self, deferral: Deferral, signum: int, frame: Any) -> None:
+        """A SIGTERM came, from outside or from the listening thread."""
+        if self._delivering:
+            # The script's handler calls the one that was there before it: ours, around that one.
+            if deferral.script is not None:
+                deferral.script(signum, frame)
+            return
+        self._deferral = deferral
+        if not self.pending:
+            self.pending = True
+            if not self.requested:
+                self.requested = True
+                self._came_seconds = self._clock()
+        if self._due_seconds() <= self._clock():
+            self.deliver()
+        else:
+            self._wake()
+
+    # --- the listening thread ---
+
+    def patience(self) -> Optional[float]:
+        """Sends the signal anew when it is due; returns the seconds until it will be, None when none is pending."""
+        if not self.pending:
+            return None
+        left = self._due_seconds() - self._clock()
+        if left > 0:
+            return left
+        self._nudge()
+        return SETTLE_SECONDS
+
+    def _due_seconds(self) -> float:
+        if self._at_once:
+            return 0.0
+        deadline = self._came_seconds + self.timeout_seconds
+        return deadline if self.inside else min(deadline, self.boundary_ns / 1e9 + SETTLE_SECONDS)
+
+    def _nudge(self) -> None:
+        signal.pthread_kill(self._main_thread_id, signal.SIGTERM)
+
+
+class Deferral:
+    """The handler that Python knows of: one for each handler of the script, so that a script may save it and put it back."""
+
+    __slots__ = ("_stop", "script")
+
+    def __init__(self, stop: StopSignal, script: Optional[Callable[[int, Any], Any]]) -> None:
+        self._stop = stop
+        self.script = script
+
+    def __call__(self, signum: int, frame: Any) -> None:
+        self._stop.arrived(self, signum, frame)

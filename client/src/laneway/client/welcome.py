@@ -1,0 +1,42 @@
+"""The agent's first answer: what this session may use, and how its limit is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.client.channel import ChannelClosedError
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The fields of `welcome` that the client acts on."""
+
+    session: str
+    gpu: str
+    """The GPU's uuid."""
+    quota_bytes: int
+    """How much of the GPU's memory this process may hold."""
+    simulated: bool
+    """The GPU is simulated: the process's CPU tensors stand for its memory."""
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Welcome:
+        """Reads the message.
+
+        Raises:
+            ChannelClosedError: it is an `error`, or no welcome.
+        """
+        if message["type"] == "error":
+            raise ChannelClosedError(f"the agent refused: {message.get('reason', 'no reason given')}")
+        if message["type"] != "welcome":
+            raise ChannelClosedError(f"the agent answered hello with {message['type']!r}")
+        try:
+            return cls(
+                session=str(message["session"]),
+                gpu=str(message["gpu"]),
+                quota_bytes=int(message["quota_bytes"]),
+                simulated=bool(message["simulated"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ChannelClosedError(f"the welcome lacks a field or has a wrong one: {error!r}") from error

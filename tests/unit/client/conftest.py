@@ -1,0 +1,67 @@
+"""Clients in threads of the test process, each with an agent by hand at the other end."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from laneway.client.environment import Environment
+from laneway.client.runtime import Client
+
+from tests.unit.client.fake_agent import TIMEOUT_SECONDS, FakeAgent
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short name: a socket's path has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="lw-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def agent(folder: Path) -> Iterator[FakeAgent]:
+    fake = FakeAgent(folder)
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
+    """Makes clients whose agent is in `folder`; ends them with the test."""
+    clients: list[Client] = []
+
+    def make(stop_timeout_seconds: float = 20.0) -> Client:
+        variables = {"LANEWAY_DIR": str(folder), "LANEWAY_STOP_TIMEOUT_SECONDS": str(stop_timeout_seconds)}
+        clients.append(Client(Environment.read(variables)))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.finish()
+
+
+class Background:
+    """Runs one call in a thread; `result` waits for it and raises what it raised."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._raised: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as raised:
+            self._raised = raised
+
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> None:
+        self._thread.join(TIMEOUT_SECONDS)
+        assert not self._thread.is_alive(), "still waiting"
+        if self._raised is not None:
+            raise self._raised

@@ -1,0 +1,152 @@
+"""An agent by hand: the other end of the socket, which says only what a test tells it to."""
+
+from __future__ import annotations
+
+import array
+import json
+import mmap
+import os
+import queue
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+PAGE_BYTES = 4096
+TIMEOUT_SECONDS = 10.0
+
+TURN, YIELD, PAUSED, ITERATIONS, INSIDE, BUSY_NS = 1, 2, 3, 8, 9, 13
+
+
+class Connection:
+    """One client's session, as the agent sees it."""
+
+    def __init__(self, connected: socket.socket, quota_bytes: int) -> None:
+        self._socket = connected
+        self._quota_bytes = quota_bytes
+        self.hello: dict[str, Any] = {}
+        self.received: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.ended = threading.Event()
+        self.granted = 0
+        descriptor = os.memfd_create("page")
+        os.truncate(descriptor, PAGE_BYTES)
+        self.words = memoryview(mmap.mmap(descriptor, PAGE_BYTES)).cast("Q")
+        self.words[0] = int.from_bytes(b"LANEWAY1", "little")
+        self._descriptor = descriptor
+
+    def serve(self, greet: bool) -> None:
+        """Answers hello, then collects what comes."""
+        try:
+            self.hello = json.loads(self._socket.recv(65536))
+            if greet:
+                self._greet()
+            while packet := self._socket.recv(65536):
+                self.received.put(json.loads(packet))
+        except (OSError, ValueError):
+            pass
+        finally:
+            self._socket.close()
+            self.ended.set()
+
+    def _greet(self) -> None:
+        welcome = {
+            "type": "welcome",
+            "session": "s-1",
+            "gpu": "GPU-test",
+            "quota_bytes": self._quota_bytes,
+            "quantum_seconds": 0.1,
+            "enforcement": "cooperative",
+            "simulated": True,
+            "profile": None,
+        }
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._descriptor]))]
+        self._socket.sendmsg([json.dumps(welcome).encode()], rights)
+        os.close(self._descriptor)
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Sends a message as it is."""
+        self._socket.send(json.dumps({"type": kind, **fields}).encode())
+
+    def send_raw(self, packet: bytes) -> None:
+        """Sends what may be no message."""
+        self._socket.send(packet)
+
+    def grant(self) -> int:
+        """Gives the next turn; returns its number."""
+        self.granted += 1
+        self.words[YIELD] = 0
+        self.words[TURN] = self.granted
+        self.send("grant", turn=self.granted)
+        return self.granted
+
+    def ask_back(self, *, page_only: bool = False) -> None:
+        """Asks for the turn."""
+        self.words[YIELD] = 1
+        if not page_only:
+            self.send("yield", turn=self.granted)
+
+    def revoke(self) -> None:
+        """Takes the turn away."""
+        self.words[TURN] = 0
+        self.send("revoke", turn=self.granted, reason="test")
+
+    def pause(self) -> None:
+        """Asks for a pause."""
+        self.words[PAUSED] = 1
+        self.send("pause")
+
+    def resume(self) -> None:
+        """Ends the pause."""
+        self.words[PAUSED] = 0
+        self.send("resume")
+
+    def expect(self, kind: str) -> dict[str, Any]:
+        """The next message, which has to be of this kind."""
+        message = self.received.get(timeout=TIMEOUT_SECONDS)
+        assert message["type"] == kind, f"expected {kind}, got {message}"
+        return message
+
+    def expect_nothing(self) -> None:
+        """Nothing was said so far."""
+        assert self.received.empty(), f"unexpected: {self.received.get()}"
+
+    def cut(self) -> None:
+        """The agent dies."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class FakeAgent:
+    """Listens at `agent.sock` in a folder."""
+
+    def __init__(self, folder: Path, quota_bytes: int = 1 << 30, greet: bool = True) -> None:
+        self.path = folder / "agent.sock"
+        self._quota_bytes = quota_bytes
+        self._greet = greet
+        self._connections: queue.Queue[Connection] = queue.Queue()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.bind(str(self.path))
+        self._socket.listen()
+        self.accepted = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._socket.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            connection = Connection(connected, self._quota_bytes)
+            threading.Thread(target=connection.serve, args=(self._greet,), daemon=True).start()
+            self._connections.put(connection)
+
+    def connection(self) -> Connection:
+        """The next client."""
+        return self._connections.get(timeout=TIMEOUT_SECONDS)
+
+    def close(self) -> None:
+        """Listens no longer; the socket's file goes, as when an agent is replaced."""
+        if self._socket.fileno() != -1:
+            self.path.unlink(missing_ok=True)
+            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()

@@ -1,0 +1,222 @@
+"""How a process takes turns: what it says to the agent, and when it runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from laneway.client.runtime import Client
+
+from tests.unit.client.conftest import Background
+from tests.unit.client.fake_agent import BUSY_NS, INSIDE, ITERATIONS, Connection, FakeAgent
+
+
+class Running:
+    """A client that has had its first turn granted, and the agent's end of its session."""
+
+    def __init__(self, client: Client, agent: FakeAgent) -> None:
+        starting = Background(lambda: client.start("torch 2.6.0", "cpu"))
+        self.client = client
+        self.gate = client.gate
+        self.agent: Connection = agent.connection()
+        self.agent.expect("request")
+        assert not starting.is_done()
+        self.agent.grant()
+        starting.result()
+
+    def iterate(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.gate.begin()
+            self.gate.end()
+
+
+@pytest.fixture
+def running(make_client: Callable[[], Client], agent: FakeAgent) -> Running:
+    return Running(make_client(), agent)
+
+
+def test_says_who_it_is(running: Running) -> None:
+    hello = running.agent.hello
+    assert hello["version"] == 1
+    assert hello["framework"] == "torch 2.6.0"
+    assert hello["device"] == "cpu"
+    assert hello["gpu"] is None
+    assert hello["pid"] > 0
+
+
+def test_keeps_its_turn_without_a_message_while_nobody_waits(running: Running) -> None:
+    running.iterate(1000)
+    running.agent.expect_nothing()
+    assert running.agent.words[ITERATIONS] == 1000
+    assert running.agent.words[BUSY_NS] > 0
+    assert running.agent.words[INSIDE] == 0
+
+
+def test_an_evaluation_needs_a_turn_and_is_no_iteration(running: Running) -> None:
+    running.gate.begin()
+    assert running.agent.words[INSIDE] == 1
+    running.gate.end(trained=False)
+    assert running.agent.words[ITERATIONS] == 0
+
+
+def test_releases_at_the_boundary_when_asked_during_an_iteration(running: Running) -> None:
+    running.iterate(4)
+    running.gate.begin()
+    running.agent.ask_back()
+    running.agent.expect_nothing()
+    running.gate.end()
+    release = running.agent.expect("release")
+    assert release["turn"] == 1
+    assert release["iterations"] == 5
+    assert release["gpu_seconds"] == pytest.approx(running.agent.words[BUSY_NS] / 1e9)
+
+
+def test_releases_at_the_boundary_although_the_message_is_still_on_its_way(running: Running) -> None:
+    running.gate.begin()
+    running.agent.ask_back(page_only=True)
+    running.gate.end()
+    assert running.agent.expect("release")["turn"] == 1
+
+
+def test_releases_at_once_when_asked_between_iterations(running: Running) -> None:
+    running.iterate(2)
+    running.agent.ask_back()
+    assert running.agent.expect("release")["iterations"] == 2
+
+
+def test_asks_again_before_the_next_iteration_and_counts_each_turn_apart(running: Running) -> None:
+    running.iterate(2)
+    running.agent.ask_back()
+    running.agent.expect("release")
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    assert not again.is_done()
+    running.agent.grant()
+    again.result()
+    running.agent.ask_back()
+    release = running.agent.expect("release")
+    assert (release["turn"], release["iterations"]) == (2, 1)
+
+
+def test_a_turn_revoked_between_iterations_is_not_released_and_is_asked_for_again(running: Running) -> None:
+    running.iterate()
+    running.agent.revoke()
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    running.agent.grant()
+    again.result()
+
+
+def test_an_iteration_whose_turn_is_revoked_goes_on_and_the_next_asks(running: Running) -> None:
+    running.gate.begin()
+    running.agent.revoke()
+    running.gate.end()
+    running.agent.expect_nothing()
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    assert not again.is_done()
+    running.agent.grant()
+    again.result()
+
+
+def test_pauses_at_once_between_iterations(running: Running) -> None:
+    running.agent.pause()
+    assert running.agent.expect("release")["turn"] == 1
+    running.agent.expect("paused")
+
+
+def test_pauses_at_the_boundary_when_told_during_an_iteration(running: Running) -> None:
+    running.gate.begin()
+    running.agent.pause()
+    running.agent.expect_nothing()
+    running.gate.end()
+    running.agent.expect("release")
+    running.agent.expect("paused")
+
+
+def test_pauses_at_the_boundary_of_an_iteration_whose_turn_was_revoked(running: Running) -> None:
+    running.gate.begin()
+    running.agent.revoke()
+    running.agent.pause()
+    running.agent.expect_nothing()
+    running.gate.end()
+    running.agent.expect("paused")
+    running.agent.expect_nothing()
+
+
+def test_a_paused_job_waits_until_it_is_resumed_and_granted_a_turn(running: Running) -> None:
+    running.agent.pause()
+    running.agent.expect("release")
+    running.agent.expect("paused")
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    running.agent.resume()
+    assert not again.is_done()
+    running.agent.grant()
+    again.result()
+    running.agent.expect_nothing()
+
+
+def test_a_pause_while_it_waits_for_a_turn_is_answered_at_once(running: Running) -> None:
+    running.agent.ask_back()
+    running.agent.expect("release")
+    again = Background(running.iterate)
+    running.agent.expect("request")
+    running.agent.pause()
+    running.agent.expect("paused")
+    running.agent.resume()
+    running.agent.grant()
+    again.result()
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads change places every few microseconds instead of every five milliseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_no_turn_is_lost_when_it_is_asked_back_at_any_moment(running: Running) -> None:
+    """The agent asks without rest while the client iterates without rest: each turn ends in exactly one release."""
+    enough = threading.Event()
+
+    def train() -> None:
+        while not enough.is_set():
+            running.iterate()
+
+    training = Background(train)
+    iterations = 0
+    for turn in range(1, 1001):
+        running.agent.ask_back()
+        release = running.agent.expect("release")
+        assert release["turn"] == turn
+        iterations += release["iterations"]
+        running.agent.expect("request")
+        if turn == 1000:
+            enough.set()
+        assert running.agent.grant() == turn + 1
+    training.result()
+    running.client.finish()
+    iterations += running.agent.expect("release")["iterations"]
+    assert iterations == running.agent.words[ITERATIONS]
+
+
+def test_a_second_thread_goes_along_with_the_iteration_of_the_first(running: Running) -> None:
+    running.gate.begin()
+    second = Background(running.gate.begin)
+    second.result()
+    running.gate.end()
+    assert running.agent.words[ITERATIONS] == 1
+
+
+def test_says_goodbye_and_returns_its_turn(running: Running) -> None:
+    running.iterate(3)
+    running.client.finish()
+    assert running.agent.expect("release")["iterations"] == 3
+    running.agent.expect("goodbye")
+    assert running.agent.ended.wait(10)

@@ -1,0 +1,179 @@
+"""The script goes on as if nothing were there: without an agent, with one that refuses, and when it dies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from laneway.client.detached import Detached
+from laneway.client.memory_meter import NoMeter
+from laneway.client.runtime import Client
+
+from tests.unit.client.conftest import Background
+from tests.unit.client.fake_agent import ITERATIONS, FakeAgent
+from tests.unit.client.waiting import wait_until
+
+
+def iterate(client: Client, times: int = 3) -> None:
+    for _ in range(times):
+        client.gate.begin()
+        client.gate.end()
+
+
+def test_no_environment_means_no_thread_and_an_open_gate() -> None:
+    client = Client(None)
+    client.start()
+    iterate(client)
+    assert client.gate.iterations == 3
+    assert isinstance(client.gate.session, Detached)
+
+
+def test_no_socket_costs_no_time(make_client: Callable[[], Client]) -> None:
+    client = make_client()
+    began = time.monotonic()
+    client.start()
+    iterate(client)
+    assert time.monotonic() - began < 1
+    assert client.gate.iterations == 3
+
+
+def test_an_agent_that_comes_later_is_found(make_client: Callable[[], Client], folder: Path) -> None:
+    client = make_client()
+    client.start()
+    iterate(client)
+    agent = FakeAgent(folder)
+    connection = agent.connection()
+    wait_until(lambda: not isinstance(client.gate.session, Detached), "the session is attached")
+    iterating = Background(lambda: iterate(client))
+    connection.expect("request")
+    connection.grant()
+    iterating.result()
+    assert connection.words[ITERATIONS] == 6, "the page counts all of the process's iterations"
+    agent.close()
+
+
+def test_an_agent_that_refuses_is_named_once(
+    make_client: Callable[[], Client], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = FakeAgent(folder, greet=False)
+    client = make_client()
+    starting = Background(client.start)
+    for _ in range(3):
+        agent.connection().send("error", reason="not a process of this container")
+    starting.result()
+    iterate(client)
+    warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert "not a process of this container" in warnings[0].getMessage()
+    agent.close()
+
+
+def test_an_agent_that_does_not_answer_is_waited_for_a_bounded_time(
+    make_client: Callable[[], Client], folder: Path
+) -> None:
+    agent = FakeAgent(folder, greet=False)
+    client = make_client()
+    began = time.monotonic()
+    client.start()
+    iterate(client)
+    assert time.monotonic() - began < 6
+    agent.close()
+
+
+def test_an_agent_that_dies_while_it_is_waited_for_blocks_nobody(
+    make_client: Callable[[], Client], agent: FakeAgent
+) -> None:
+    client = make_client()
+    starting = Background(client.start)
+    connection = agent.connection()
+    connection.expect("request")
+    agent.close()
+    connection.cut()
+    starting.result()
+    iterate(client)
+    assert client.gate.iterations == 3
+
+
+def test_an_agent_that_dies_during_an_iteration_is_not_missed_and_greeted_when_it_is_back(
+    make_client: Callable[[], Client], agent: FakeAgent, folder: Path
+) -> None:
+    client = make_client()
+    starting = Background(client.start)
+    connection = agent.connection()
+    connection.expect("request")
+    connection.grant()
+    starting.result()
+    client.gate.begin()
+    connection.ask_back(page_only=True)
+    agent.close()
+    connection.cut()
+    client.gate.end()
+    wait_until(lambda: isinstance(client.gate.session, Detached), "the loss is noticed")
+    iterate(client)
+    again = FakeAgent(folder)
+    second = again.connection()
+    wait_until(lambda: not isinstance(client.gate.session, Detached), "the session is attached")
+    iterating = Background(lambda: iterate(client, 1))
+    second.expect("request")
+    second.grant()
+    iterating.result()
+    assert client.gate.iterations == 5
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [b"not json", b"[]", b'{"type": 3}', b'{"type": "grant"}', b'{"type": "grant", "turn": "x"}'],
+    ids=["no JSON", "no object", "type is no string", "no turn", "turn is no number"],
+)
+def test_nonsense_ends_the_session_and_not_the_script(
+    make_client: Callable[[], Client], agent: FakeAgent, packet: bytes
+) -> None:
+    client = make_client()
+    starting = Background(client.start)
+    connection = agent.connection()
+    connection.expect("request")
+    connection.send_raw(packet)
+    assert connection.ended.wait(10)
+    agent.close()
+    starting.result()
+    iterate(client)
+
+
+def test_a_message_of_a_later_protocol_is_passed_over(
+    make_client: Callable[[], Client], agent: FakeAgent
+) -> None:
+    client = make_client()
+    starting = Background(client.start)
+    connection = agent.connection()
+    connection.expect("request")
+    connection.send("applause", volume=11)
+    connection.grant()
+    starting.result()
+
+
+def test_the_last_profile_is_told_to_an_agent_that_comes_back(
+    make_client: Callable[[], Client], agent: FakeAgent, folder: Path
+) -> None:
+    class Meter(NoMeter):
+        def end(self) -> tuple[int, int]:
+            return 1000, 3000
+
+    client = make_client()
+    starting = Background(lambda: client.start("torch 2.6.0", "cpu", Meter()))
+    connection = agent.connection()
+    connection.expect("request")
+    connection.grant()
+    starting.result()
+    iterate(client, 3)
+    profile = connection.expect("profile")
+    assert (profile["persistent_bytes"], profile["ephemeral_bytes"]) == (1000, 2000)
+    agent.close()
+    connection.cut()
+    again = FakeAgent(folder)
+    second = again.connection()
+    assert second.expect("profile") == profile
+    again.close()

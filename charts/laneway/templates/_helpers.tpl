@@ -1,0 +1,75 @@
+{{- define "laneway.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Base of all names; at most 50 characters, so that suffixes fit. */}}
+{{- define "laneway.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "laneway.operatorName" -}}{{ include "laneway.fullname" . }}-operator{{- end -}}
+{{- define "laneway.nodeName" -}}{{ include "laneway.fullname" . }}-node{{- end -}}
+
+{{- define "laneway.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ include "laneway.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels by which a component's pods are found: (dict "root" $ "component" "operator"). They never change, a Deployment's selector can't. */}}
+{{- define "laneway.selector" -}}
+app.kubernetes.io/name: {{ include "laneway.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* (dict "root" $ "image" .Values.operator.image) */}}
+{{- define "laneway.image" -}}
+{{- $tag := coalesce .image.tag .root.Values.image.tag .root.Chart.AppVersion -}}
+{{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ $tag }}
+{{- end -}}
+
+{{/* node.yaml: gpu.source is said once in the values, for the file and for what follows from it. */}}
+{{- define "laneway.nodeConfig" -}}
+{{- toYaml (merge (dict "gpuSource" .Values.gpu.source) .Values.node.config) -}}
+{{- end -}}
+
+{{/* operator.yaml: the planner has to count memory as the agents do, so their lanes are its lanes. */}}
+{{- define "laneway.operatorConfig" -}}
+{{- $config := deepCopy .Values.operator.config -}}
+{{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* What no schema can say. */}}
+{{- define "laneway.validate" -}}
+{{- if and (eq .Values.gpu.source "simulated") (empty .Values.gpu.simulated.gpus) -}}
+{{- fail "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as gpu.simulated.gpus=[{model: H100, memory: 80Gi, count: 4}]" -}}
+{{- end -}}
+{{- $count := 0 -}}
+{{- range .Values.gpu.simulated.gpus -}}{{- $count = add $count (default 1 .count) -}}{{- end -}}
+{{- range .Values.gpu.simulated.nvlinks -}}
+{{- if or (eq (int (first .)) (int (last .))) (ge (int (first .)) (int $count)) (ge (int (last .)) (int $count)) -}}
+{{- fail (printf "gpu.simulated.nvlinks: [%d, %d] must be two different indices from 0 to %d, as gpu.simulated.gpus has %d GPUs" (int (first .)) (int (last .)) (sub $count 1) $count) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.operator.config.lease -}}
+{{- $retry := int (default 2 .retrySeconds) -}}
+{{- $renew := int (default 10 .renewDeadlineSeconds) -}}
+{{- $duration := int (default 15 .durationSeconds) -}}
+{{- if not (and (lt $retry $renew) (lt $renew $duration)) -}}
+{{- fail (printf "operator.config.lease: retrySeconds %d, renewDeadlineSeconds %d, durationSeconds %d: write them in rising order, such as 2, 10, 15" $retry $renew $duration) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -7,13 +7,14 @@ policy is one file there, chosen by name through :func:`policies`.
 
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.plan_types import (
+    NEVER_FITS,
     Plan,
     Preemption,
     PreemptionReason,
     WaitingCode,
     WaitingReason,
 )
-from laneway.scheduling.planner import plan
+from laneway.scheduling.planner import next_decision_seconds, plan
 from laneway.scheduling.registry import Policies, policies
 from laneway.scheduling.snapshot import (
     GPU,
@@ -30,6 +31,7 @@ from laneway.scheduling.validation import InvalidPlan, validate
 
 __all__ = [
     "GPU",
+    "NEVER_FITS",
     "ClusterSnapshot",
     "Demand",
     "ForeignTenant",
@@ -46,6 +48,7 @@ __all__ = [
     "WaitingCode",
     "WaitingReason",
     "WorkerPlacement",
+    "next_decision_seconds",
     "plan",
     "policies",
     "validate",

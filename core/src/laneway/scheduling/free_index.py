@@ -35,7 +35,9 @@ class NodeCounts:
 class FreeIndex:
     """GPUs by class and free percent."""
 
-    def __init__(self, classes: Sequence[GPUClass], nodes: Sequence[int], free_percent: Mapping[int, int]) -> None:
+    def __init__(
+        self, classes: Sequence[GPUClass], nodes: Sequence[int], free_percent: Mapping[int, int]
+    ) -> None:
         """Index the GPUs that ``free_percent`` names.
 
         Args:
@@ -48,7 +50,9 @@ class FreeIndex:
         self._free = dict(free_percent)
         self._levels: dict[GPUClass, dict[int, list[int]]] = defaultdict(dict)
         self._watched: dict[GPUClass, dict[int, NodeCounts]] = defaultdict(dict)
+        self._free_sum: dict[GPUClass, int] = defaultdict(int)
         for gpu, percent in self._free.items():
+            self._free_sum[classes[gpu]] += percent
             self._levels[classes[gpu]].setdefault(percent, []).append(gpu)
 
     def update(self, gpu: int, percent: int) -> None:
@@ -58,6 +62,7 @@ class FreeIndex:
             return
         gpu_class = self._classes[gpu]
         self._free[gpu] = percent
+        self._free_sum[gpu_class] += percent - before
         _discard(self._levels[gpu_class], before, gpu)
         insort(self._levels[gpu_class].setdefault(percent, []), gpu)
         for threshold, counts in self._watched[gpu_class].items():
@@ -70,6 +75,14 @@ class FreeIndex:
         for level in sorted(levels):
             if level >= at_least_percent:
                 yield from levels[level]
+
+    def free_sum(self, gpu_class: GPUClass) -> int:
+        """Return the free percent of all GPUs of a class together."""
+        return self._free_sum[gpu_class]
+
+    def most_free(self, gpu_class: GPUClass) -> int:
+        """Return the free percent of the emptiest GPU of a class; 0 where there is none."""
+        return max(self._levels[gpu_class], default=0)
 
     def counts(self, gpu_class: GPUClass, at_least_percent: int) -> NodeCounts:
         """Return, by node, how many GPUs of a class have at least so much free; kept current from then on."""

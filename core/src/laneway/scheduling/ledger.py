@@ -121,6 +121,11 @@ class Ledger:
                 self.holds[number].settled[key] = self.holds[number].departing.pop(key)
             self._refresh(self._of_job[key])
 
+    def departing_from(self, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
+        """Return the jobs that are leaving these GPUs."""
+        numbers = [self.number[uuid] for worker in placement for uuid in worker.gpus]
+        return tuple(sorted({key for number in numbers for key in self.holds[number].departing}))
+
     def _enter(self, job: Job, placement: Iterable[WorkerPlacement], *, departing: bool) -> tuple[int, ...]:
         numbers = []
         for worker in placement:
@@ -130,7 +135,9 @@ class Ledger:
                     continue  # its node is gone from the snapshot: nothing is left to hold
                 tenant = tenant_of(job, self.gpus[number], worker.share_percent)
                 holds = self.holds[number]
-                (holds.departing if departing else holds.settled)[job.key] = Hold(worker.share_percent, tenant)
+                (holds.departing if departing else holds.settled)[job.key] = Hold(
+                    worker.share_percent, tenant
+                )
                 numbers.append(number)
         self._of_job[job.key] = tuple(numbers)
         return self._of_job[job.key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from laneway.lanes import fits
+from laneway.lanes import Refusal, refusal
 from laneway.scheduling.ledger import Ledger
 from laneway.scheduling.snapshot import GPU, Job
 from laneway.scheduling.suitability import GPUClass, suitable
@@ -70,6 +70,32 @@ class Room:
         numbers.sort(key=lambda number: (self._ledger.free_percent(number, now=self._now), number))
         return [self._ledger.gpus[number] for number in numbers]
 
+    def free_gpus(self, job: Job) -> int:
+        """Return how many GPUs can take a worker of the job."""
+        return sum(
+            gpus * len(nodes)
+            for gpu_class, share_percent in self.choices(job)
+            for gpus, nodes in self.nodes_by_gpus(job, gpu_class, share_percent).items()
+        )
+
+    def free_sum_percent(self, job: Job) -> int:
+        """Return what is free of all usable GPUs that suit a job, together; avoided nodes are not left out."""
+        return sum(self._index.free_sum(gpu_class) for gpu_class, _ in self.choices(job))
+
+    def most_free_percent(self, job: Job) -> int:
+        """Return what is free of the emptiest usable GPU that suits a job; avoided nodes are not left out."""
+        return max((self._index.most_free(gpu_class) for gpu_class, _ in self.choices(job)), default=0)
+
+    def memory_refusals(self, job: Job) -> Iterator[Refusal]:
+        """Yield why GPUs with enough free percent cannot take a worker of the job."""
+        avoided = self.avoided(job)
+        for gpu_class, share_percent in self.choices(job):
+            if _lanes_matter(job, gpu_class):
+                for number in self._index.fullest(gpu_class, share_percent):
+                    why = self._refusal(job, number, share_percent)
+                    if why is not None and self._ledger.node_numbers[number] not in avoided:
+                        yield why
+
     def fewest_nodes(self, job: Job) -> int:
         """Return the fewest usable nodes that could hold the gang if nobody else were there; 0 if none could."""
         avoided = self.avoided(job)
@@ -104,9 +130,12 @@ class Room:
         return 0
 
     def _fits(self, job: Job, number: int, share_percent: int) -> bool:
+        return self._refusal(job, number, share_percent) is None
+
+    def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._ledger.gpus[number]
         tenants = self._ledger.holds[number].tenants(now=self._now)
-        return fits(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+        return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
 
 
 def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:

@@ -192,7 +192,7 @@ class GPU:
     numa_node: int | None = None
     nvlink_peers: frozenset[str] = frozenset()
     foreign: tuple[ForeignTenant, ...] = ()
-    lane_rules: LaneRules = LaneRules()
+    lane_rules: LaneRules = field(default_factory=LaneRules)
 
     @property
     def foreign_percent(self) -> int:

@@ -29,5 +29,9 @@ class OrderPolicy(Protocol):
         ...
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whether a waiting job may take the GPUs of a running one of the same priority."""
+        """Whether a waiting job may take the GPUs of a running one of the same priority, which comes later in order."""
+        ...
+
+    def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
+        """Return when the job's rank changes though its state doesn't; None: never, as far as the job alone decides."""
         ...

@@ -11,8 +11,8 @@ from laneway.scheduling.snapshot import Job
 class PreemptionPolicy(Protocol):
     """Chooses victims for a job that does not fit in what is free."""
 
-    def protects(self, running: Job, now_seconds: float) -> bool:
-        """Whether a running job may not be preempted yet, whoever asks."""
+    def protected_until_seconds(self, running: Job) -> float:
+        """Return until when a running job may not be preempted, whoever asks."""
         ...
 
     def victims(

@@ -1,0 +1,136 @@
+"""Why a job that could run in this cluster does not start now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from laneway.api.training_job import PlacementMode
+from laneway.lanes import RefusalReason
+from laneway.scheduling.placement.policy import PlacementPolicy
+from laneway.scheduling.plan_types import WaitingCode, WaitingReason
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import Job
+from laneway.scheduling.supply import Supply, needs
+
+_NAMED = 3
+"""So many jobs are named in a sentence; of more, the number is said."""
+
+
+def suspended() -> WaitingReason:
+    """Return the reason of a job that its user does not want to run."""
+    return WaitingReason(
+        WaitingCode.SUSPENDED, "It is suspended.", "Set spec.suspend to false to let it compete for GPUs."
+    )
+
+
+def awaiting_preemption(victims: Sequence[str]) -> WaitingReason:
+    """Return the reason of a job for which others make way."""
+    return WaitingReason(
+        WaitingCode.AWAITING_PREEMPTION,
+        f"{listed(victims)} {'makes' if len(victims) == 1 else 'make'} way for it.",
+        "It starts when their workers have saved their checkpoints and are gone.",
+        blockers=tuple(victims),
+    )
+
+
+def awaiting_departure(leaving: Sequence[str]) -> WaitingReason:
+    """Return the reason of a job whose GPUs are held by jobs that leave."""
+    return WaitingReason(
+        WaitingCode.AWAITING_DEPARTURE,
+        f"GPUs are kept for it that {listed(leaving)} {'is' if len(leaving) == 1 else 'are'} leaving.",
+        "It starts when their workers are gone.",
+        blockers=tuple(leaving),
+    )
+
+
+def waiting_for_others(job: Job, room: Room, supply: Supply, placement: PlacementPolicy) -> WaitingReason:
+    """Return the reason of a job that does not fit in what is free, and for which nobody makes way."""
+    return (
+        _awaiting_consolidation(job, room, placement)
+        or _awaiting_memory(job, room)
+        or _fragmented(job, room)
+        or _busy(job, room, supply)
+    )
+
+
+def listed(keys: Sequence[str]) -> str:
+    """Name a few jobs, and count the others."""
+    if len(keys) <= _NAMED:
+        return " and ".join([", ".join(keys[:-1]), keys[-1]] if len(keys) > 1 else keys)
+    return f"{', '.join(keys[:_NAMED])} and {len(keys) - _NAMED} more"
+
+
+def _awaiting_consolidation(job: Job, room: Room, placement: PlacementPolicy) -> WaitingReason | None:
+    if job.demand.mode is not PlacementMode.CONSOLIDATE:
+        return None
+    anywhere = placement.place(replace(job, demand=replace(job.demand, mode=PlacementMode.AUTO)), room)
+    if anywhere is None:
+        return None
+    nodes = room.fewest_nodes(job)
+    spread = len({worker.node for worker in anywhere})
+    return WaitingReason(
+        WaitingCode.AWAITING_CONSOLIDATION,
+        f"It needs {needs(job.demand)} on {_nodes(nodes)}; what is free lies on {_nodes(spread)}.",
+        f"It starts when {_nodes(nodes)} can hold it; with placement: Auto it would start now.",
+    )
+
+
+def _awaiting_memory(job: Job, room: Room) -> WaitingReason | None:
+    refusals = list(room.memory_refusals(job))
+    if len(refusals) + room.free_gpus(job) < job.demand.gpus:
+        return None
+    best = min(refusals, key=lambda why: why.reason is not RefusalReason.AWAITING_PROFILE, default=None)
+    if best is None or best.reason is not RefusalReason.AWAITING_PROFILE:
+        return None
+    return WaitingReason(
+        WaitingCode.AWAITING_PROFILE,
+        f"It needs {needs(job.demand)}, and shared GPUs lack memory for it: {best.message}.",
+        "It can start when the first iterations of these jobs have shown what they use, or when one ends.",
+        lacking_bytes=best.lacking_bytes,
+        blockers=best.blockers,
+    )
+
+
+def _fragmented(job: Job, room: Room) -> WaitingReason | None:
+    demand = job.demand
+    free_gpus = room.free_gpus(job)
+    if free_gpus >= demand.gpus > 1:
+        return WaitingReason(
+            WaitingCode.GPUS_FRAGMENTED,
+            f"It needs {needs(demand)}; {free_gpus} have room for it, and no nodes have {demand.gpus_per_worker} "
+            f"together for each of the workers.",
+            "It starts when GPUs of the same node become free.",
+        )
+    share_percent = min((share for _, share in room.choices(job)), default=0)
+    needed_percent = share_percent * demand.gpus
+    if not share_percent or room.free_sum_percent(job) < needed_percent:
+        return None
+    return WaitingReason(
+        WaitingCode.GPUS_FRAGMENTED,
+        f"It needs {needs(demand)}; {room.free_sum_percent(job)} percent are free in sum, and at most "
+        f"{room.most_free_percent(job)} percent of one GPU; {_have_room(free_gpus)}.",
+        "It starts when more of the same GPU becomes free.",
+        lacking_gpus=demand.gpus - free_gpus,
+    )
+
+
+def _busy(job: Job, room: Room, supply: Supply) -> WaitingReason:
+    free_gpus = room.free_gpus(job)
+    lacking = max(1, job.demand.gpus - free_gpus)
+    return WaitingReason(
+        WaitingCode.GPUS_BUSY,
+        f"It needs {needs(job.demand)}; of the {supply.suited(job.demand)} that suit it, {_have_room(free_gpus)}.",
+        f"It starts when {lacking} more {'GPU has' if lacking == 1 else 'GPUs have'} room, as others end or make way.",
+        lacking_gpus=lacking,
+    )
+
+
+def _have_room(gpus: int) -> str:
+    if gpus == 0:
+        return "none has room"
+    return "1 has room" if gpus == 1 else f"{gpus} have room"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

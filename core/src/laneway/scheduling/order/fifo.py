@@ -1,0 +1,26 @@
+"""First in, first out: by the time of creation. Nobody makes way for a job of the same priority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.order.policy import Rank
+from laneway.scheduling.snapshot import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Fifo:
+    """By creation; a later job passes an earlier one only where the earlier doesn't fit."""
+
+    def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
+        """Return one queue, ordered by creation."""
+        return {job.key: Rank(0, (job.created_seconds,)) for job in jobs}
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Never."""
+        return False
+
+    def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
+        """Never: creation does not change."""
+        return None

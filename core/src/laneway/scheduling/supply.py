@@ -1,0 +1,166 @@
+"""What the cluster could give a job if nobody else were there: the line between "waits for others" and "never fits"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from laneway.api.quantity import format_bytes
+from laneway.scheduling.ledger import Ledger
+from laneway.scheduling.plan_types import WaitingCode, WaitingReason
+from laneway.scheduling.snapshot import Demand
+from laneway.scheduling.suitability import GPUClass, accepts_model, share_needed
+
+
+class Supply:
+    """GPUs by node and class, whoever is on them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._counts = [
+            Counter(ledger.classes[number] for number in numbers) for numbers in ledger.gpus_of_node
+        ]
+        self._usable_counts = [
+            Counter(ledger.classes[number] for number in numbers if number in ledger.usable)
+            for numbers in ledger.gpus_of_node
+        ]
+        self._all = sum(self._counts, Counter[GPUClass]())
+
+    def suited(self, demand: Demand) -> int:
+        """Return how many GPUs of the cluster suit a demand."""
+        return sum(count for gpu_class, count in self._all.items() if _suits(demand, gpu_class))
+
+    def never(self, demand: Demand) -> WaitingReason | None:
+        """Return why a gang cannot run in this cluster, whoever leaves; None if it could."""
+        if not self._all:
+            return WaitingReason(
+                WaitingCode.NOT_ENOUGH_GPUS,
+                f"It needs {needs(demand)}, and the cluster has none.",
+                "Add a node with GPUs.",
+                lacking_gpus=demand.gpus,
+            )
+        return self._no_such_model(demand) or self._no_such_size(demand) or self._no_such_number(demand)
+
+    def unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
+        """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
+        slots = _slots(demand, (c for n, c in enumerate(self._usable_counts) if n not in avoided))
+        if slots >= demand.workers:
+            return None
+        usable = sum(
+            count
+            for node, counts in enumerate(self._usable_counts)
+            for gpu_class, count in counts.items()
+            if node not in avoided and _suits(demand, gpu_class)
+        )
+        causes = "; ".join(self._causes(avoided)) or "no node is left"
+        return WaitingReason(
+            WaitingCode.NODES_UNAVAILABLE,
+            f"It needs {needs(demand)}; of the {self.suited(demand)} that suit it, {usable} can be used now: {causes}.",
+            "It can start when these nodes and GPUs are back.",
+            lacking_gpus=max(0, demand.gpus - usable),
+        )
+
+    def _no_such_model(self, demand: Demand) -> WaitingReason | None:
+        if any(accepts_model(demand, gpu_class.model) for gpu_class in self._all):
+            return None
+        return WaitingReason(
+            WaitingCode.MODEL_NOT_IN_CLUSTER,
+            f"It accepts {_listed(demand.models)}, and the cluster has only {_models(self._all)}.",
+            "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+            lacking_gpus=demand.gpus,
+        )
+
+    def _no_such_size(self, demand: Demand) -> WaitingReason | None:
+        accepted = [gpu_class for gpu_class in self._all if accepts_model(demand, gpu_class.model)]
+        if demand.memory_bytes is None or any(_suits(demand, gpu_class) for gpu_class in accepted):
+            return None
+        largest = max(accepted)
+        return WaitingReason(
+            WaitingCode.GPU_TOO_SMALL,
+            f"It needs {format_bytes(demand.memory_bytes)} of one GPU; the largest that it accepts "
+            f"({largest.model}) has {format_bytes(largest.allocatable_bytes)} for jobs.",
+            f"Ask for at most {largest.allocatable_bytes} bytes in gpus.memory, or add a node with larger GPUs.",
+            lacking_bytes=demand.memory_bytes - largest.allocatable_bytes,
+        )
+
+    def _no_such_number(self, demand: Demand) -> WaitingReason | None:
+        if _slots(demand, self._counts) >= demand.workers:
+            return None
+        suited = self.suited(demand)
+        most, node = max(
+            (
+                max((count for gpu_class, count in counts.items() if _suits(demand, gpu_class)), default=0),
+                -number,
+            )
+            for number, counts in enumerate(self._counts)
+        )
+        if most < demand.gpus_per_worker:
+            return WaitingReason(
+                WaitingCode.WORKER_LARGER_THAN_NODE,
+                f"Each of its workers needs {demand.gpus_per_worker} GPUs of one node; the largest that suits it, "
+                f"{self._ledger.nodes[-node].name}, has {most}.",
+                f"Ask for at most {most} in gpus.perWorker and for more workers, or add a larger node.",
+                lacking_gpus=demand.gpus_per_worker - most,
+            )
+        return WaitingReason(
+            WaitingCode.NOT_ENOUGH_GPUS,
+            f"It needs {needs(demand)}, and the cluster has {suited} that {'suits' if suited == 1 else 'suit'} it.",
+            f"Ask for fewer workers, or add {max(1, demand.gpus - suited)} such GPUs to the cluster.",
+            lacking_gpus=max(1, demand.gpus - suited),
+        )
+
+    def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
+        for number, node in enumerate(self._ledger.nodes):
+            sick = sum(not gpu.healthy for gpu in node.gpus)
+            if not node.schedulable:
+                yield f"{node.name} takes no workers ({node.reason or 'no reason given'})"
+            elif number in avoided:
+                yield f"{node.name} is kept away from, since workers failed to start there"
+            elif sick:
+                yield f"{sick} of {node.name} {'is' if sick == 1 else 'are'} unhealthy"
+
+
+def needs(demand: Demand) -> str:
+    """Say what a gang needs: ``4 GPUs (4 workers)``, ``50 percent of a GPU``, ``8.0 GiB of each of 2 GPUs``."""
+    model = f" of {_listed(demand.models)}" if demand.models else ""
+    if demand.memory_bytes is not None:
+        part = format_bytes(demand.memory_bytes)
+    elif demand.share_percent < 100 and not demand.exclusive:
+        part = f"{demand.share_percent} percent"
+    else:
+        part = ""
+    count = demand.gpus
+    if part:
+        return f"{part} of a GPU{model}" if count == 1 else f"{part} of each of {count} GPUs{model}"
+    alone = " alone" if demand.exclusive else ""
+    if demand.workers == 1:
+        return f"{count} {'GPU' if count == 1 else 'GPUs of one node'}{model}{alone}"
+    gang = f"{demand.workers} workers" + (
+        f" with {demand.gpus_per_worker} each" if demand.gpus_per_worker > 1 else ""
+    )
+    return f"{count} GPUs{model}{alone} ({gang})"
+
+
+def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
+    return accepts_model(demand, gpu_class.model) and share_needed(demand, gpu_class) is not None
+
+
+def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:
+    """Return how many workers the nodes could hold if they were empty."""
+    return sum(
+        count // demand.gpus_per_worker
+        for counts in nodes
+        for gpu_class, count in counts.items()
+        if _suits(demand, gpu_class)
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(sorted(names))
+
+
+def _models(counts: Mapping[GPUClass, int]) -> str:
+    by_model: Counter[str] = Counter()
+    for gpu_class, count in counts.items():
+        by_model[gpu_class.model] += count
+    return ", ".join(f"{model} ({count})" for model, count in sorted(by_model.items()))

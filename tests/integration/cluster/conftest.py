@@ -23,14 +23,14 @@ KUBECTL = "localhost/laneway/test-kubectl:1"
 _COMMANDS = ("sh", "wget", "httpd", "sleep", "cat", "echo", "mkdir", "nslookup", "touch", "nc")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def root() -> None:
     if os.geteuid() != 0:
         pytest.skip("the embedded cluster makes namespaces and mounts, for which it needs root")
 
 
 @pytest.fixture(scope="session")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+def archives(root: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     """OCI archives of the images that pods of these tests run."""
     folder = tmp_path_factory.mktemp("archives")
     busybox = shutil.which("busybox")

@@ -1,0 +1,167 @@
+"""One replica of the operator: its parts, put together, and its end.
+
+Four things run beside each other: kopf's watches, the campaign for the lease, the engine, and the writing of events. When one
+of them ends, all do, and the process with them: Kubernetes starts it again, and the cluster holds all that it has to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import kopf
+from laneway.operator.apiserver import ApiError, ApiServer, Raw, UnknownOutcome, connect
+from laneway.operator.cache import ClusterCache
+from laneway.operator.config import OperatorConfig
+from laneway.operator.engine import Engine
+from laneway.operator.handlers import build_registry, build_settings
+from laneway.operator.http_server import serve
+from laneway.operator.leader import Leadership
+from laneway.operator.metrics import Metrics
+from laneway.operator.resources import GPU_NODES, LEASES, TRAINING_JOBS
+from laneway.operator.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+_SILENCE_SECONDS = 120.0
+"""An engine that shows no sign of life for so long is not healthy."""
+
+_CRD_POLL_SECONDS = 2.0
+
+
+async def run(config: OperatorConfig, namespace: str, kubeconfig: Path | None) -> None:
+    """Run one replica until SIGTERM or SIGINT.
+
+    Args:
+        config: the operator's configuration.
+        namespace: where the lease is kept.
+        kubeconfig: how to reach the API server; None: by $KUBECONFIG, else by the pod's service account.
+
+    Raises:
+        CredentialsError: there is no way to reach an API server.
+        ExceptionGroup: a part of the operator failed.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with await connect(kubeconfig) as api:
+        await _Replica(config, namespace, api).run(stop)
+
+
+class _Replica:
+    def __init__(self, config: OperatorConfig, namespace: str, api: ApiServer) -> None:
+        self._config = config
+        self._api = api
+        self._metrics = Metrics()
+        self._cache = ClusterCache(time.monotonic)
+        lease_path = LEASES.path(namespace, config.lease.name)
+
+        async def read_lease() -> Raw:
+            return await api.request("GET", lease_path, timeout_seconds=config.lease.retry_seconds)
+
+        async def put_lease(lease: Raw, new: bool) -> Raw:
+            return await self._writer.put_lease(lease, new=new)
+
+        identity = f"{os.environ.get('HOSTNAME', 'operator')}-{uuid.uuid4().hex[:8]}"
+        self._leadership = Leadership(
+            config.lease,
+            namespace,
+            identity,
+            monotonic=time.monotonic,
+            wall=time.time,
+            read=read_lease,
+            put=put_lease,
+        )
+        self._writer = Writer(api, self._cache, self._metrics, self._leadership.seconds_left)
+        self._engine = Engine(
+            config, api, self._cache, self._writer, self._metrics, self._leadership, wall=time.time
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        async with serve(self._config.metrics_port, self._metrics, self._health, self._readiness):
+            if not await self._unless_stopped(self._crds_are_there(), stop):
+                return
+            try:
+                await self._run_parts(stop)
+            finally:
+                await self._leadership.release()
+
+    async def _run_parts(self, stop: asyncio.Event) -> None:
+        settings = build_settings()
+        registry = build_registry(self._cache, self._api, self._engine.wake)
+        watches = kopf.operator(
+            registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
+        )
+        parts = {
+            "watches": watches,
+            "campaign": self._leadership.campaign(self._leadership_changed),
+            "engine": self._engine.run(),
+            "events": self._writer.write_events(),
+        }
+        tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        for task in (*tasks[1:], stopped):
+            task.cancel()
+        await asyncio.wait(tasks)  # kopf ends by the stop flag
+        for task in done - {stopped}:
+            logger.error("a part of the operator ended", extra={"part": task.get_name()})
+            task.result()
+            raise RuntimeError(f"{task.get_name()} ended though nobody asked it to")
+
+    def _leadership_changed(self) -> None:
+        self._metrics.leader.set(1 if self._leadership.leads else 0)
+        self._engine.wake()
+
+    async def _crds_are_there(self) -> None:
+        """Wait until the API server serves our kinds; kopf looks for them only once."""
+        waited = False
+        for resource in (TRAINING_JOBS, GPU_NODES):
+            while True:
+                try:
+                    await self._api.request("GET", resource.path(), query={"limit": "1"})
+                    break
+                except (ApiError, UnknownOutcome) as error:
+                    if not waited:
+                        logger.warning(
+                            "waiting for the API server to serve %s",
+                            resource.plural,
+                            extra={"problem": str(error)},
+                        )
+                        waited = True
+                await asyncio.sleep(_CRD_POLL_SECONDS)
+
+    @staticmethod
+    async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+        """Do some work; return False where it was given up because the operator is to stop."""
+        task = asyncio.create_task(work)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not task.done():
+            task.cancel()
+            return False
+        task.result()
+        return True
+
+    def _health(self) -> str:
+        silent_seconds = time.time() - self._engine.last_sign_seconds
+        if self._leadership.contacted and silent_seconds > _SILENCE_SECONDS:
+            return f"the engine has shown no sign of life for {silent_seconds:.0f} s"
+        return ""
+
+    def _readiness(self) -> str:
+        if not self._leadership.contacted:
+            return "the API server has not answered yet"
+        if self._leadership.leads and not self._engine.synced:
+            return "this replica leads and has not read the cluster yet"
+        return ""

@@ -1,0 +1,196 @@
+"""The newest known version of every object that matters, from watch events, lists and the answers to our own writes.
+
+Three things can tell of an object, in any order, late or twice. A resource version decides which of them is newer (since
+Kubernetes 1.35 it is defined to be comparable), so the cache never goes back in time: what a write returned stays until
+something newer is seen. That is how an intent stays in the snapshot until it is observed. A deleted object is remembered by
+its uid, so that a late event does not raise it from the dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from laneway.operator.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
+from laneway.operator.records.job_record import JobRecord, parse_job
+from laneway.operator.records.node_record import NodeRecord, parse_node
+from laneway.operator.records.priority_class import PriorityClassRecord, parse_priority_class
+from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
+from laneway.operator.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Resource
+
+logger = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
+Clock = Callable[[], float]
+
+_REMEMBERED_DELETIONS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[Record]):
+    """One object."""
+
+    uid: str
+    version: int
+    record: Record | None
+    """None: it cannot be read; the log says why."""
+
+    heard_seconds: float
+    """When its newest version came, on the cache's own clock."""
+
+
+class Store(Generic[Record]):
+    """All objects of one kind."""
+
+    def __init__(
+        self,
+        parse: Callable[[dict[str, Any]], Record],
+        clock: Clock,
+        decisive: Callable[[Record], object] = lambda record: record,
+    ) -> None:
+        """Keep what ``parse`` returns; a change of what ``decisive`` returns is one that a decision may hang on."""
+        self._parse = parse
+        self._clock = clock
+        self._decisive = decisive
+        self._entries: dict[tuple[str, str], Entry[Record]] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+
+    def observe(self, raw: Mapping[str, Any]) -> bool:
+        """Take note of a version of an object; return whether a decision may hang on what changed."""
+        metadata = raw["metadata"]
+        key, uid, version = _key(metadata), metadata["uid"], _version(metadata)
+        known = self._entries.get(key)
+        if uid in self._deleted or (known is not None and version <= known.version):
+            return False
+        record = self._read(key, raw)
+        self._entries[key] = Entry(uid, version, record, self._clock())
+        if known is None or known.record is None or record is None:
+            return True
+        return self._decisive(known.record) != self._decisive(record)
+
+    def forget(self, metadata: Mapping[str, Any]) -> bool:
+        """Take note that an object is gone; return whether it was known."""
+        uid = metadata["uid"]
+        self._deleted[uid] = None
+        while len(self._deleted) > _REMEMBERED_DELETIONS:
+            self._deleted.popitem(last=False)
+        known = self._entries.get(_key(metadata))
+        if known is None or known.uid != uid:
+            return False
+        del self._entries[_key(metadata)]
+        return True
+
+    def reconcile(
+        self, items: Iterable[Mapping[str, Any]], version: int, *, among: Callable[[Record], bool]
+    ) -> bool:
+        """Take note of a list: of its items, and of what is not in it. Return whether anything changed.
+
+        Args:
+            items: the objects.
+            version: the list's resource version; what is newer than the list is left alone.
+            among: whether the list would hold an object like this (it may be a list by label).
+        """
+        changed = False
+        listed = set()
+        for raw in items:
+            listed.add(_key(raw["metadata"]))
+            changed |= self.observe(raw)
+        for key, entry in list(self._entries.items()):
+            if (
+                key in listed
+                or entry.version > version
+                or (entry.record is not None and not among(entry.record))
+            ):
+                continue
+            changed |= self.forget({"namespace": key[0], "name": key[1], "uid": entry.uid})
+        return changed
+
+    def records(self) -> tuple[Record, ...]:
+        """Return all that can be read."""
+        return tuple(entry.record for entry in self._entries.values() if entry.record is not None)
+
+    def silent(self, seconds: float) -> frozenset[str]:
+        """Return the names of objects of which nothing was heard for so long."""
+        before = self._clock() - seconds
+        return frozenset(name for (_, name), entry in self._entries.items() if entry.heard_seconds < before)
+
+    def _read(self, key: tuple[str, str], raw: Mapping[str, Any]) -> Record | None:
+        try:
+            return self._parse(dict(raw))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            logger.warning(
+                "an object cannot be read and is left out",
+                extra={
+                    "object": "/".join(key),
+                    "kind": raw.get("kind"),
+                    "problem": f"{type(error).__name__}: {error}",
+                },
+            )
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cache at one moment."""
+
+    jobs: tuple[JobRecord, ...]
+    pods: Mapping[str, tuple[WorkerPod, ...]]
+    """By the uid of the job, ordered by rank and attempt."""
+
+    gpu_nodes: tuple[GPUNodeRecord, ...]
+    nodes: Mapping[str, NodeRecord]
+    priority_classes: Mapping[str, PriorityClassRecord]
+    silent_nodes: frozenset[str] = field(default_factory=frozenset)
+    """Nodes whose agent has not written for a while."""
+
+
+class ClusterCache:
+    """All that the operator watches."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.jobs = Store(parse_job, clock)
+        self.pods = Store(parse_worker_pod, clock)
+        self.gpu_nodes = Store(parse_gpu_node, clock, decisive=lambda record: record.decisive)
+        self.nodes = Store(parse_node, clock)
+        self.priority_classes = Store(parse_priority_class, clock)
+        self._stores: dict[Resource, Store[Any]] = {
+            TRAINING_JOBS: self.jobs,
+            PODS: self.pods,
+            GPU_NODES: self.gpu_nodes,
+            NODES: self.nodes,
+            PRIORITY_CLASSES: self.priority_classes,
+        }
+
+    def store(self, resource: Resource) -> Store[Any]:
+        """Return the store of a kind of objects."""
+        return self._stores[resource]
+
+    def freeze(self, silent_seconds: float) -> ClusterView:
+        """Return what is known now; nodes whose agent was silent for so long are marked."""
+        pods: dict[str, list[WorkerPod]] = {}
+        for pod in self.pods.records():
+            pods.setdefault(pod.job_uid, []).append(pod)
+        return ClusterView(
+            jobs=self.jobs.records(),
+            pods=MappingProxyType({uid: tuple(sorted(each, key=_by_rank)) for uid, each in pods.items()}),
+            gpu_nodes=self.gpu_nodes.records(),
+            nodes=MappingProxyType({node.name: node for node in self.nodes.records()}),
+            priority_classes=MappingProxyType({each.name: each for each in self.priority_classes.records()}),
+            silent_nodes=self.gpu_nodes.silent(silent_seconds),
+        )
+
+
+def _by_rank(pod: WorkerPod) -> tuple[int, int]:
+    return pod.rank, pod.attempt
+
+
+def _key(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def _version(metadata: Mapping[str, Any]) -> int:
+    return int(metadata["resourceVersion"])

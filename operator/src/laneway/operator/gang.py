@@ -1,0 +1,243 @@
+"""What became of a gang's attempt, judged from its pods and nodes: a pure function of what the cluster says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from laneway.operator.config import PatienceConfig
+from laneway.operator.records.node_record import NodeRecord
+from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.sessions import SessionIndex, noteworthy
+
+
+class Outcome(StrEnum):
+    """What is known of an attempt."""
+
+    STARTING = "Starting"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    """A worker's own process failed: the user's to answer for."""
+
+    ROLLED_BACK = "RolledBack"
+    """It could not start as a whole: nobody's failure, tried again elsewhere."""
+
+    DISRUPTED = "Disrupted"
+    """The cluster took a running worker away: nobody's failure, tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one attempt."""
+
+    outcome: Outcome
+    reason: str
+    """One CamelCase word."""
+
+    message: str
+    """A sentence."""
+
+    avoid: tuple[str, ...] = ()
+    """Nodes to keep away from for a while."""
+
+    started_seconds: float | None = None
+    """When the last of its workers started; None where not all did."""
+
+    ended_seconds: float | None = None
+    """When the attempt ended; None where it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What there is to judge."""
+
+    workers: int
+    placed_seconds: float
+    was_running: bool
+    """Whether all workers were seen to run before: a pod that is missing then is a loss, not one yet to be made."""
+
+    pods: Sequence[WorkerPod]
+    """Those of this attempt."""
+
+    refused: str = ""
+    """Why the API server took one of its pods or its Service not, as a sentence; empty where it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a gang is judged by, beside its pods."""
+
+    nodes: Mapping[str, NodeRecord]
+    sessions: SessionIndex
+    patience: PatienceConfig
+    now_seconds: float
+
+
+def judge(attempt: Attempt, around: Surroundings) -> Verdict:
+    """Return what became of the attempt. What weighs most comes first: who is to blame decides what happens next."""
+    if attempt.refused:
+        return _ended(Outcome.ROLLED_BACK, "PodRefused", attempt.refused, around)
+    return (
+        _refused_by_kubelet(attempt, around)
+        or _disrupted(attempt, around)
+        or _failed(attempt, around)
+        or _lost(attempt, around)
+        or _succeeded(attempt)
+        or _running(attempt)
+        or _stuck(attempt, around)
+        or _starting(attempt)
+    )
+
+
+def _ended(
+    outcome: Outcome, reason: str, message: str, around: Surroundings, avoid: tuple[str, ...] = ()
+) -> Verdict:
+    return Verdict(outcome, reason, message, avoid, ended_seconds=around.now_seconds)
+
+
+def _refused_by_kubelet(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    refused = [pod for pod in attempt.pods if pod.refusal]
+    if not refused:
+        return None
+    first = refused[0]
+    message = f"worker {first.rank} could not start on {first.node}: {first.refusal}"
+    return _ended(Outcome.ROLLED_BACK, "WorkerRefused", message, around, _nodes(refused))
+
+
+def _disrupted(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    taken = [pod for pod in attempt.pods if pod.disruption or (pod.deleting and pod.phase != "Succeeded")]
+    if not taken:
+        return None
+    first = taken[0]
+    why = first.disruption or "somebody deleted its pod"
+    message = f"worker {first.rank} was taken away from {first.node or 'its node'}: {why}"
+    # A node that evicts does so for a reason; one whose pod a person deleted is as good as before.
+    return _ended(
+        Outcome.DISRUPTED, "WorkerDisrupted", message, around, _nodes(pod for pod in taken if pod.disruption)
+    )
+
+
+def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    failed = [pod for pod in attempt.pods if pod.failure]
+    if not failed:
+        return None
+    cause = min(failed, key=_likely_cause)
+    assert cause.failure is not None
+    code = "" if cause.failure.exit_code is None else f" with exit code {cause.failure.exit_code}"
+    message = f"worker {cause.rank} on {cause.node or 'no node'} ended{code} ({cause.failure.reason})"
+    details = [text for text in (noteworthy(cause, around.sessions), cause.failure.message) if text]
+    started_seconds = _all_started_seconds(attempt)
+    return Verdict(
+        Outcome.FAILED,
+        cause.failure.reason if cause.failure.reason.isalnum() else "WorkerFailed",
+        ": ".join([message, *details]),
+        started_seconds=started_seconds,
+        ended_seconds=_all_ended_seconds(attempt) or around.now_seconds,
+    )
+
+
+def _likely_cause(pod: WorkerPod) -> tuple[bool, float, bool, int]:
+    """The worker that failed first is to blame; those that lost their peer fail after it. Times have whole seconds only."""
+    assert pod.failure is not None
+    finished = float("inf") if pod.finished_seconds is None else pod.finished_seconds
+    return pod.failure.reason != "OOMKilled", finished, not pod.failure.message, pod.rank
+
+
+def _lost(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    for pod in attempt.pods:
+        if pod.ended or not pod.bound:
+            continue
+        node = around.nodes.get(pod.node)
+        if node is None:
+            return _ended(
+                Outcome.DISRUPTED, "NodeLost", f"worker {pod.rank} was on {pod.node}, which is gone", around
+            )
+        since = node.not_ready_since_seconds
+        if since is not None and around.now_seconds - since >= around.patience.lost_node_seconds:
+            message = f"worker {pod.rank} is on {pod.node}, which has not been ready for {around.now_seconds - since:.0f} s"
+            return _ended(Outcome.DISRUPTED, "NodeLost", message, around, (pod.node,))
+    missing = _missing(attempt)
+    if attempt.was_running and missing:
+        message = f"the pod of worker {missing[0]} is gone"
+        return _ended(Outcome.DISRUPTED, "WorkerDisrupted", message, around)
+    return None
+
+
+def _succeeded(attempt: Attempt) -> Verdict | None:
+    if _missing(attempt) or any(pod.phase != "Succeeded" for pod in attempt.pods):
+        return None
+    workers = "the worker" if attempt.workers == 1 else f"all {attempt.workers} workers"
+    return Verdict(
+        Outcome.SUCCEEDED,
+        "AllWorkersSucceeded",
+        f"{workers} ended with exit code 0",
+        started_seconds=_all_started_seconds(attempt),
+        ended_seconds=_all_ended_seconds(attempt),
+    )
+
+
+def _running(attempt: Attempt) -> Verdict | None:
+    if _missing(attempt) or not all(pod.started for pod in attempt.pods):
+        return None
+    workers = "the worker runs" if attempt.workers == 1 else f"all {attempt.workers} workers run"
+    started_seconds = _all_started_seconds(attempt)
+    return Verdict(Outcome.RUNNING, "AllWorkersRun", workers, started_seconds=started_seconds)
+
+
+def _stuck(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    now_seconds, patience = around.now_seconds, around.patience
+    refused = [
+        pod
+        for pod in attempt.pods
+        if pod.unschedulable_since_seconds is not None
+        and now_seconds - pod.unschedulable_since_seconds >= patience.unschedulable_seconds
+    ]
+    if refused:
+        first = refused[0]
+        message = f"kube-scheduler does not let worker {first.rank} on {first.node}: {first.unschedulable}"
+        return _ended(Outcome.ROLLED_BACK, "WorkerUnschedulable", message, around, _nodes(refused))
+    if now_seconds - attempt.placed_seconds >= patience.gang_timeout_seconds:
+        late = [pod for pod in attempt.pods if not pod.started]
+        message = f"not all workers ran within {patience.gang_timeout_seconds} s: {_progress(attempt)}"
+        return _ended(Outcome.ROLLED_BACK, "GangTimeout", message, around, _nodes(late))
+    return None
+
+
+def _starting(attempt: Attempt) -> Verdict:
+    return Verdict(Outcome.STARTING, "Starting", _progress(attempt))
+
+
+def _progress(attempt: Attempt) -> str:
+    running = sum(pod.started for pod in attempt.pods)
+    text = f"{running} of {attempt.workers} workers run"
+    for pod in attempt.pods:
+        if not pod.started:
+            held_up = pod.waits_for or pod.unschedulable or ("" if pod.bound else "not scheduled yet")
+            return text + f"; worker {pod.rank} on {pod.node}" + (f": {held_up}" if held_up else " starts")
+    missing = _missing(attempt)
+    return text + (f"; the pod of worker {missing[0]} is yet to be made" if missing else "")
+
+
+def _missing(attempt: Attempt) -> list[int]:
+    there = {pod.rank for pod in attempt.pods}
+    return [rank for rank in range(attempt.workers) if rank not in there]
+
+
+def _nodes(pods: Iterable[WorkerPod]) -> tuple[str, ...]:
+    return tuple(sorted({pod.node for pod in pods if pod.node}))
+
+
+def _all_started_seconds(attempt: Attempt) -> float | None:
+    times = [pod.started_seconds for pod in attempt.pods]
+    if len(times) < attempt.workers or any(time is None for time in times):
+        return None
+    return max(time for time in times if time is not None)
+
+
+def _all_ended_seconds(attempt: Attempt) -> float | None:
+    times = [pod.finished_seconds for pod in attempt.pods if pod.ended]
+    if len(times) < len(attempt.pods) or any(time is None for time in times):
+        return None
+    return max((time for time in times if time is not None), default=None)

@@ -1,0 +1,84 @@
+"""A GPUNode: the node's own word about its GPUs and who holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api.conditions import is_true
+from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
+from laneway.api.records import explain
+from pydantic import ValidationError
+
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class GPUNodeRecord:
+    """One GPUNode as the cluster has it."""
+
+    name: str
+    gpus: tuple[GPUStatus, ...]
+    ready: bool
+    problem: str
+    """What is wrong with the object, as a sentence; it then counts as having no GPUs. Empty where nothing is."""
+
+    decisive: tuple[object, ...]
+    """What of it can change a decision. Figures that only grow (turns, iterations) are left out, so that a node's regular
+    report does not wake the engine."""
+
+    @property
+    def refusal(self) -> str:
+        """Why no new worker goes there, as a clause; empty where one may."""
+        if self.problem:
+            return f"its GPUNode cannot be read: {self.problem}"
+        return "" if self.ready else "its node agent is not ready"
+
+
+def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
+    """Read a GPUNode. A wrong one is noted in ``problem``, never raised: one bad object stops nothing."""
+    name = raw["metadata"]["name"]
+    try:
+        status = GPUNodeStatus.model_validate(raw.get("status") or {})
+        problem = _twice(status.gpus)
+    except ValidationError as error:
+        status, problem = GPUNodeStatus(), explain(error, "status")
+    gpus = () if problem else status.gpus
+    ready = is_true(status.conditions, READY)
+    decisive = (
+        ready,
+        problem,
+        *((_decisive_gpu(gpu), *map(_decisive_session, gpu.sessions)) for gpu in gpus),
+    )
+    return GPUNodeRecord(name=name, gpus=gpus, ready=ready, problem=problem, decisive=decisive)
+
+
+def _twice(gpus: tuple[GPUStatus, ...]) -> str:
+    uuids = [gpu.uuid for gpu in gpus]
+    twice = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
+    return f"status.gpus: it lists a GPU twice: {', '.join(twice)}" if twice else ""
+
+
+def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
+    return (
+        gpu.uuid,
+        gpu.model,
+        gpu.memory_bytes,
+        gpu.allocatable_bytes,
+        gpu.allocatable_percent,
+        gpu.healthy,
+    )
+
+
+def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
+    return (
+        session.key,
+        session.pod_uid,
+        session.pod,
+        session.share_percent,
+        session.state == SessionState.ENDED,
+        session.profiled,
+        session.persistent_bytes,
+        session.ephemeral_bytes,
+        session.message,
+    )

@@ -1,0 +1,141 @@
+"""A TrainingJob, with the sentence that says what is wrong where it cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from laneway.api.clock_text import to_seconds
+from laneway.api.conditions import is_true
+from laneway.api.records import explain
+from laneway.api.training_job import (
+    ConditionType,
+    PreemptionMode,
+    Sharing,
+    TrainingJobSpec,
+    TrainingJobStatus,
+)
+from laneway.operator.records.template_check import check_template
+from laneway.scheduling import Demand, PlacementMode
+from pydantic import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The valid part of a job: what its user asks for."""
+
+    spec: TrainingJobSpec
+    demand: Demand
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One TrainingJob as the cluster has it."""
+
+    key: str
+    """``namespace/name``."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created_seconds: float
+    deleting: bool
+    wish: Wish | None
+    """None: the spec is wrong, see ``problem``."""
+
+    problem: str
+    """What is wrong with the spec, as a sentence; empty where nothing is."""
+
+    status: TrainingJobStatus
+
+    @property
+    def finished(self) -> bool:
+        """Whether it succeeded or failed for good."""
+        conditions = self.status.conditions
+        return is_true(conditions, ConditionType.SUCCEEDED) or is_true(conditions, ConditionType.FAILED)
+
+    @property
+    def placed(self) -> bool:
+        """Whether its current attempt has its GPUs, or is about to take them."""
+        return is_true(self.status.conditions, ConditionType.PLACED)
+
+    @property
+    def running(self) -> bool:
+        """Whether all workers of its current attempt were seen to run."""
+        return is_true(self.status.conditions, ConditionType.RUNNING)
+
+    def with_status(self, status: TrainingJobStatus) -> JobRecord:
+        """Return this job with another status."""
+        return replace(self, status=status)
+
+
+def parse_job(raw: dict[str, Any]) -> JobRecord:
+    """Read a TrainingJob. A wrong spec or status is noted in ``problem``, never raised: one bad object stops nothing."""
+    metadata = raw["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    key = f"{namespace}/{name}"
+    wish, problem = _wish(raw.get("spec"))
+    try:
+        status = TrainingJobStatus.model_validate(raw.get("status") or {})
+    except ValidationError as error:
+        status = TrainingJobStatus()
+        wish, problem = None, explain(error, "status")
+    return JobRecord(
+        key=key,
+        namespace=namespace,
+        name=name,
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=metadata.get("generation", 1),
+        created_seconds=to_seconds(metadata["creationTimestamp"]),
+        deleting="deletionTimestamp" in metadata,
+        wish=wish,
+        problem=problem,
+        status=status,
+    )
+
+
+def _wish(spec: object) -> tuple[Wish | None, str]:
+    try:
+        parsed = TrainingJobSpec.model_validate(spec)
+        check_template(parsed.template)
+        return Wish(parsed, demand_of(parsed)), ""
+    except ValidationError as error:
+        return None, explain(error, "spec")
+    except ValueError as error:
+        return None, f"spec: {error}"
+
+
+def demand_of(spec: TrainingJobSpec) -> Demand:
+    """Return what the gang needs of the cluster's GPUs.
+
+    The CRD's rules refuse most of what is refused here; an object that was stored before a rule existed passes them by.
+
+    Raises:
+        ValueError: the spec asks for something that cannot be; says what to write instead.
+    """
+    gpus = spec.gpus
+    given = [value for value in (gpus.per_worker, gpus.share, gpus.memory) if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            f"gpus has {len(given)} of perWorker, share and memory: write exactly one of perWorker (whole GPUs for each "
+            "worker), share (percent of one GPU) or memory (such as 8Gi)"
+        )
+    if spec.sharing == Sharing.EXCLUSIVE and gpus.per_worker is None:
+        raise ValueError("sharing: Exclusive holds whole GPUs: write gpus.perWorker, or sharing: Lanes")
+    return Demand(
+        workers=spec.workers,
+        gpus_per_worker=1 if gpus.per_worker is None else gpus.per_worker,
+        share_percent=100 if gpus.share is None else gpus.share,
+        memory_bytes=gpus.memory_bytes,
+        models=frozenset(gpus.models),
+        exclusive=spec.sharing == Sharing.EXCLUSIVE,
+        mode=PlacementMode(spec.placement),
+    )
+
+
+def preemptible(spec: TrainingJobSpec) -> bool:
+    """Whether the job may be made to wait again once it runs."""
+    return spec.preemption.mode != PreemptionMode.NEVER

@@ -1,0 +1,216 @@
+"""From what the cluster says to the frozen picture that ``laneway.scheduling`` plans from.
+
+Every share of a GPU that somebody holds is in the picture exactly once: as the placement of a job that the planner knows, or
+as a foreign tenant (a plain pod, a worker whose job is gone, a worker on another GPU than its placement says).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from laneway.api import quantity
+from laneway.api.clock_text import to_seconds
+from laneway.api.gpu_node import GPUStatus, SessionStatus
+from laneway.api.training_job import ConditionType, ProfileStatus
+from laneway.lanes import LaneRules
+from laneway.operator import accounting, transitions
+from laneway.operator.cache import ClusterView
+from laneway.operator.eligibility import ineligible_nodes, is_constrained
+from laneway.operator.lifecycle import Standing
+from laneway.operator.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.records.job_record import preemptible
+from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.sessions import SessionIndex
+from laneway.scheduling import GPU, ClusterSnapshot, ForeignTenant, Job, JobState, Node, Profile
+
+_NO_NODE = "there is no such node in the cluster"
+
+
+def build_snapshot(
+    view: ClusterView,
+    standings: Iterable[Standing],
+    sessions: SessionIndex,
+    rules: LaneRules,
+    now_seconds: float,
+) -> ClusterSnapshot:
+    """Return the picture to plan from."""
+    known = {gpu.uuid for node in view.gpu_nodes for gpu in node.gpus}
+    relevant = [standing for standing in standings if standing.state is not None]
+    planned = [each for each in relevant if all(gpu in known for gpu in _gpus(each))]
+    # A gang that holds a GPU of a node which does not report it any more cannot be planned with; what it holds elsewhere
+    # is taken all the same.
+    unplanned = [each for each in relevant if not all(gpu in known for gpu in _gpus(each))]
+    foreign = _foreign_tenants(view, planned, unplanned, sessions)
+    nodes = tuple(_node(record, view, foreign, rules) for record in view.gpu_nodes)
+    return ClusterSnapshot(
+        nodes=nodes,
+        jobs=tuple(_job(standing, now_seconds) for standing in planned),
+        avoid=_avoid(view, planned, [node.name for node in nodes], now_seconds),
+    )
+
+
+def _gpus(standing: Standing) -> Iterable[str]:
+    return (gpu for worker in standing.holds for gpu in worker.gpus)
+
+
+def _job(standing: Standing, now_seconds: float) -> Job:
+    job, wish, state = standing.job, standing.job.wish, standing.state
+    assert wish is not None
+    assert state is not None
+    status = accounting.counted(job.status, now_seconds)
+    waiting = status.waiting
+    running = state is JobState.RUNNING
+    return Job(
+        key=job.key,
+        demand=wish.demand,
+        created_seconds=job.created_seconds,
+        uid=job.uid,
+        state=state,
+        placement=standing.holds,
+        priority=standing.priority,
+        attained_service_gpu_seconds=accounting.attained_gpu_seconds(status),
+        executed_seconds=accounting.executed_seconds(status),
+        waiting_since_seconds=to_seconds(waiting.since) if waiting and waiting.since else None,
+        started_seconds=transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
+        if running
+        else None,
+        service_at_promotion_gpu_seconds=float(quantity.parse(status.service_at_promotion)),
+        profile=_profile(status.profile),
+        preemptible=preemptible(wish.spec),
+        suspended=wish.spec.suspend,
+    )
+
+
+def _profile(measured: ProfileStatus | None) -> Profile | None:
+    if measured is None:
+        return None
+    return Profile(
+        persistent_bytes=measured.persistent_bytes,
+        ephemeral_bytes=measured.ephemeral_bytes,
+        iteration_seconds=measured.iteration_microseconds / 1e6,
+        model_bytes=measured.model_bytes,
+        largest_tensor_bytes=measured.largest_tensor_bytes,
+    )
+
+
+def _node(
+    record: GPUNodeRecord, view: ClusterView, foreign: Mapping[str, list[ForeignTenant]], rules: LaneRules
+) -> Node:
+    refusal = _refusal(record, view)
+    return Node(
+        name=record.name,
+        gpus=tuple(_gpu(gpu, record.name, foreign, rules) for gpu in record.gpus),
+        schedulable=not refusal,
+        reason=refusal,
+    )
+
+
+def _refusal(record: GPUNodeRecord, view: ClusterView) -> str:
+    """Return why no new worker goes to the node, as a clause; empty where one may."""
+    node = view.nodes.get(record.name)
+    if node is None:
+        return _NO_NODE
+    if record.name in view.silent_nodes:
+        return "its node agent has not written for a while"
+    return node.refusal or record.refusal
+
+
+def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], rules: LaneRules) -> GPU:
+    return GPU(
+        uuid=gpu.uuid,
+        node=node,
+        index=gpu.index,
+        model=gpu.model,
+        memory_bytes=gpu.memory_bytes,
+        allocatable_bytes=gpu.allocatable_bytes,
+        allocatable_percent=gpu.allocatable_percent,
+        healthy=gpu.healthy,
+        numa_node=gpu.numa_node,
+        nvlink_peers=frozenset(gpu.nvlink_peers),
+        foreign=tuple(sorted(foreign.get(gpu.uuid, ()), key=lambda tenant: tenant.key)),
+        lane_rules=rules,
+    )
+
+
+def _foreign_tenants(
+    view: ClusterView, planned: Iterable[Standing], unplanned: Iterable[Standing], sessions: SessionIndex
+) -> dict[str, list[ForeignTenant]]:
+    """Return, by GPU, who holds some of it without being in a placement that the planner sees."""
+    foreign: dict[str, list[ForeignTenant]] = {}
+    for standing in unplanned:
+        for worker in standing.holds:
+            for gpu in worker.gpus:
+                tenant = ForeignTenant(
+                    f"{standing.job.key}/{worker.worker}", worker.share_percent, spans_gpus=True
+                )
+                foreign.setdefault(gpu, []).append(tenant)
+    covered = _covered(view, (*planned, *unplanned))
+    pods = [pod for gang in view.pods.values() for pod in gang]
+    over = {pod.uid for pod in pods if pod.ended}
+    uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
+    gpus_of_key = Counter((hold.node, hold.session.key) for hold in sessions.holds)
+    reported = {uid for uid, _ in covered}
+    for hold in sessions.holds:
+        session = hold.session
+        uid = session.pod_uid or uids.get((session.namespace, session.pod), "")
+        reported.add(uid)
+        if not hold.ended and uid not in over and (uid, hold.gpu.uuid) not in covered:
+            spans_gpus = gpus_of_key[hold.node, session.key] > 1
+            foreign.setdefault(hold.gpu.uuid, []).append(_tenant(session, spans_gpus))
+    for pod in pods:  # whose session has not shown up yet
+        if not pod.ended and pod.uid not in reported:
+            for gpu in pod.gpus:
+                foreign.setdefault(gpu, []).append(_unreported(pod))
+    return foreign
+
+
+def _covered(view: ClusterView, standings: Iterable[Standing]) -> set[tuple[str, str]]:
+    """Return the (pod uid, GPU) pairs that the standings' placements stand for."""
+    covered: set[tuple[str, str]] = set()
+    for standing in standings:
+        gpus = {worker.worker: worker.gpus for worker in standing.holds}
+        for pod in view.pods.get(standing.job.uid, ()):
+            if pod.uid in standing.accounted:
+                covered.update((pod.uid, gpu) for gpu in gpus.get(pod.rank, ()))
+    return covered
+
+
+def _tenant(session: SessionStatus, spans_gpus: bool) -> ForeignTenant:
+    return ForeignTenant(
+        key=f"{session.namespace}/{session.pod}/{session.key}",
+        share_percent=session.share_percent,
+        persistent_bytes=session.persistent_bytes,
+        ephemeral_bytes=session.ephemeral_bytes,
+        profiled=session.profiled,
+        spans_gpus=spans_gpus,
+    )
+
+
+def _unreported(pod: WorkerPod) -> ForeignTenant:
+    return ForeignTenant(
+        key=f"{pod.namespace}/{pod.name}/{pod.uid}",
+        share_percent=pod.share_percent,
+        spans_gpus=len(pod.gpus) > 1,
+    )
+
+
+def _avoid(
+    view: ClusterView, standings: Iterable[Standing], nodes: list[str], now_seconds: float
+) -> Mapping[str, frozenset[str]]:
+    """Return, by waiting job, the nodes that its template does not allow, or on which it failed to start lately."""
+    tainted = [node for node in view.nodes.values() if node.taints]
+    candidates = [view.nodes[name] for name in nodes if name in view.nodes]
+    avoid: dict[str, frozenset[str]] = {}
+    for standing in standings:
+        if standing.state is not JobState.WAITING:
+            continue
+        wish = standing.job.wish
+        assert wish is not None
+        pod_spec = wish.spec.template["spec"]
+        refused = ineligible_nodes(pod_spec, candidates if is_constrained(pod_spec) else tainted)
+        lately = {each.node for each in transitions.unexpired(standing.job.status.avoid, now_seconds)}
+        if refused or lately:
+            avoid[standing.job.key] = refused | lately
+    return MappingProxyType(avoid)

@@ -1,0 +1,221 @@
+"""The steps in the life of a job, each a function from one status to the next.
+
+Nothing here looks at the cluster: who calls decides that a step is due. Every step leaves all six conditions set, with a
+reason for programs and a sentence for people, and service counted up to the moment at which the job stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from laneway.api.clock_text import to_seconds, to_text
+from laneway.api.conditions import Condition, ConditionStatus, with_condition
+from laneway.api.training_job import (
+    AvoidedNodeStatus,
+    ConditionType,
+    TrainingJobStatus,
+    WaitingStatus,
+    WorkerPlacementStatus,
+)
+from laneway.operator import accounting
+from laneway.scheduling import WorkerPlacement
+
+Status = TrainingJobStatus
+
+_FIRST_VISIT: tuple[tuple[ConditionType, ConditionStatus, str, str], ...] = (
+    (ConditionType.ADMITTED, "Unknown", "NotChecked", "the job has not been looked at"),
+    (ConditionType.PLACED, "False", "NotPlaced", "the job has no GPUs yet"),
+    (ConditionType.RUNNING, "False", "NotStarted", "the job has not run yet"),
+    (ConditionType.PREEMPTED, "False", "NeverPreempted", "the job never made way for another"),
+    (ConditionType.SUCCEEDED, "False", "NotFinished", "the job has not ended"),
+    (ConditionType.FAILED, "False", "NotFinished", "the job has not ended"),
+)
+
+STARTING = "Starting"
+BACKING_OFF = "BackingOff"
+ENDING = "WorkersEnding"
+
+
+def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, bool, str, str]) -> Status:
+    """Return the status with conditions of these (type, holds, reason, message)."""
+    conditions = status.conditions
+    for kind, holds, reason, message in changes:
+        condition = Condition(
+            type=kind,
+            status="True" if holds else "False",
+            reason=reason,
+            message=message[:32_000],
+            last_transition_time=to_text(now_seconds),
+        )
+        conditions = with_condition(conditions, condition)
+    return _with(status, conditions=conditions)
+
+
+def first_visited(status: Status, created_seconds: float, now_seconds: float) -> Status:
+    """Return the status with every condition set, waiting since the job was created; what is there stays."""
+    if not status.conditions:
+        waiting = WaitingStatus(
+            reason="NotConsidered", message="no plan was made yet", since=to_text(created_seconds)
+        )
+        status = _with(status, waiting=waiting)
+    there = {condition.type for condition in status.conditions}
+    missing = tuple(
+        Condition(
+            type=kind, status=holds, reason=reason, message=message, last_transition_time=to_text(now_seconds)
+        )
+        for kind, holds, reason, message in _FIRST_VISIT
+        if kind not in there
+    )
+    return _with(status, conditions=(*status.conditions, *missing)) if missing else status
+
+
+def admitted(status: Status, now_seconds: float) -> Status:
+    """The spec is understood."""
+    return with_conditions(
+        status, now_seconds, (ConditionType.ADMITTED, True, "Accepted", "the job may be scheduled")
+    )
+
+
+def refused(status: Status, reason: str, message: str, now_seconds: float) -> Status:
+    """The spec cannot be acted upon."""
+    return with_conditions(status, now_seconds, (ConditionType.ADMITTED, False, reason, message))
+
+
+def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: float) -> Status:
+    """An attempt begins: the GPUs are chosen, the pods are to be made."""
+    nodes = ", ".join(sorted({worker.node for worker in placement}))
+    workers = "one worker" if len(placement) == 1 else f"{len(placement)} workers"
+    changes = [(ConditionType.PLACED, True, "GPUsChosen", f"{workers} on {nodes}")]
+    if _is_true(status, ConditionType.PREEMPTED):
+        changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"placed again on {nodes}"))
+    status = with_conditions(status, now_seconds, *changes)
+    return _with(
+        status,
+        attempt=status.attempt + 1,
+        placement=placement_status(placement),
+        turns_before_attempt=status.turns,
+        waiting=WaitingStatus(
+            reason=STARTING,
+            message=f"0 of {len(placement)} workers run",
+            since=_waits_since(status, now_seconds),
+        ),
+        avoid=unexpired(status.avoid, now_seconds),
+    )
+
+
+def started(status: Status, reason: str, message: str, start_seconds: float) -> Status:
+    """All workers run, since ``start_seconds``."""
+    status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
+    status = accounting.started(status, start_seconds)
+    return _with(status, waiting=None, start_time=status.start_time or to_text(start_seconds))
+
+
+def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The attempt is over and the job waits again; its pods are to be deleted."""
+    ran = status.service_counted_at is not None
+    since = to_text(now_seconds) if ran else _waits_since(status, now_seconds)
+    status = accounting.stopped(status, end_seconds)
+    status = with_conditions(
+        status,
+        now_seconds,
+        (ConditionType.PLACED, False, reason, message),
+        (ConditionType.RUNNING, False, reason, message),
+    )
+    return _with(status, placement=(), waiting=WaitingStatus(reason=reason, message=message, since=since))
+
+
+def preempted(status: Status, reason: str, message: str, now_seconds: float) -> Status:
+    """The job makes way for another."""
+    status = unplaced(status, "Preempted", message, now_seconds, now_seconds)
+    status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
+    return _with(status, preemptions=status.preemptions + 1)
+
+
+def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """A worker failed and the gang is to start again."""
+    return _with(unplaced(status, reason, message, end_seconds, now_seconds), restarts=status.restarts + 1)
+
+
+def kept_away(
+    status: Status, nodes: Iterable[str], message: str, until_seconds: float, now_seconds: float
+) -> Status:
+    """The job is not placed on these nodes for a while."""
+    nodes = set(nodes)
+    others = [each for each in unexpired(status.avoid, now_seconds) if each.node not in nodes]
+    new = [
+        AvoidedNodeStatus(node=node, until=to_text(until_seconds), message=message) for node in sorted(nodes)
+    ]
+    return _with(status, avoid=(*others, *new))
+
+
+def succeeded(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The job is done."""
+    return _finished(
+        status,
+        end_seconds,
+        now_seconds,
+        (ConditionType.SUCCEEDED, True, "AllWorkersSucceeded", message),
+        (ConditionType.RUNNING, False, "Succeeded", message),
+    )
+
+
+def failed(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The job failed for good."""
+    return _finished(
+        status,
+        end_seconds,
+        now_seconds,
+        (ConditionType.FAILED, True, reason, message),
+        (ConditionType.RUNNING, False, "Failed", message),
+    )
+
+
+def _finished(
+    status: Status, end_seconds: float, now_seconds: float, *changes: tuple[str, bool, str, str]
+) -> Status:
+    ended = (ConditionType.PLACED, False, "Finished", "the job ended and gave its GPUs back")
+    status = accounting.stopped(status, end_seconds)
+    status = with_conditions(status, now_seconds, ended, *changes)
+    # The placement stays: it says where the job ran last, and where its logs are.
+    return _with(status, waiting=None, avoid=(), completion_time=to_text(end_seconds))
+
+
+def placement_status(placement: Iterable[WorkerPlacement]) -> tuple[WorkerPlacementStatus, ...]:
+    """Return a placement as the status has it."""
+    return tuple(
+        WorkerPlacementStatus(
+            worker=each.worker, node=each.node, gpus=each.gpus, share_percent=each.share_percent
+        )
+        for each in placement
+    )
+
+
+def unexpired(avoid: Iterable[AvoidedNodeStatus], now_seconds: float) -> tuple[AvoidedNodeStatus, ...]:
+    """Return the nodes that are still to be avoided."""
+    return tuple(each for each in avoid if to_seconds(each.until) > now_seconds)
+
+
+def condition(status: Status, kind: ConditionType) -> Condition | None:
+    """Return a condition, or None where it is not set."""
+    return next((each for each in status.conditions if each.type == kind), None)
+
+
+def since_seconds(status: Status, kind: ConditionType, default: float) -> float:
+    """Return when a condition last changed."""
+    found = condition(status, kind)
+    return default if found is None else to_seconds(found.last_transition_time)
+
+
+def _waits_since(status: Status, now_seconds: float) -> str:
+    waiting = status.waiting
+    return waiting.since if waiting is not None and waiting.since else to_text(now_seconds)
+
+
+def _is_true(status: Status, kind: ConditionType) -> bool:
+    found = condition(status, kind)
+    return found is not None and found.status == "True"
+
+
+def _with(status: Status, **changes: Any) -> Status:
+    return status.model_copy(update=changes)

@@ -1,0 +1,217 @@
+"""The only place that writes to the cluster.
+
+Every write passes the fence first: a replica whose lease may have run out writes nothing. Beyond the fence, each write carries
+what it was decided from, so that a writer that was stopped in mid-air does no harm: a status its object's resource version, a
+deletion the pod's uid, a creation a name that can exist only once. Therefore objects that must be new are created (a
+server-side apply would quietly adopt a stranger's pod or the last attempt's), and what is kept up to date is applied.
+
+The answer to a write goes into the cache at once, so the next cycle sees its own intents before the watch does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from laneway.api.names import OPERATOR_FIELD_MANAGER
+from laneway.api.training_job import TrainingJobStatus
+from laneway.operator.apiserver import APPLY_PATCH, ApiError, ApiServer, Raw, UnknownOutcome
+from laneway.operator.cache import ClusterCache
+from laneway.operator.metrics import Metrics
+from laneway.operator.records.job_record import JobRecord
+from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.resources import EVENTS, LEASES, PODS, SERVICES, TRAINING_JOBS, Resource
+
+logger = logging.getLogger(__name__)
+
+_EVENT_QUEUE_LENGTH = 10_000
+_REQUEST_SECONDS = 10.0
+
+
+class FencedOff(Exception):  # noqa: N818 - it says what is the case; nothing went wrong here
+    """This replica is not, or may soon not be, the one that acts."""
+
+
+class Refused(Exception):  # noqa: N818 - the API server did what it should
+    """The API server does not take an object, and will not before something else changes. The text is for the user."""
+
+
+class Writer:
+    """Writes for the replica that holds the lease."""
+
+    def __init__(
+        self, api: ApiServer, cache: ClusterCache, metrics: Metrics, seconds_left: Callable[[], float]
+    ) -> None:
+        """Write while ``seconds_left`` of the lease is above zero."""
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._seconds_left = seconds_left
+        self._events: asyncio.Queue[Raw] = asyncio.Queue(_EVENT_QUEUE_LENGTH)
+
+    async def write_status(self, job: JobRecord, status: TrainingJobStatus) -> None:
+        """Apply a job's status, unless the job has changed since it was read.
+
+        Raises:
+            ApiError: with status 409 when the job has changed, 404 when it is gone.
+            FencedOff, UnknownOutcome
+        """
+        body = {
+            "apiVersion": TRAINING_JOBS.api_version,
+            "kind": TRAINING_JOBS.kind,
+            "metadata": {
+                "name": job.name,
+                "namespace": job.namespace,
+                "uid": job.uid,
+                "resourceVersion": job.resource_version,
+            },
+            "status": status.to_json(),
+        }
+        answer = await self._send(
+            "apply",
+            TRAINING_JOBS,
+            "PATCH",
+            TRAINING_JOBS.path(job.namespace, job.name, "status"),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        self._cache.jobs.observe(answer)
+
+    async def create_pod(self, job: JobRecord, manifest: Raw) -> None:
+        """Create a worker's pod; a pod of that name that is there already is put into the cache.
+
+        Raises:
+            Refused: the API server does not take it, or its name belongs to somebody else.
+            ApiError, FencedOff, UnknownOutcome
+        """
+        self._cache.pods.observe(await self._create(PODS, job, manifest))
+
+    async def create_service(self, job: JobRecord, manifest: Raw) -> None:
+        """Create the gang's Service, if it is not there.
+
+        Raises:
+            Refused, ApiError, FencedOff, UnknownOutcome: as for pods.
+        """
+        await self._create(SERVICES, job, manifest)
+
+    async def delete_pod(self, pod: WorkerPod) -> None:
+        """Ask for the pod's end, with its own grace period.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        try:
+            answer = await self._delete(PODS, pod.namespace, pod.name, pod.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            self._cache.pods.forget(metadata)  # it is gone, or another is in its place
+            return
+        if answer.get("kind") == PODS.kind:
+            self._cache.pods.observe(answer)
+        else:
+            self._cache.pods.forget(metadata)
+
+    async def delete_job(self, job: JobRecord) -> None:
+        """Delete an ended job; the garbage collector takes its pods and Service.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        try:
+            await self._delete(TRAINING_JOBS, job.namespace, job.name, job.uid)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    def record(self, event: Raw) -> None:
+        """Have an event written soon. Events are for people: when too many wait, new ones are left out and the log says so."""
+        try:
+            self._events.put_nowait(event)
+        except asyncio.QueueFull:
+            logger.warning("too many events wait to be written; left out: %s", event.get("note"))
+
+    async def write_events(self) -> None:
+        """Write recorded events, one after another, until cancelled."""
+        while True:
+            event = await self._events.get()
+            path = EVENTS.path(event["metadata"]["namespace"])
+            try:
+                await self._send("create", EVENTS, "POST", path, body=event)
+            except (ApiError, UnknownOutcome, FencedOff) as error:
+                logger.warning("an event was not written: %s", error, extra={"note": event.get("note")})
+
+    async def put_lease(self, lease: Raw, *, new: bool) -> Raw:
+        """Create or replace the lease. Alone of all writes this one is not fenced: it is how a replica becomes the leader.
+
+        Raises:
+            ApiError: with status 409 when another replica was faster.
+            UnknownOutcome
+        """
+        namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+        if new:
+            return await self._counted(
+                "create", LEASES, "POST", LEASES.path(namespace), query=query, body=lease
+            )
+        return await self._counted(
+            "update", LEASES, "PUT", LEASES.path(namespace, name), query=query, body=lease
+        )
+
+    async def _create(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
+        name = manifest["metadata"]["name"]
+        path = resource.path(job.namespace)
+        try:
+            query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+            return await self._send("create", resource, "POST", path, query=query, body=manifest)
+        except ApiError as error:
+            if error.status == 409 and error.reason == "AlreadyExists":
+                return await self._existing(resource, job, name)
+            if error.status in (400, 403, 422):
+                raise Refused(f"the API server refused {resource.kind} {name}: {error.message}") from error
+            raise
+
+    async def _existing(self, resource: Resource, job: JobRecord, name: str) -> Raw:
+        found = await self._api.request("GET", resource.path(job.namespace, name))
+        owners = found["metadata"].get("ownerReferences") or ()
+        if not any(owner.get("uid") == job.uid for owner in owners):
+            raise Refused(
+                f"there is a {resource.kind} named {name} already, which does not belong to this job: delete it, or give "
+                "the job another name"
+            )
+        return found
+
+    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str) -> Raw:
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        return await self._send("delete", resource, "DELETE", resource.path(namespace, name), body=options)
+
+    async def _send(self, verb: str, resource: Resource, method: str, path: str, **request: Any) -> Raw:
+        left_seconds = self._seconds_left()
+        if left_seconds <= 0:
+            raise FencedOff("the lease is not held, or could not be renewed in time")
+        timeout_seconds = min(_REQUEST_SECONDS, left_seconds)
+        return await self._counted(verb, resource, method, path, timeout_seconds=timeout_seconds, **request)
+
+    async def _counted(self, verb: str, resource: Resource, method: str, path: str, **request: Any) -> Raw:
+        result = "error"
+        try:
+            answer = await self._api.request(method, path, **request)
+            result = "ok"
+            return answer
+        except ApiError as error:
+            result = "conflict" if error.status == 409 else "refused" if error.status < 500 else "error"
+            raise
+        except UnknownOutcome:
+            result = "unknown"
+            raise
+        finally:
+            self._metrics.api_writes.labels(verb=verb, resource=resource.plural, result=result).inc()

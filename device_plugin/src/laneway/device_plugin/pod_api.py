@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from kubernetes.aio import client, config
 from laneway.device_plugin.node_pods import ApiAwayError, WatchExpiredError, split_lines
 
-_CONNECT_SECONDS = 5.0
-_LIST_SECONDS = 20.0
+_PODS = "/api/v1/pods"
+_LIST_TIMES = aiohttp.ClientTimeout(total=20)
+_WATCH_TIMES = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=100)
+"""The API server sends a bookmark about once a minute: who is silent for longer is gone."""
 _TROUBLE = (client.ApiException, aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
@@ -42,9 +44,8 @@ class ApiPods:
     """Pods whose node is this one (`node_pods.PodSource`)."""
 
     def __init__(self, node: str, how: client.Configuration) -> None:
-        self._selector = f"spec.nodeName={node}"
+        self._selector = ("fieldSelector", f"spec.nodeName={node}")
         self._client = client.ApiClient(how)
-        self._core = client.CoreV1Api(self._client)
 
     async def close(self) -> None:
         """End the connections."""
@@ -52,25 +53,22 @@ class ApiPods:
 
     async def list_pods(self) -> tuple[list[dict[str, Any]], str]:
         """Return the node's pods and the version of the list."""
-        async with _explained("listing the node's pods"), asyncio.timeout(_LIST_SECONDS):
-            answer = await self._core.list_pod_for_all_namespaces_without_preload_content(
-                field_selector=self._selector, _request_timeout=_LIST_SECONDS
-            )
-            listed = json.loads(await _body(answer))
+        async with _explained("listing the node's pods"):
+            response = await self._get(_PODS, [self._selector], _LIST_TIMES)
+            listed = json.loads(await _body(response))
             return listed["items"], listed["metadata"]["resourceVersion"]
 
     async def watch_pods(self, version: str, seconds: int) -> AsyncIterator[dict[str, Any]]:
         """Yield watch events after a version, for so long."""
+        query = [
+            self._selector,
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(seconds)),
+        ]
         async with _explained("watching the node's pods"):
-            answer = await self._core.list_pod_for_all_namespaces_without_preload_content(
-                field_selector=self._selector,
-                watch=True,
-                resource_version=version,
-                allow_watch_bookmarks=True,
-                timeout_seconds=seconds,
-                _request_timeout=(_CONNECT_SECONDS, float(seconds + 30)),
-            )
-            response = _response(answer)
+            response = await self._get(_PODS, query, _WATCH_TIMES)
             if response.status == 410:
                 raise WatchExpiredError
             try:
@@ -85,14 +83,24 @@ class ApiPods:
 
     async def read_pod(self, namespace: str, name: str, timeout_seconds: float) -> dict[str, Any] | None:
         """Return a pod, None when there is none."""
-        async with _explained(f"reading pod {namespace}/{name}"), asyncio.timeout(timeout_seconds):
-            answer = await self._core.read_namespaced_pod_without_preload_content(
-                name, namespace, _request_timeout=timeout_seconds
-            )
-            if _response(answer).status == 404:
+        async with _explained(f"reading pod {namespace}/{name}"):
+            path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
+            response = await self._get(path, [], aiohttp.ClientTimeout(total=timeout_seconds))
+            if response.status == 404:
                 return None
-            pod: dict[str, Any] = json.loads(await _body(answer))
+            pod: dict[str, Any] = json.loads(await _body(response))
             return pod
+
+    async def _get(
+        self, path: str, query: list[tuple[str, str]], times: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        # Not by the methods of CoreV1Api: they take no time limit between bytes, and check types that are not used.
+        method, url, headers, *_ = await self._client.param_serialize(
+            "GET", path, query_params=query, auth_settings=["BearerToken"]
+        )
+        answer = await self._client.call_api(method, url, header_params=headers, _request_timeout=times)
+        response: aiohttp.ClientResponse = answer.response
+        return response
 
 
 @asynccontextmanager
@@ -100,12 +108,7 @@ async def _explained(what: str) -> AsyncIterator[None]:
     try:
         yield
     except _TROUBLE as error:
-        raise ApiAwayError(f"{what} failed: {error or type(error).__name__}") from error
-
-
-def _response(answer: Any) -> aiohttp.ClientResponse:
-    response: aiohttp.ClientResponse = getattr(answer, "response", answer)
-    return response
+        raise ApiAwayError(f"{what} failed: {str(error) or type(error).__name__}") from error
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:
@@ -114,7 +117,6 @@ async def _check(response: aiohttp.ClientResponse) -> None:
         raise ValueError(f"HTTP {response.status}: {text}")
 
 
-async def _body(answer: Any) -> bytes:
-    response = _response(answer)
+async def _body(response: aiohttp.ClientResponse) -> bytes:
     await _check(response)
     return await response.read()

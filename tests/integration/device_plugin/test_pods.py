@@ -1,0 +1,189 @@
+"""The plugin process with a real API server: what the operator chose, and whom a container belongs to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from laneway.api import names
+from laneway.api.device_ids import shares_of
+
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.integration.device_plugin.kubelet_side import KubeletSide
+from tests.integration.device_plugin.plugin_process import PluginNode, wait_until
+from tests.unit.device_plugin.builders import gpu, inventory
+
+RIGHTS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-device-plugin}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-device-plugin}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-device-plugin}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: test-device-plugin}
+"""
+
+
+class Cluster:
+    """The API server with a namespace and a node name of the test's own."""
+
+    def __init__(self, plane: LoopbackControlPlane) -> None:
+        self.plane = plane
+        self.namespace = f"plugin-{uuid.uuid4().hex[:8]}"
+        self.node = f"node-{uuid.uuid4().hex[:8]}"
+        self.kubectl("create", "namespace", self.namespace)
+        self.kubectl("apply", "--server-side", "-f", "-", given=RIGHTS)
+        # Pods name the account "default", which a controller makes a little after the namespace.
+        wait_until(
+            lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name", "-n", self.namespace),
+            "the service account is there",
+        )
+
+    def kubectl(self, *arguments: str, given: str | None = None) -> str:
+        command = [str(self.plane.kubectl), "--kubeconfig", str(self.plane.kubeconfig), *arguments]
+        return subprocess.run(command, check=True, input=given, text=True, stdout=subprocess.PIPE).stdout
+
+    def create(self, name: str, size: int, gpus: str = "", labels: dict[str, str] | None = None) -> str:
+        """Create a pod on the node; return its uid."""
+        resources = {"limits": {names.GPU_PERCENT: str(size)}}
+        pod: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": labels or {},
+                "annotations": {names.GPUS_ANNOTATION: gpus} if gpus else {},
+            },
+            "spec": {
+                "nodeName": self.node,
+                "containers": [{"name": "trainer", "image": "i", "resources": resources}],
+            },
+        }
+        made = json.loads(self.kubectl("create", "-o", "json", "-f", "-", given=json.dumps(pod)))
+        uid: str = made["metadata"]["uid"]
+        return uid
+
+    def delete(self, name: str) -> None:
+        self.kubectl("delete", "pod", name, "-n", self.namespace, "--force", "--grace-period=0")
+
+
+@pytest.fixture
+def cluster(control_plane: LoopbackControlPlane) -> Iterator[Cluster]:
+    made = Cluster(control_plane)
+    try:
+        yield made
+    finally:
+        made.kubectl("delete", "namespace", made.namespace, "--wait=false")
+
+
+@pytest.fixture
+def running(node: PluginNode, kubelet: KubeletSide, cluster: Cluster) -> PluginNode:
+    """The plugin on a node with four GPUs."""
+    node.node = cluster.node
+    node.kubeconfig = cluster.plane.kubeconfig_for("test-device-plugin")
+    node.write_inventory(
+        inventory(*(gpu(index) for index in range(4))).model_copy(update={"node": cluster.node})
+    )
+    node.start()
+    kubelet.wait_for_devices(400)
+    return node
+
+
+def test_the_operators_choice_decides_the_gpu(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    """Pods of equal size, created together, each on the GPU chosen for it, in whatever order they are admitted."""
+    chosen = {"a": 3, "b": 1, "c": 1, "d": 2}
+    for name, index in chosen.items():
+        cluster.create(name, 50, gpus=f"GPU-{index}")
+
+    for name in reversed(chosen):
+        taken = kubelet.admit(name, 50, namespace=cluster.namespace)
+        assert shares_of(taken) == {f"GPU-{chosen[name]}": 50}
+
+
+def test_a_plain_pod_leaves_the_room_that_others_were_promised(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    for index in range(3):
+        cluster.create(f"worker-{index}", 60, gpus=f"GPU-{index}")
+    cluster.create("plain", 60)
+
+    plain = kubelet.admit("plain", 60, namespace=cluster.namespace)
+    workers = [kubelet.admit(f"worker-{index}", 60, namespace=cluster.namespace) for index in range(3)]
+
+    assert shares_of(plain) == {"GPU-3": 60}
+    assert [shares_of(taken) for taken in workers] == [{f"GPU-{index}": 60} for index in range(3)]
+
+
+def test_a_container_is_named_with_its_job(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    labels = {names.JOB_LABEL: "digits", names.RANK_LABEL: "1", names.ATTEMPT_LABEL: "1"}
+    first = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels)
+    taken = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
+    running.open_door(taken)
+    kubelet.start(taken)
+    record = running.record(taken)
+    assert record is not None
+    assert (record["pod_uid"], record["job"], record["rank"], record["attempt"]) == (first, "digits", 1, 1)
+
+    # The next attempt has the same name and gets the same ids.
+    cluster.delete("digits-1")
+    kubelet.end("digits-1")
+    second = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels | {names.ATTEMPT_LABEL: "2"})
+    again = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
+    assert again == taken
+    running.open_door(again)
+    kubelet.start(again)
+    record = running.record(again)
+    assert record is not None
+    assert (record["pod_uid"], record["attempt"]) == (second, 2)
+
+
+def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_later(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    cluster.create("known", 50, gpus="GPU-3")
+    taken = kubelet.admit("known", 50, namespace=cluster.namespace)
+    kubelet.end("known")
+    unseen = cluster.create("unseen", 20)
+    cluster.delete("unseen")
+    cluster.plane.kill("kube-apiserver")
+    try:
+        assert kubelet.admit("known", 50, namespace=cluster.namespace) == taken
+        other = kubelet.admit("not-known", 30, namespace=cluster.namespace)
+        running.open_door(other)
+        kubelet.start(other)
+        record = running.record(other)
+        assert record is not None
+        assert (record["pod"], record["pod_uid"], record["job"]) == ("not-known", "", None)
+    finally:
+        cluster.plane.start("kube-apiserver")
+    uid = cluster.create("not-known", 30)
+    assert uid != unseen
+    wait_until(lambda: (running.record(other) or {}).get("pod_uid") == uid, "the record is filled in", 60)
+
+
+def test_a_restarted_plugin_knows_the_operators_choice(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    """The kubelet asks at once; the view may still be empty, and the pod is asked for by name."""
+    cluster.create("a", 50, gpus="GPU-2")
+    running.kill()
+    with kubelet.changed:
+        kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
+    running.start()
+    kubelet.wait_for_devices(400)
+
+    assert shares_of(kubelet.admit("a", 50, namespace=cluster.namespace)) == {"GPU-2": 50}

@@ -1,0 +1,208 @@
+"""`values.schema.json`: what the chart's values may be. The parts that become configuration files come from the components' own models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from laneway.api.node_config import NodeConfig
+from laneway.api.simulated_gpus import SimulatedGPU
+from laneway.operator.config import OperatorConfig
+from laneway.scheduling import registry
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_FLAG: Schema = {"type": "boolean"}
+_NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
+_NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
+_FOLDER: Schema = {"type": "string", "pattern": "^/.+"}
+_DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
+_NUMBER_OR_PERCENT: Schema = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+%$"}]
+}
+_QUANTITY: Schema = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"},
+    ]
+}
+
+
+def values_schema() -> Schema:
+    """The whole schema. Every object is closed: a misspelt value must not be ignored."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart laneway",
+        **_closed(
+            nameOverride=_NAME,
+            fullnameOverride=_NAME,
+            commonLabels=_NAMES,
+            crds=_closed(enabled=_FLAG),
+            image=_closed(
+                registry=_TEXT, tag=_TEXT, pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]}
+            ),
+            imagePullSecrets={"type": "array", "items": _closed(name=_TEXT)},
+            gpu=_gpu(),
+            operator=_operator(),
+            node=_node(),
+            metrics=_metrics(),
+            networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
+        ),
+        # Helm itself adds these to a chart's values when it is a part of another.
+        "patternProperties": {"^global$": {"type": "object"}},
+    }
+
+
+def _closed(**properties: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _gpu() -> Schema:
+    simulated = _closed(
+        gpus={"type": "array", "items": model_schema(SimulatedGPU)},
+        nvlinks={
+            "type": "array",
+            "items": {
+                "type": "array",
+                "minItems": 2,
+                "maxItems": 2,
+                "items": {"type": "integer", "minimum": 0},
+            },
+        },
+    )
+    return _closed(source={"enum": ["nvml", "simulated"]}, simulated=simulated)
+
+
+def _operator() -> Schema:
+    config = model_schema(OperatorConfig)
+    # The chart decides these two: lanes are the nodes' (node.config.lanes), the port is the Service's and the probes'.
+    for decided in ("lanes", "metricsPort"):
+        del config["properties"][decided]
+    for stage, known in (
+        ("order", registry.ORDER),
+        ("placement", registry.PLACEMENT),
+        ("preemption", registry.PREEMPTION),
+    ):
+        config["properties"]["scheduling"]["properties"][stage] = _policy(known)
+    return _closed(
+        replicas={"type": "integer", "minimum": 0},
+        config=config,
+        image=_image(),
+        resources=_resources(),
+        podDisruptionBudget=_closed(enabled=_FLAG, maxUnavailable=_NUMBER_OR_PERCENT),
+        env=_environment(),
+        **_pods(),
+    )
+
+
+def _node() -> Schema:
+    config = model_schema(NodeConfig)
+    del config["properties"]["gpuSource"]  # said by gpu.source
+    container = _closed(image=_image(), resources=_resources(), env=_environment())
+    strategy = _closed(
+        type={"enum": ["RollingUpdate", "OnDelete"]},
+        rollingUpdate=_closed(maxUnavailable=_NUMBER_OR_PERCENT, maxSurge={"const": 0}),
+    )
+    return _closed(
+        config=config,
+        devicePlugin=container,
+        agent=container,
+        client=_closed(image=_image(), resources=_resources()),
+        kubeletFolder=_FOLDER,
+        runtimeClassName=_TEXT,
+        admissionPolicy=_closed(enabled=_FLAG),
+        updateStrategy=strategy,
+        **_pods(),
+    )
+
+
+def _metrics() -> Schema:
+    return _closed(
+        podMonitor=_closed(enabled=_FLAG, interval=_DURATION, labels=_NAMES),
+        prometheusRule=_closed(enabled=_FLAG, labels=_NAMES),
+        dashboard=_closed(enabled=_FLAG, labels=_NAMES, annotations=_NAMES),
+    )
+
+
+def _pods() -> dict[str, Schema]:
+    return {
+        "podAnnotations": _NAMES,
+        "podLabels": _NAMES,
+        "nodeSelector": _NAMES,
+        "tolerations": {
+            "type": "array",
+            "items": _closed(
+                key=_TEXT,
+                operator={"enum": ["Exists", "Equal"]},
+                value=_TEXT,
+                effect={"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+                tolerationSeconds={"type": "integer"},
+            ),
+        },
+        "affinity": _closed(
+            nodeAffinity={"type": "object"},
+            podAffinity={"type": "object"},
+            podAntiAffinity={"type": "object"},
+        ),
+        "priorityClassName": _TEXT,
+        "serviceAccount": _closed(annotations=_NAMES),
+    }
+
+
+def _image() -> Schema:
+    return _closed(repository={"type": "string", "minLength": 1}, tag=_TEXT)
+
+
+def _resources() -> Schema:
+    amounts: Schema = {"type": "object", "additionalProperties": _QUANTITY}
+    return _closed(requests=amounts, limits=amounts)
+
+
+def _environment() -> Schema:
+    return {"type": "array", "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}}}
+
+
+def _policy(known: Mapping[str, Any]) -> Schema:
+    """A stage's policies by name, and their parameters: numbers, or lists of numbers, as their defaults are."""
+    options: dict[str, Schema] = {}
+    for policy in known.values():
+        for name, default in registry.parameters(policy).items():
+            number: Schema = {"type": "number"}
+            options[to_camel(name)] = (
+                {"type": "array", "items": number} if isinstance(default, tuple) else number
+            )
+    return _closed(policy={"enum": sorted(known)}, options=_closed(**options))
+
+
+def model_schema(model: type[BaseModel]) -> Schema:
+    """A model's JSON schema, references written out, without pydantic's titles and defaults."""
+    raw = model.model_json_schema(by_alias=True)
+    definitions: dict[str, Schema] = raw.get("$defs", {})
+
+    def written_out(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [written_out(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        if "$ref" in schema:
+            return written_out(
+                {
+                    **definitions[schema["$ref"].rsplit("/", 1)[1]],
+                    **{k: v for k, v in schema.items() if k != "$ref"},
+                }
+            )
+        result = {
+            key: written_out(value)
+            for key, value in schema.items()
+            if key not in ("title", "default", "$defs", "properties")
+        }
+        if "properties" in schema:
+            result["properties"] = {name: written_out(field) for name, field in schema["properties"].items()}
+        return result
+
+    schema: Schema = written_out(raw)
+    return schema

@@ -1,0 +1,106 @@
+"""Checks of the chart: generated files, `helm lint`, its objects against the schemas of their kinds, its alert rules.
+
+Each file in `charts/laneway/ci/` is one way to install the chart, and so are the values of the demo.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hack.chart.__main__ import CHART, ROOT, stale_files
+from hack.cluster.binaries import binary
+from hack.cluster.build import built
+from hack.verify.prometheus_operator import prometheus_operator_crds
+from hack.verify.schemas import FILE_NAME, kubernetes_schemas, write_crd_schemas
+
+NAMESPACE = "laneway-system"
+
+
+class WrongError(Exception):
+    """A check failed; the message says which, and what was found."""
+
+
+def check_chart() -> Iterator[str]:
+    """Runs the checks; yields a line about each that passed.
+
+    Raises:
+        WrongError: one did not.
+    """
+    stale = stale_files()
+    if stale:
+        raise WrongError(f"not current: {', '.join(stale)}; run `python -m hack.chart` and commit the result")
+    yield "the chart's generated files are current"
+    with tempfile.TemporaryDirectory() as scratch:
+        crd_schemas = Path(scratch)
+        write_crd_schemas([*sorted((ROOT / "crds").glob("*.yaml")), *prometheus_operator_crds()], crd_schemas)
+        for values in variants():
+            name = values.relative_to(ROOT)
+            _run(
+                "helm",
+                "lint",
+                "--strict",
+                "--quiet",
+                "--kube-version",
+                kubernetes_version(),
+                str(CHART),
+                "--values",
+                str(values),
+            )
+            yield f"helm lint: {name}"
+            summary = _conform(crd_schemas, rendered(values))
+            yield f"kubeconform: {name}: {summary}"
+        for manifest in sorted((ROOT / "examples").glob("**/*.yaml")):
+            yield f"kubeconform: {manifest.relative_to(ROOT)}: {_conform(crd_schemas, manifest.read_text(encoding='utf-8'))}"
+    if shutil.which("promtool"):
+        _checked(["promtool", "check", "rules", str(CHART / "files" / "alerts.yaml")])
+        yield "promtool: the alert rules"
+
+
+def variants() -> list[Path]:
+    """The values with which the chart is checked."""
+    return [*sorted((CHART / "ci").glob("*-values.yaml")), *sorted((ROOT / "hack").glob("*/*values.yaml"))]
+
+
+def rendered(values: Path, *arguments: str) -> str:
+    """The chart's objects with these values.
+
+    Raises:
+        WrongError: helm refused them.
+    """
+    command = [
+        "template",
+        "laneway",
+        str(CHART),
+        "--namespace",
+        NAMESPACE,
+        "--kube-version",
+        kubernetes_version(),
+    ]
+    return _run("helm", *command, "--values", str(values), *arguments)
+
+
+def kubernetes_version() -> str:
+    """The version that the chart is rendered for: that of the tests' cluster."""
+    return binary("kube-apiserver").version
+
+
+def _conform(crd_schemas: Path, objects: str) -> str:
+    locations = [f"-schema-location={folder}/{FILE_NAME}" for folder in (kubernetes_schemas(), crd_schemas)]
+    return _run("kubeconform", "-strict", "-summary", *locations, "-", stdin=objects).strip()
+
+
+def _run(program: str, *arguments: str, stdin: str = "") -> str:
+    return _checked([str(built(program)), *arguments], stdin)
+
+
+def _checked(command: list[str], stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise WrongError(
+            f"{Path(command[0]).name} {' '.join(command[1:])} found:\n{done.stdout}{done.stderr}".strip()
+        )
+    return done.stdout

@@ -59,7 +59,9 @@ class InventoryFollower:
 
     async def run(self) -> None:
         """Follow the file until cancelled."""
-        _log.info("%s", self.problem)
+        self.look()
+        if self.inventory.value is None:
+            _log.info("%s", self.problem)
         while True:
             self.look()
             await asyncio.sleep(self._poll_seconds)

@@ -11,7 +11,7 @@ from laneway.scheduling.placement.policy import PlacementPolicy
 from laneway.scheduling.plan_types import WaitingCode, WaitingReason
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import Job
-from laneway.scheduling.supply import Supply, needs
+from laneway.scheduling.supply import Supply, count_suited, needs
 
 _NAMED = 3
 """So many jobs are named in a sentence; of more, the number is said."""
@@ -120,7 +120,7 @@ def _busy(job: Job, room: Room, supply: Supply) -> WaitingReason:
     lacking = max(1, job.demand.gpus - free_gpus)
     return WaitingReason(
         WaitingCode.GPUS_BUSY,
-        f"It needs {needs(job.demand)}; of the {supply.suited(job.demand)} that suit it, {_have_room(free_gpus)}.",
+        f"It needs {needs(job.demand)}; of the {count_suited(supply.suited(job.demand))}, {_have_room(free_gpus)}.",
         f"It starts when {lacking} more {'GPU has' if lacking == 1 else 'GPUs have'} room, as others end or make way.",
         lacking_gpus=lacking,
     )

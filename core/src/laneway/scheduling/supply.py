@@ -55,7 +55,7 @@ class Supply:
         causes = "; ".join(self._causes(avoided)) or "no node is left"
         return WaitingReason(
             WaitingCode.NODES_UNAVAILABLE,
-            f"It needs {needs(demand)}; of the {self.suited(demand)} that suit it, {usable} can be used now: {causes}.",
+            f"It needs {needs(demand)}; of the {count_suited(self.suited(demand))}, {usable} can be used now: {causes}.",
             "It can start when these nodes and GPUs are back.",
             lacking_gpus=max(0, demand.gpus - usable),
         )
@@ -102,11 +102,20 @@ class Supply:
                 f"Ask for at most {most} in gpus.perWorker and for more workers, or add a larger node.",
                 lacking_gpus=demand.gpus_per_worker - most,
             )
+        if suited >= demand.gpus:
+            slots = _slots(demand, self._counts)
+            return WaitingReason(
+                WaitingCode.NOT_ENOUGH_GPUS,
+                f"It needs {needs(demand)}, and the cluster's nodes together can hold {slots} of its workers.",
+                f"Ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+                lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
+            )
+        lacking = demand.gpus - suited
         return WaitingReason(
             WaitingCode.NOT_ENOUGH_GPUS,
-            f"It needs {needs(demand)}, and the cluster has {suited} that {'suits' if suited == 1 else 'suit'} it.",
-            f"Ask for fewer workers, or add {max(1, demand.gpus - suited)} such GPUs to the cluster.",
-            lacking_gpus=max(1, demand.gpus - suited),
+            f"It needs {needs(demand)}, and the cluster has {count_suited(suited)}.",
+            f"Ask for fewer workers, or add {lacking} such {'GPU' if lacking == 1 else 'GPUs'} to the cluster.",
+            lacking_gpus=lacking,
         )
 
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
@@ -139,6 +148,11 @@ def needs(demand: Demand) -> str:
         f" with {demand.gpus_per_worker} each" if demand.gpus_per_worker > 1 else ""
     )
     return f"{count} GPUs{model}{alone} ({gang})"
+
+
+def count_suited(gpus: int) -> str:
+    """Say how many GPUs suit a job: ``1 that suits it``."""
+    return f"{gpus} that {'suits' if gpus == 1 else 'suit'} it"
 
 
 def _suits(demand: Demand, gpu_class: GPUClass) -> bool:

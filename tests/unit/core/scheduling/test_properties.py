@@ -1,0 +1,277 @@
+"""What holds for every snapshot and every policy."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from laneway.lanes import LaneRules, tightest_bytes
+from laneway.scheduling import (
+    GPU,
+    NEVER_FITS,
+    ClusterSnapshot,
+    Demand,
+    Job,
+    JobState,
+    Node,
+    PlacementMode,
+    Plan,
+    Profile,
+    next_decision_seconds,
+    plan,
+    policies,
+)
+from laneway.scheduling.tenancy import tenant_of
+
+from tests.unit.core.scheduling.builders import GIB, NOW, eager
+
+quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+MODELS = {"A100": 40 * GIB, "T4": 16 * GIB}
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
+    made = []
+    for number in range(draw(st.integers(1, 4))):
+        name = f"n{number}"
+        model = draw(st.sampled_from(sorted(MODELS)))
+        percent = draw(st.sampled_from([100, 100, 200]))
+        rules = LaneRules(max_lanes=draw(st.sampled_from([0, 0, 2])), padding_percent=5)
+        made.append(
+            Node(
+                name,
+                tuple(
+                    GPU(
+                        f"{name}/{index}",
+                        name,
+                        index,
+                        model,
+                        MODELS[model],
+                        MODELS[model],
+                        percent,
+                        healthy=draw(st.sampled_from([True, True, True, False])),
+                        lane_rules=rules,
+                    )
+                    for index in range(draw(st.integers(1, 4)))
+                ),
+                schedulable=draw(st.sampled_from([True, True, True, False])),
+            )
+        )
+    return tuple(made)
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demand:
+    kind = draw(st.sampled_from(["whole", "share", "memory", "exclusive"]))
+    return Demand(
+        workers=draw(st.integers(1, 4)),
+        gpus_per_worker=draw(st.integers(1, 3)) if kind in ("whole", "exclusive") else 1,
+        share_percent=draw(st.integers(1, 100)) if kind == "share" else 100,
+        memory_bytes=draw(st.integers(1, 48)) * GIB if kind == "memory" else None,
+        models=draw(st.sampled_from([frozenset(), frozenset(), frozenset({"T4"})])),
+        exclusive=kind == "exclusive",
+        mode=draw(st.sampled_from(list(PlacementMode))),
+    )
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str) -> Job:
+    executed = draw(st.sampled_from([0.0, 10.0, 200.0]))
+    return Job(
+        name,
+        draw(demands()),
+        created_seconds=float(draw(st.integers(0, 900))),
+        priority=draw(st.sampled_from([0, 0, 0, 5])),
+        attained_service_gpu_seconds=executed * draw(st.sampled_from([1, 40])),
+        executed_seconds=executed,
+        profile=draw(st.sampled_from([None, Profile(1 * GIB, 2 * GIB), Profile(4 * GIB, 12 * GIB)])),
+        preemptible=draw(st.sampled_from([True, True, True, False])),
+        suspended=draw(st.sampled_from([False, False, False, False, True])),
+    )
+
+
+ORDERS = st.sampled_from(["fifo", "tiresias-las"])
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, str]:
+    """A snapshot that the planner itself could have led to: jobs come in waves, and some of them end or leave."""
+    order = draw(ORDERS)
+    snapshot = ClusterSnapshot(draw(nodes()), ())
+    for wave in range(draw(st.integers(1, 3))):
+        newcomers = tuple(draw(jobs(f"ns/w{wave}j{number}")) for number in range(draw(st.integers(1, 5))))
+        snapshot = replace(snapshot, jobs=snapshot.jobs + newcomers)
+        if draw(st.booleans()):
+            snapshot = carried_out(snapshot, plan(snapshot, NOW, eager(order)))
+        gone = draw(st.sets(st.sampled_from([job.key for job in snapshot.jobs]), max_size=2))
+        snapshot = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key not in gone))
+    return snapshot, order
+
+
+def carried_out(snapshot: ClusterSnapshot, decided: Plan) -> ClusterSnapshot:
+    """The snapshot once the plan's starts run and its preemptions leave."""
+
+    def after(job: Job) -> Job:
+        if job.key in decided.starts:
+            placement = decided.starts[job.key]
+            return replace(job, state=JobState.RUNNING, placement=placement, started_seconds=NOW - 100)
+        if job.key in decided.preemptions:
+            return replace(job, state=JobState.LEAVING)
+        return job
+
+    return replace(snapshot, jobs=tuple(after(job) for job in snapshot.jobs))
+
+
+def gone(snapshot: ClusterSnapshot) -> ClusterSnapshot:
+    """The snapshot once those that leave are gone and wait."""
+    return replace(
+        snapshot,
+        jobs=tuple(
+            replace(job, state=JobState.WAITING, placement=(), waiting_since_seconds=NOW)
+            if job.state is JobState.LEAVING
+            else job
+            for job in snapshot.jobs
+        ),
+    )
+
+
+def assert_capacity(snapshot: ClusterSnapshot) -> None:
+    for node in snapshot.nodes:
+        for gpu in node.gpus:
+            held = [
+                (job, worker.share_percent)
+                for job in snapshot.jobs
+                for worker in job.placement
+                if gpu.uuid in worker.gpus
+            ]
+            assert sum(percent for _, percent in held) <= gpu.allocatable_percent
+            tenants = [tenant_of(job, gpu, percent) for job, percent in held]
+            assert tightest_bytes(tenants, gpu.lane_rules) <= gpu.allocatable_bytes
+            assert len(held) <= 1 or not any(job.demand.exclusive for job, _ in held)
+
+
+@quick
+@given(snapshots())
+def test_no_gpu_is_ever_promised_beyond_its_capacity(case: tuple[ClusterSnapshot, str]) -> None:
+    snapshot, order = case
+    for _ in range(3):
+        snapshot = carried_out(snapshot, plan(snapshot, NOW, eager(order)))
+        assert_capacity(snapshot)
+        snapshot = gone(snapshot)
+
+
+@quick
+@given(snapshots())
+def test_a_gang_has_all_of_its_workers_or_none(case: tuple[ClusterSnapshot, str]) -> None:
+    snapshot, order = case
+    decided = plan(snapshot, NOW, eager(order))
+    demands_of = {job.key: job.demand for job in snapshot.jobs}
+    for key, placement in decided.starts.items():
+        assert len(placement) == demands_of[key].workers
+        assert all(len(worker.gpus) == demands_of[key].gpus_per_worker for worker in placement)
+
+
+@quick
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_a_plan_does_not_depend_on_the_order_of_the_lists(
+    case: tuple[ClusterSnapshot, str], shuffled: random.Random
+) -> None:
+    snapshot, order = case
+    first = plan(snapshot, NOW, eager(order))
+    mixed = replace(
+        snapshot,
+        jobs=tuple(shuffled.sample(snapshot.jobs, len(snapshot.jobs))),
+        nodes=tuple(
+            replace(node, gpus=tuple(shuffled.sample(node.gpus, len(node.gpus))))
+            for node in shuffled.sample(snapshot.nodes, len(snapshot.nodes))
+        ),
+    )
+    second = plan(mixed, NOW, eager(order))
+    assert first == second
+    assert list(first.starts) == list(second.starts)
+    assert list(first.waiting) == list(second.waiting)
+
+
+@quick
+@given(nodes(), jobs("ns/alone"), ORDERS)
+def test_a_job_alone_on_an_empty_cluster_starts_or_never_fits(
+    cluster: tuple[Node, ...], job: Job, order: str
+) -> None:
+    assume(not job.suspended)
+    healthy = tuple(
+        replace(node, schedulable=True, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
+        for node in cluster
+    )
+    decided = plan(ClusterSnapshot(healthy, (job,)), NOW, eager(order))
+    assert (job.key in decided.starts) != (job.key in decided.waiting)
+    if job.key in decided.waiting:
+        assert decided.waiting[job.key].code in NEVER_FITS
+
+
+@quick
+@given(snapshots())
+def test_every_waiting_job_is_told_why_and_what_would_help(case: tuple[ClusterSnapshot, str]) -> None:
+    snapshot, order = case
+    decided = plan(snapshot, NOW, eager(order))
+    positions = [reason.position for reason in decided.waiting.values() if reason.position]
+    assert positions == list(range(1, len(positions) + 1))
+    for reason in decided.waiting.values():
+        assert reason.message.endswith(".")
+        assert reason.unblock.endswith(".")
+
+
+@quick
+@given(snapshots())
+def test_who_is_preempted_has_a_beneficiary_that_waits_for_it(case: tuple[ClusterSnapshot, str]) -> None:
+    snapshot, order = case
+    decided = plan(snapshot, NOW, eager(order))
+    for key, preemption in decided.preemptions.items():
+        if preemption.beneficiary is not None:
+            assert key in decided.waiting[preemption.beneficiary].blockers
+            assert decided.order.index(preemption.beneficiary) < decided.order.index(key)
+
+
+@quick
+@given(snapshots())
+def test_a_plan_carried_out_is_followed_by_one_that_moves_nobody_back(
+    case: tuple[ClusterSnapshot, str],
+) -> None:
+    snapshot, order = case
+    for _ in range(12):
+        decided = plan(snapshot, NOW, eager(order))
+        snapshot = gone(carried_out(snapshot, decided))
+        if not decided.starts and not decided.preemptions:
+            return
+    pytest.fail("twelve plans in a row, without time going on, still move jobs")
+
+
+@quick
+@given(st.lists(st.tuples(st.floats(1, 5000), st.floats(1, 200_000)), min_size=1, max_size=8))
+def test_promotion_bounds_how_long_a_job_is_kept_out_of_the_first_queue(
+    history: list[tuple[float, float]],
+) -> None:
+    waiting = tuple(
+        Job(
+            f"ns/j{number}",
+            Demand(),
+            created_seconds=-1e6,
+            attained_service_gpu_seconds=10_000.0,
+            executed_seconds=executed,
+            waiting_since_seconds=NOW - waited,
+        )
+        for number, (executed, waited) in enumerate(history)
+    )
+    cluster = (Node("n", (GPU("g", "n", 0, "A100", GIB, GIB),)),)
+    chosen = policies(order_options={"promotion_factor": 8})
+    decided = plan(ClusterSnapshot(cluster, waiting), NOW, chosen)
+    due = next_decision_seconds(ClusterSnapshot(cluster, waiting), NOW, chosen)
+    for job in waiting:
+        overdue = job.waited_seconds(NOW) >= 8 * job.executed_seconds
+        assert (decided.queues[job.key] == 0) == overdue
+        assert (job.key in decided.promotions) == overdue
+        if not overdue:
+            assert due is not None
+            assert due <= NOW + 8 * job.executed_seconds - job.waited_seconds(NOW) + 1e-6

@@ -1,0 +1,176 @@
+"""What a waiting job is told: the code, the numbers, and what would let it run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from laneway.scheduling import Node, WaitingCode
+
+from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
+
+
+def job() -> JobBuilder:
+    return a_job("j").created(500)
+
+
+NEVER = [
+    (
+        "no GPUs at all",
+        [],
+        [],
+        job(),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 1 GPU, and the cluster has none.",
+        "Add a node with GPUs.",
+    ),
+    (
+        "more GPUs than the cluster has",
+        [a_node("m"), a_node("n")],
+        [],
+        job().needs(12),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 12 GPUs (12 workers), and the cluster has 8 that suit it.",
+        "Ask for fewer workers, or add 4 such GPUs to the cluster.",
+    ),
+    (
+        "enough GPUs, of which some are of another model",
+        [a_node("m"), a_node("n", model="T4")],
+        [],
+        job().needs(6, models=["A100"]),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 6 GPUs of A100 (6 workers), and the cluster has 4 that suit it.",
+        "Ask for fewer workers, or add 2 such GPUs to the cluster.",
+    ),
+    (
+        "a model that is not there",
+        [a_node("m"), a_node("n", 2, model="T4")],
+        [],
+        job().needs(models=["H200", "H100"]),
+        WaitingCode.MODEL_NOT_IN_CLUSTER,
+        "It accepts H100 or H200, and the cluster has only A100 (4), T4 (2).",
+        "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+    ),
+    (
+        "more memory than any GPU has",
+        [a_node("m")],
+        [],
+        job().needs(memory_bytes=48 * GIB),
+        WaitingCode.GPU_TOO_SMALL,
+        "It needs 48.0 GiB of one GPU; the largest that it accepts (A100) has 40.0 GiB for jobs.",
+        f"Ask for at most {40 * GIB} bytes in gpus.memory, or add a node with larger GPUs.",
+    ),
+    (
+        "a worker larger than any node",
+        [a_node("m"), a_node("n", 6)],
+        [],
+        job().needs(gpus_per_worker=8),
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+        "Each of its workers needs 8 GPUs of one node; the largest that suits it, n, has 6.",
+        "Ask for at most 6 in gpus.perWorker and for more workers, or add a larger node.",
+    ),
+    (
+        "enough GPUs, in nodes that leave a rest",
+        [a_node("m", 3), a_node("n", 3)],
+        [],
+        job().needs(3, gpus_per_worker=2),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 6 GPUs (3 workers with 2 each), and the cluster's nodes together can hold 2 of its workers.",
+        "Ask for fewer workers, or add nodes for 1 more.",
+    ),
+]
+
+FOR_OTHERS = [
+    (
+        "others hold the GPUs",
+        [a_node("n", 4)],
+        [a_job("x").needs(3).runs_on("n/0", "n/1", "n/2")],
+        job().needs(4),
+        WaitingCode.GPUS_BUSY,
+        "It needs 4 GPUs (4 workers); of the 4 that suit it, 1 has room.",
+        "It starts when 3 more GPUs have room, as others end or make way.",
+    ),
+    (
+        "a share that nobody has left",
+        [a_node("n", 1)],
+        [a_job("x").share(80).runs_on("n/0")],
+        job().share(30),
+        WaitingCode.GPUS_BUSY,
+        "It needs 30 percent of a GPU; of the 1 that suits it, none has room.",
+        "It starts when 1 more GPU has room, as others end or make way.",
+    ),
+    (
+        "shares left over everywhere, and enough nowhere",
+        [a_node("n", 2)],
+        [a_job("x").share(80).runs_on("n/0"), a_job("y").share(70).runs_on("n/1")],
+        job().share(40),
+        WaitingCode.GPUS_FRAGMENTED,
+        "It needs 40 percent of a GPU; 50 percent are free in sum, and at most 30 percent of one GPU; none has room.",
+        "It starts when more of the same GPU becomes free.",
+    ),
+    (
+        "GPUs free on different nodes for a worker that wants them on one",
+        [a_node("m", 2), a_node("n", 2)],
+        [a_job("x").runs_on("m/0"), a_job("y").runs_on("n/0")],
+        job().needs(gpus_per_worker=2),
+        WaitingCode.GPUS_FRAGMENTED,
+        "It needs 2 GPUs of one node; 2 have room for it, and no nodes have 2 together for each of the workers.",
+        "It starts when GPUs of the same node become free.",
+    ),
+    (
+        "the nodes that it needs are away",
+        [a_node("l", 1, sick=[0]), a_node("m", 2, cordoned=True), a_node("n", 2)],
+        [],
+        job().needs(4),
+        WaitingCode.NODES_UNAVAILABLE,
+        "It needs 4 GPUs (4 workers); of the 5 that suit it, 2 can be used now: 1 of l is unhealthy; "
+        "m takes no workers (it is cordoned).",
+        "It can start when these nodes and GPUs are back.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("story", "nodes", "others", "subject", "code", "message", "unblock"), NEVER + FOR_OTHERS
+)
+def test_reasons(
+    story: str,
+    nodes: Sequence[Node],
+    others: Sequence[JobBuilder],
+    subject: JobBuilder,
+    code: WaitingCode,
+    message: str,
+    unblock: str,
+) -> None:
+    reason = planned(nodes, *others, subject).waiting["j"]
+    assert (reason.code, reason.message, reason.unblock) == (code, message, unblock), story
+
+
+@pytest.mark.parametrize("row", NEVER, ids=[row[0] for row in NEVER])
+def test_who_never_fits_holds_no_position_before_others(row: tuple[object, ...]) -> None:
+    _, nodes, _, subject, *_ = row
+    assert isinstance(subject, JobBuilder)
+    reason = planned(nodes, subject).waiting["j"]  # type: ignore[arg-type]
+    assert reason.never_fits
+    assert reason.position == 0
+    assert reason.lacking_gpus or reason.lacking_bytes
+
+
+@pytest.mark.parametrize("row", FOR_OTHERS, ids=[row[0] for row in FOR_OTHERS])
+def test_who_waits_for_others_has_a_position(row: tuple[object, ...]) -> None:
+    _, nodes, others, subject, *_ = row
+    reason = planned(nodes, *others, subject).waiting["j"]  # type: ignore[arg-type,misc]
+    assert not reason.never_fits
+    assert reason.position == 1
+
+
+def test_a_node_kept_away_from_is_named() -> None:
+    plan = planned([a_node("m", 1), a_node("n", 1)], a_job("j").needs(2), avoid={"j": frozenset({"n"})})
+    assert "n is kept away from, since workers failed to start there" in plan.waiting["j"].message
+
+
+def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
+    victims = [a_job(f"v{i}").served(5000).runs_on(f"n/{i}") for i in range(5)]
+    reason = planned([a_node("n", 5)], *victims, a_job("j").needs(5)).waiting["j"]
+    assert reason.message.endswith("and 2 more make way for it.")
+    assert len(reason.blockers) == 5

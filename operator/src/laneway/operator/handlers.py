@@ -29,13 +29,13 @@ def build_registry(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]
     @kopf.on.login(registry=registry)
     async def log_in(**_: Any) -> kopf.ConnectionInfo:
         credentials = await api.credentials()
-        scheme, token = ((credentials.authorization or "").split(" ", 1) + [""])[:2]
+        scheme, token = _scheme_and_token(credentials.authorization)
         return kopf.ConnectionInfo(
             server=credentials.server,
             ca_path=credentials.ca_path,
             insecure=not credentials.verify,
-            scheme=scheme.capitalize() or None,
-            token=token or None,
+            scheme=scheme,
+            token=token,
             certificate_path=credentials.certificate_path,
             private_key_path=credentials.private_key_path,
         )
@@ -70,3 +70,10 @@ def _handler(store: Store[Any], wake: Callable[[], None]) -> Callable[..., Any]:
             wake()
 
     return note
+
+
+def _scheme_and_token(authorization: str | None) -> tuple[str | None, str | None]:
+    if authorization is None:
+        return None, None
+    scheme, token = authorization.split(" ", 1)
+    return scheme.capitalize(), token

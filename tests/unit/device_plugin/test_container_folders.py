@@ -42,6 +42,7 @@ def test_what_a_dead_container_left_is_gone_for_the_next_one_with_the_same_ids(t
     folders.make_fresh(RECORD.key)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
+    assert [entry.name for entry in tmp_path.iterdir()] == [RECORD.key]
 
 
 def test_only_folders_of_containers_are_listed(tmp_path: Path) -> None:

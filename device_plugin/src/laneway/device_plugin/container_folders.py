@@ -51,8 +51,18 @@ class ContainerFolders:
         folder.chmod(0o755)
 
     def remove(self, key: str) -> None:
-        """Remove a folder and all in it."""
-        shutil.rmtree(self.path(key), ignore_errors=True)
+        """Remove a folder and all in it.
+
+        It is renamed first: whatever a container did in there to files and permissions, its key is free at once.
+        """
+        dead = self._root / f".dead-{key}-{time.monotonic_ns()}"
+        try:
+            self.path(key).rename(dead)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(dead, ignore_errors=True)
+        if dead.exists():
+            _log.warning("%s cannot be removed whole; nothing uses it any more", dead)
 
     def keys(self) -> list[str]:
         """Return the keys of the folders that are there."""

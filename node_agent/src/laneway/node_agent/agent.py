@@ -1,0 +1,285 @@
+"""The agent as a whole: its parts, in the order in which they start and end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from laneway.api.conditions import Condition
+from laneway.api.gpu_node import GPUNodeStatus
+from laneway.api.node_config import NodeConfig
+from laneway.api.quantity import format_bytes
+from laneway.node_agent.clock import Clock, SteadyRealtime
+from laneway.node_agent.containers.registry import ContainerRegistry
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.gpus.monitor import GPUHealth, GPUMonitor
+from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
+from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
+from laneway.node_agent.host_folders import HostFolders
+from laneway.node_agent.inventory_file import inventory_of, write_inventory
+from laneway.node_agent.recovery.keeper import StateKeeper
+from laneway.node_agent.recovery.processes import boot_id
+from laneway.node_agent.recovery.return_of import ReturnOfSessions
+from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
+from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
+from laneway.node_agent.report.metrics import AgentCollector
+from laneway.node_agent.report.node_status import node_status, ready_condition
+from laneway.node_agent.report.publisher import GPUNodePublisher
+from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
+from laneway.node_agent.sessions.doors import Doors
+from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.settings import TurnSettings, lane_rules
+from laneway.node_agent.turns.turn_log import TurnLog, TurnRecord
+from prometheus_client import CollectorRegistry
+
+_log = logging.getLogger(__name__)
+_TICK_SECONDS = 0.25
+_ENDED_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent runs."""
+
+    node: str
+    folders: HostFolders
+    address: str
+    port: int
+
+
+class Agent:
+    """One node's agent. Made and run on the main thread, which is the loop's."""
+
+    def __init__(
+        self, place: Place, config: NodeConfig, source: GPUSource, gpus: tuple[GPUFacts, ...], clock: Clock
+    ) -> None:
+        """Set everything up; nothing is granted before :meth:`run`.
+
+        Raises:
+            OSError: a folder cannot be written to, or the port is taken.
+        """
+        self._place = place
+        self._config = config
+        self._clock = clock
+        self._facts = gpus
+        self._began_seconds = clock.realtime()
+        self._realtime = SteadyRealtime(clock)
+        self.loop = EventLoop(clock)
+        self._publisher: GPUNodePublisher | None = None
+        self._keeper: StateKeeper | None = None
+        self._monitor = GPUMonitor(source, gpus, self._health_changed)
+        self._turns = self._make_turns()
+        if isinstance(source, SimulatedGPUSource):
+            source.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
+        self._doors = Doors(self._turns, config.turns.quantum_milliseconds / 1000, self.loop, clock)
+        self._http = AgentHTTPServer(place.address, place.port, self._answers())
+
+    @property
+    def port(self) -> int:
+        """Return the port that HTTP is served on."""
+        return self._http.port
+
+    def run(self, publisher: GPUNodePublisher | None) -> None:
+        """Serve until :meth:`stop`.
+
+        Raises:
+            OSError: a folder cannot be written to.
+        """
+        self._publisher = publisher
+        folders = self._place.folders
+        self._write_inventory()
+        remembered = self._read_state(folders.agent_state / STATE_NAME)
+        for turns in self._turns.values():
+            turns.waits_for_survivors = True
+        registry = ContainerRegistry(
+            folders.containers, self._turns.keys(), self._doors, self.loop, self._clock
+        )
+        for turns in self._turns.values():
+            turns.waits_for_survivors = False
+        if remembered is not None and remembered.boot_id == boot_id():
+            ReturnOfSessions(self._turns, self.loop, self._clock, self._config.turns.timeout_seconds).begin(
+                remembered
+            )
+        self._keeper = StateKeeper(folders.agent_state / STATE_NAME, self._turns, self.loop)
+        self._keeper.start()
+        self._keeper.changed()
+        self._monitor.start()
+        self._http.start()
+        if publisher is not None:
+            publisher.start()
+        self._tick()
+        try:
+            self.loop.run()
+        finally:
+            self._keeper.finish()
+            self._monitor.stop()
+            self._http.stop()
+            registry.close()
+            if publisher is not None:
+                publisher.stop()
+            self._doors.close()
+
+    def stop(self) -> None:
+        """Make :meth:`run` return. May be called from any thread."""
+        self.loop.stop()
+
+    def status(self) -> GPUNodeStatus:
+        """Return what the GPUNode says. Called on other threads than the loop's.
+
+        Raises:
+            TimeoutError: the loop does not answer.
+        """
+        gpus = self._look()
+        return node_status(gpus, self._ready([health for _, health in gpus]))
+
+    def _make_turns(self) -> dict[str, GPUTurns]:
+        inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
+        settings, rules = TurnSettings.of(self._config), lane_rules(self._config)
+        return {
+            gpu.uuid: GPUTurns(
+                gpu,
+                rules,
+                settings,
+                self._clock,
+                self.loop,
+                TurnLog(gpu.uuid, self._realtime),
+                self._changed,
+            )
+            for gpu in inventory.gpus
+        }
+
+    def _changed(self) -> None:
+        if self._keeper is not None:
+            self._keeper.changed()
+        if self._publisher is not None:
+            self._publisher.changed()
+
+    def _health_changed(self) -> None:
+        self._write_inventory()
+        if self._publisher is not None:
+            self._publisher.changed()
+
+    def _write_inventory(self) -> None:
+        inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
+        write_inventory(self._place.folders.inventory, inventory)
+
+    def _ready(self, health: list[GPUHealth]) -> Condition:
+        condition = ready_condition(health, self._clock.realtime())
+        if self._last_ready is not None and self._last_ready.status == condition.status:
+            since = self._last_ready.last_transition_time
+            condition = condition.model_copy(update={"last_transition_time": since})
+        self._last_ready = condition
+        return condition
+
+    _last_ready: Condition | None = None
+
+    @staticmethod
+    def _read_state(path: Path) -> Any:
+        try:
+            return read_state(path)
+        except StateError as error:
+            _log.error("%s; sessions begin anew", error)
+            return None
+
+    def _tick(self) -> None:
+        """What is looked at regularly rather than when something happens."""
+        self.loop.call_at(self._clock.monotonic() + _TICK_SECONDS, self._tick)
+        self._realtime.refresh()
+        for turns in self._turns.values():
+            turns.revoke_stalled()
+            turns.forget_ended(_ENDED_SECONDS)
+            _compare_with_quotas(turns)
+
+    def _look(self) -> list[tuple[GPUSnapshot, GPUHealth]]:
+        # One GPU a question, so that the loop is never away from turns for long.
+        looks = []
+        for uuid, turns in self._turns.items():
+            snapshot = self.loop.ask(partial(take_snapshot, turns, self._clock.monotonic()))
+            looks.append((snapshot, self._monitor.health(uuid)))
+        return looks
+
+    def _answers(self) -> Answers:
+        registry = CollectorRegistry()
+        registry.register(AgentCollector(self._place.node, self._look))
+        return Answers(registry, self._ailment, self._turn_records, self._session_records)
+
+    def _ailment(self) -> str:
+        try:
+            self.loop.ask(lambda: None, timeout_seconds=2.0)
+        except TimeoutError:
+            return "the event loop does not answer"
+        return ""
+
+    def _turn_records(self, gpu: str | None, since_seconds: float) -> Iterator[dict[str, Any]]:
+        if gpu is not None and gpu not in self._turns:
+            raise BadQueryError(f"gpu={gpu}: this node has {', '.join(self._turns)}")
+        chosen = [turns for uuid, turns in self._turns.items() if gpu in (None, uuid)]
+        snapshots = [self.loop.ask(partial(_turns_of, turns, self._clock.monotonic())) for turns in chosen]
+        return (
+            {"node": self._place.node, **asdict(record)}
+            for ended, running in snapshots
+            for record in (*ended, *running)
+            if record.end_seconds is None or record.end_seconds >= since_seconds
+        )
+
+    def _session_records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "node": self._place.node,
+                "gpu": snapshot.gpu.uuid,
+                "key": hold.record.key,
+                "namespace": hold.record.namespace,
+                "pod": hold.record.pod,
+                "container": hold.record.container,
+                "job": hold.record.job,
+                "share_percent": hold.record.shares[snapshot.gpu.uuid],
+                "quota_bytes": hold.quota_bytes,
+                "lane": hold.lane,
+                "state": hold.state.value,
+                "enforcement": hold.enforcement.value,
+                "sizes": None if hold.sizes is None else asdict(hold.sizes),
+                "turns": hold.turns,
+                "iterations": hold.iterations,
+                "gpu_seconds": hold.busy_seconds,
+                "message": hold.message,
+                "processes": [asdict(process) for process in hold.processes],
+            }
+            for snapshot, _ in self._look()
+            for hold in snapshot.holds
+        ]
+
+
+def _turns_of(turns: GPUTurns, now_seconds: float) -> tuple[tuple[TurnRecord, ...], tuple[TurnRecord, ...]]:
+    return tuple(turns.log.turns), tuple(
+        turns.log.running(turn, now_seconds) for turn in turns.turns.values()
+    )
+
+
+def _use_of(turns: GPUTurns) -> GPUUse:
+    holds = turns.holds.values()
+    ended_seconds = sum(hold.busy_seconds for hold in turns.ended)
+    return GPUUse(
+        busy_seconds=ended_seconds + sum(hold.busy_seconds for hold in holds),
+        sessions=tuple(
+            SessionUse(session.pid, session.page.held_bytes) for hold in holds for session in hold.sessions
+        ),
+    )
+
+
+def _compare_with_quotas(turns: GPUTurns) -> None:
+    """Note who says that it holds more than its share entitles to."""
+    for hold in turns.holds.values():
+        held_bytes = hold.held_bytes if hold.sessions else 0
+        over = ""
+        if held_bytes > hold.quota_bytes:
+            over = (
+                f"holds {format_bytes(held_bytes)}, more than its quota of {format_bytes(hold.quota_bytes)}"
+            )
+        if bool(over) != bool(hold.over_quota):
+            turns.remark(hold, over_quota=over)
+            if over:
+                _log.warning("%s/%s %s", hold.record.namespace, hold.record.pod, over)

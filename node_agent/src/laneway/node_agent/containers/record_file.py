@@ -1,0 +1,69 @@
+"""Reading a container's ``container.json``, with checks that its schema cannot make."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import shares_of
+from laneway.api.records import explain
+from pydantic import ValidationError
+
+_MOST_BYTES = 1 << 20
+
+
+class BadRecordError(Exception):
+    """A record is wrong; the text names the file and the field."""
+
+
+def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
+    """Return the record of the container whose folder this file is in.
+
+    Args:
+        path: the file.
+        gpus: the uuids of the node's GPUs.
+
+    Raises:
+        FileNotFoundError: it is not there (yet).
+        BadRecordError: it cannot be read, or something in it is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadRecordError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(text) > _MOST_BYTES:
+        raise BadRecordError(f"{path}: is longer than {_MOST_BYTES} bytes")
+    try:
+        record = ContainerRecord.model_validate_json(text)
+    except ValidationError as error:
+        raise BadRecordError(explain(error, str(path))) from error
+    problem = _problem(record, path.parent.name, gpus)
+    if problem:
+        raise BadRecordError(f"{path}: {problem}")
+    return record
+
+
+def _problem(record: ContainerRecord, folder: str, gpus: Collection[str]) -> str:
+    if record.key != folder:
+        return f"key: {record.key!r} is not the name of the folder, {folder!r}"
+    try:
+        counted = shares_of(record.device_ids)
+    except ValueError as error:
+        return f"device_ids: {error}"
+    if counted != record.shares:
+        return f"shares: {record.shares} is not what the device ids add up to, {counted}"
+    unknown = sorted(set(record.shares) - set(gpus))
+    if unknown:
+        return f"shares: this node has no GPU {', '.join(unknown)}; it has {', '.join(sorted(gpus))}"
+    return ""
+
+
+def is_same_container(first: ContainerRecord, second: ContainerRecord) -> bool:
+    """Whether two records under one key are of one container: ids are given to the next one when a container ends."""
+    names = (first.namespace, first.pod, first.container) == (second.namespace, second.pod, second.container)
+    uids = not first.pod_uid or not second.pod_uid or first.pod_uid == second.pod_uid
+    return names and uids

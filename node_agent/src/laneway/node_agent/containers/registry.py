@@ -1,0 +1,173 @@
+"""Which containers there are: follows the folders that the device plugin makes, and tells who came and who went.
+
+Level-triggered: a change of a folder only says where to look. All folders are looked at every few seconds as well, so a
+missed change costs time and nothing else. After a restart of the agent everything is found again in the folders.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.names import RECORD_NAME
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.containers.inotify import Inotify
+from laneway.node_agent.containers.record_file import BadRecordError, is_same_container, read_record
+from laneway.node_agent.event_loop import EventLoop
+
+_log = logging.getLogger(__name__)
+_KEY = re.compile(r"[0-9a-f]{16}")
+_Signature = tuple[int, int, int]
+
+
+class ContainerListener(Protocol):
+    """Who wants to know."""
+
+    def container_came(self, record: ContainerRecord, folder: Path) -> None:
+        """A container holds ids."""
+        ...
+
+    def container_news(self, record: ContainerRecord) -> None:
+        """More is known about a container that came."""
+        ...
+
+    def container_is_connected(self, key: str) -> bool:
+        """Whether processes of the container are connected, so that it has not ended."""
+        ...
+
+    def container_look_after(self, key: str) -> None:
+        """Make sure that the container finds its door."""
+        ...
+
+    def container_went(self, key: str) -> None:
+        """A container gave its ids back."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    record: ContainerRecord
+    missing_since_seconds: float | None = None
+
+
+class ContainerRegistry:
+    """Keeps what was told last and compares it with the folders."""
+
+    RESCAN_SECONDS = 1.0
+    WIPED_SECONDS = 10.0
+    """A folder that is gone while its container's processes are connected was wiped: the plugin gets this long to put it
+    back."""
+
+    def __init__(
+        self, folder: Path, gpus: Collection[str], listener: ContainerListener, loop: EventLoop, clock: Clock
+    ) -> None:
+        """Watch a folder of containers' folders.
+
+        Raises:
+            OSError: the folder cannot be made.
+        """
+        self._folder = folder
+        self._gpus = gpus
+        self._listener = listener
+        self._loop = loop
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._seen: dict[str, _Signature] = {}
+        self._inotify = Inotify()
+        loop.add_reader(self._inotify.descriptor, self._changed)
+        self._rescan()
+
+    def look_at_all(self) -> None:
+        """Compare all folders with what is known."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._watch(self._folder)
+        present = {entry.name for entry in self._folder.iterdir() if _KEY.fullmatch(entry.name)}
+        for key in sorted(present | self._known.keys()):
+            self._look_at(key)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._loop.remove_reader(self._inotify.descriptor)
+        self._inotify.close()
+
+    def _rescan(self) -> None:
+        self._loop.call_at(self._clock.monotonic() + self.RESCAN_SECONDS, self._rescan)
+        self.look_at_all()
+
+    def _changed(self) -> None:
+        keys = set()
+        for folder, name in self._inotify.changes():
+            if folder == self._folder and not name:
+                self.look_at_all()
+                return
+            keys.add(name if folder == self._folder else folder.name)
+        for key in sorted(keys):
+            if _KEY.fullmatch(key):
+                self._look_at(key)
+
+    def _look_at(self, key: str) -> None:
+        folder = self._folder / key
+        path = folder / RECORD_NAME
+        try:
+            self._watch(folder)
+            status = path.stat()
+        except OSError:
+            self._is_missing(key)
+            return
+        known = self._known.get(key)
+        if known is not None:
+            known.missing_since_seconds = None
+        signature = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if self._seen.get(key) == signature:
+            if known is not None:
+                self._listener.container_look_after(key)
+            return
+        try:
+            record = read_record(path, self._gpus)
+        except FileNotFoundError:
+            return  # replaced just now; the next change or look finds it
+        except BadRecordError as error:
+            _log.error("ignored: %s", error)
+            self._seen[key] = signature
+            return
+        self._seen[key] = signature
+        self._take(record, folder)
+
+    def _take(self, record: ContainerRecord, folder: Path) -> None:
+        known = self._known.get(record.key)
+        if known is not None and is_same_container(known.record, record):
+            known.record = record
+            self._listener.container_news(record)
+            self._listener.container_look_after(record.key)
+            return
+        if known is not None:
+            self._listener.container_went(record.key)
+        self._known[record.key] = _Known(record)
+        self._listener.container_came(record, folder)
+
+    def _is_missing(self, key: str) -> None:
+        self._seen.pop(key, None)
+        known = self._known.get(key)
+        if known is None:
+            return
+        now_seconds = self._clock.monotonic()
+        if known.missing_since_seconds is None:
+            known.missing_since_seconds = now_seconds
+        wiped = self._listener.container_is_connected(key)
+        if wiped and now_seconds - known.missing_since_seconds < self.WIPED_SECONDS:
+            return
+        del self._known[key]
+        self._listener.container_went(key)
+
+    def _watch(self, folder: Path) -> None:
+        try:
+            self._inotify.watch(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as error:
+            _log.debug("%s is not watched (%s); the regular look has to do", folder, error)

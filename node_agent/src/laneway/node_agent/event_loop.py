@@ -1,0 +1,142 @@
+"""One thread, one epoll, one heap of timers: all decisions of the agent are made here, so none of them needs a lock.
+
+A hand-off of a turn passes here twice, so what happens between a readable socket and its callback is kept to a dictionary
+look-up. (asyncio puts a handle, a context and a queue in between.)
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import select
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from laneway.node_agent.clock import Clock
+
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+
+
+class Timer:
+    """A callback that is due at some time, until it is cancelled."""
+
+    __slots__ = ("_callback", "due_seconds")
+
+    def __init__(self, due_seconds: float, callback: Callable[[], None]) -> None:
+        self.due_seconds = due_seconds
+        self._callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Make sure that the callback is not called (any more)."""
+        self._callback = None
+
+    def fire(self) -> None:
+        """Call it, once."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class EventLoop:
+    """Calls back for readable descriptors, due timers and work from other threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._epoll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._posted: deque[Callable[[], None]] = deque()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopped = False
+        self.add_reader(self._wake, self._run_posted)
+
+    def add_reader(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Call back, on the loop's thread, for as long as the descriptor is readable."""
+        self._readers[descriptor] = callback
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Forget a descriptor; must come before it is closed. One that is not known is ignored."""
+        if self._readers.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def call_at(self, due_seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call back, on the loop's thread, when CLOCK_MONOTONIC passes ``due_seconds``."""
+        timer = Timer(due_seconds, callback)
+        heapq.heappush(self._timers, (due_seconds, next(self._order), timer))
+        return timer
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Have work done on the loop's thread. May be called from any thread."""
+        self._posted.append(work)
+        os.eventfd_write(self._wake, 1)
+
+    def ask(self, question: Callable[[], Result], timeout_seconds: float = 5.0) -> Result:
+        """Have a question answered on the loop's thread, and wait for the answer. Not to be called on that thread.
+
+        Raises:
+            TimeoutError: the loop does not answer (it has stopped, or is stuck).
+        """
+        answer: Future[Result] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:  # the asking thread gets it, whatever it is
+                answer.set_exception(error)
+
+        self.post(work)
+        return answer.result(timeout_seconds)
+
+    def stop(self) -> None:
+        """Make :meth:`run` return after the callbacks that are due. May be called from any thread or signal handler."""
+        self._stopped = True
+        os.eventfd_write(self._wake, 1)
+
+    def run(self) -> None:
+        """Call back until :meth:`stop`. A callback that raises is logged and does not end the loop."""
+        while not self._stopped:
+            self.run_once()
+
+    def run_once(self) -> None:
+        """Wait for the next thing and deal with all that is due then."""
+        for descriptor, _ in self._epoll.poll(self._patience_seconds()):
+            callback = self._readers.get(descriptor)
+            if callback is not None:
+                self._guarded(callback)
+        if self._timers:
+            self._fire_due()
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        self._epoll.close()
+        os.close(self._wake)
+
+    def _patience_seconds(self) -> float:
+        if not self._timers:
+            return -1.0
+        # epoll counts in milliseconds and rounds up, so that a timer never finds itself early and spins.
+        return max(0.0, self._timers[0][0] - self._clock.monotonic())
+
+    def _fire_due(self) -> None:
+        now_seconds = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now_seconds:
+            self._guarded(heapq.heappop(self._timers)[2].fire)
+
+    def _run_posted(self) -> None:
+        os.eventfd_read(self._wake)
+        for _ in range(len(self._posted)):
+            self._guarded(self._posted.popleft())
+
+    @staticmethod
+    def _guarded(callback: Callable[[], Any]) -> None:
+        try:
+            callback()
+        except Exception:
+            _log.exception("a callback failed; the agent goes on")

@@ -1,0 +1,53 @@
+"""Calls that may hang (a driver in trouble does not answer), made in threads that can be left behind."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from laneway.node_agent.gpus.protocol import GPUHangError
+
+Result = TypeVar("Result")
+
+
+class DeadlineCaller(Generic[Result]):
+    """One thread for calls of one kind. While a call hangs, no further one is made: each would cost another thread."""
+
+    def __init__(self, name: str, deadline_seconds: float) -> None:
+        self._name = name
+        self._deadline_seconds = deadline_seconds
+        self._work: queue.SimpleQueue[tuple[Callable[[], Result], Future[Result]]] = queue.SimpleQueue()
+        self._pending: Future[Result] | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, ask: Callable[[], Result]) -> Result:
+        """Return what ``ask`` returns, or raise what it raises.
+
+        Raises:
+            GPUHangError: there was no answer in time, to this call or to an earlier one that still runs.
+        """
+        if self._pending is not None and not self._pending.done():
+            raise GPUHangError(f"{self._name}: an earlier call has not been answered yet")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        answer: Future[Result] = Future()
+        self._pending = answer
+        self._work.put((ask, answer))
+        try:
+            return answer.result(self._deadline_seconds)
+        except TimeoutError as error:
+            if answer.done():
+                raise  # the call itself said so
+            raise GPUHangError(f"{self._name}: no answer within {self._deadline_seconds:g} s") from error
+
+    def _serve(self) -> None:
+        while True:
+            ask, answer = self._work.get()
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # it is raised where the call was made
+                answer.set_exception(error)

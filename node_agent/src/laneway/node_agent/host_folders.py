@@ -1,0 +1,42 @@
+"""Where things lie on the host (docs/contracts.md, "Host folders"), below a root that tests move elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from laneway.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class HostFolders:
+    """The paths of one node."""
+
+    root: Path = Path("/")
+
+    @property
+    def containers(self) -> Path:
+        """One folder for each container that holds shares of a GPU."""
+        return self._below(names.CONTAINERS_FOLDER)
+
+    @property
+    def inventory(self) -> Path:
+        """The GPUs of the node, for the device plugin."""
+        return self._below(names.INVENTORY_FILE)
+
+    @property
+    def agent_state(self) -> Path:
+        """What the agent remembers over its own restart."""
+        return self._below(names.AGENT_STATE_FOLDER)
+
+    def make(self) -> None:
+        """Create the folders that the agent owns or watches.
+
+        Raises:
+            OSError: the root cannot be written to.
+        """
+        self.containers.mkdir(parents=True, exist_ok=True)
+        self.agent_state.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _below(self, absolute: str) -> Path:
+        return self.root / absolute.lstrip("/")

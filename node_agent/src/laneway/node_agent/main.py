@@ -1,0 +1,167 @@
+"""``laneway-node-agent``: reads the configuration, finds the GPUs, and runs the agent."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from laneway.api.config_file import ConfigError, parse_config
+from laneway.api.node_config import NodeConfig
+from laneway.api.simulated_gpus import SimulatedGPUs
+from laneway.node_agent.agent import Agent, Place
+from laneway.node_agent.clock import Clock, SystemClock
+from laneway.node_agent.gpus.deadline import DeadlineCaller
+from laneway.node_agent.gpus.nvml import NVML
+from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
+from laneway.node_agent.gpus.simulated import SimulatedGPUSource
+from laneway.node_agent.host_folders import HostFolders
+from laneway.node_agent.report.gpu_node_api import GPUNodeWriter, KubernetesGPUNodeWriter, NoAPIServerError
+from laneway.node_agent.report.publisher import GPUNodePublisher
+from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
+
+_log = logging.getLogger("laneway.node_agent")
+_DISCOVERY_SECONDS = 30.0
+_DISCOVERY_PAUSE_SECONDS = 10.0
+_SWITCH_SECONDS = 0.000_2
+"""How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent; returns the exit status: 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 otherwise."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        node = _node_name(options)
+        config = parse_config(_read(options.config), NodeConfig, str(options.config))
+        clock = SystemClock()
+        source = _source(config, options.gpus, node, clock)
+        writer = None if options.standalone else KubernetesGPUNodeWriter.connect(node)
+    except (ConfigError, NoAPIServerError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if writer is None:
+        _log.info("standalone: no API server is asked, and no GPUNode is written")
+    return _run(options, node, config, source, clock, writer)
+
+
+def _run(
+    options: argparse.Namespace,
+    node: str,
+    config: NodeConfig,
+    source: GPUSource,
+    clock: Clock,
+    writer: GPUNodeWriter | None,
+) -> int:
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    _raise_descriptor_limit()
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    gpus = _discover(source, stopped, clock, writer)
+    if gpus is None:
+        return 0
+    folders = HostFolders(options.root)
+    try:
+        folders.make()
+        agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
+        publisher = None
+        if writer is not None:
+            publisher = GPUNodePublisher(writer, agent.status, clock, config.status_interval_seconds)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: agent.stop())
+        if stopped.is_set():
+            return 0
+        _log.info("node %s: %d GPUs; HTTP on %s:%d", node, len(gpus), options.address, agent.port)
+        # What is there now stays: a collection then looks at sessions only, and takes microseconds.
+        gc.collect()
+        gc.freeze()
+        agent.run(publisher)
+    except OSError as error:
+        _log.error("%s", error)
+        return 1
+    _log.info("ended")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="laneway-node-agent", description=__doc__)
+    parser.add_argument(
+        "--config", type=Path, default=Path("/etc/laneway/node.yaml"), help="NodeConfig (%(default)s)"
+    )
+    parser.add_argument(
+        "--gpus",
+        type=Path,
+        default=Path("/etc/laneway/gpus.yaml"),
+        help="SimulatedGPUs, with gpuSource: simulated (%(default)s)",
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), help="where the host's folders begin (%(default)s)"
+    )
+    parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
+    parser.add_argument("--address", default="0.0.0.0", help="HTTP address (%(default)s)")
+    parser.add_argument("--port", type=int, default=9464, help="HTTP port; 0: any (%(default)s)")
+    parser.add_argument("--standalone", action="store_true", help="publish no GPUNode: needs no API server")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _node_name(options: argparse.Namespace) -> str:
+    if not options.node_name:
+        raise ConfigError("the node's name is not known: set NODE_NAME (spec.nodeName), or pass --node-name")
+    return str(options.node_name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+
+
+def _source(config: NodeConfig, gpus: Path, node: str, clock: Clock) -> GPUSource:
+    if config.gpu_source == "nvml":
+        return NVML()
+    return SimulatedGPUSource(parse_config(_read(gpus), SimulatedGPUs, str(gpus)), node, clock)
+
+
+def _discover(
+    source: GPUSource, stopped: threading.Event, clock: Clock, writer: GPUNodeWriter | None
+) -> tuple[GPUFacts, ...] | None:
+    """Find the GPUs, for as long as it takes: a driver may be installed later. None when stopped meanwhile."""
+    caller: DeadlineCaller[tuple[GPUFacts, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
+    while not stopped.is_set():
+        try:
+            gpus = caller.call(source.discover)
+            if gpus:
+                return gpus
+            reason = "the driver knows no GPU"
+        except GPUError as error:
+            reason = str(error)
+        _log.error("no GPUs: %s; next try in %.0f s", reason, _DISCOVERY_PAUSE_SECONDS)
+        if writer is not None:
+            NoGPUsPublisher(writer, clock).tell(reason)
+        stopped.wait(_DISCOVERY_PAUSE_SECONDS)
+    return None
+
+
+def _raise_descriptor_limit() -> None:
+    """A session takes three descriptors."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Writes the state file soon after a change, from a thread of its own, because a disk may take its time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from laneway.node_agent.atomic_file import write_atomically
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.recovery.processes import boot_id
+from laneway.node_agent.recovery.state import AgentState, GPUState, gpu_state
+from laneway.node_agent.turns.gpu_turns import GPUTurns
+
+_log = logging.getLogger(__name__)
+
+
+class StateKeeper:
+    """Keeps the file current."""
+
+    def __init__(
+        self,
+        path: Path,
+        gpus: Mapping[str, GPUTurns],
+        loop: EventLoop,
+        settle_seconds: float = 0.05,
+        interval_seconds: float = 10.0,
+    ) -> None:
+        """Begin to write once :meth:`start` is called.
+
+        Args:
+            path: the file.
+            gpus: whose state.
+            loop: the thread that owns it.
+            settle_seconds: pause between two writes, so that a burst of changes costs one.
+            interval_seconds: written so often without a change, because counters go on.
+        """
+        self._path = path
+        self._gpus = gpus
+        self._loop = loop
+        self._settle_seconds = settle_seconds
+        self._interval_seconds = interval_seconds
+        self._boot_id = boot_id()
+        self._changed = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="state-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def changed(self) -> None:
+        """Something is to be remembered. Cheap; called on the loop's thread."""
+        self._changed.set()
+
+    def finish(self) -> None:
+        """Write once more. Called on the loop's thread, when the loop has ended."""
+        self._stopped.set()
+        self._changed.set()
+        try:
+            self._put(tuple(gpu_state(turns) for turns in self._gpus.values()))
+        except OSError as error:
+            _log.error("%s could not be written: %s", self._path, error)
+
+    def write(self) -> None:
+        """Write the state as it is now.
+
+        Raises:
+            OSError: the file cannot be written.
+            TimeoutError: the loop does not answer.
+        """
+        # GPU by GPU, so that the loop is held up for one GPU's sessions at a time.
+        states = tuple(self._loop.ask(partial(gpu_state, turns)) for turns in self._gpus.values())
+        if not self._stopped.is_set():
+            self._put(states)
+
+    def _put(self, states: tuple[GPUState, ...]) -> None:
+        text = AgentState(boot_id=self._boot_id, gpus=states).model_dump_json()
+        write_atomically(self._path, text, mode=0o600)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._changed.wait(self._interval_seconds)
+            self._changed.clear()
+            try:
+                self.write()
+            except (OSError, TimeoutError) as error:
+                _log.error(
+                    "%s could not be written: %s; after a restart, sessions begin anew", self._path, error
+                )
+            self._stopped.wait(self._settle_seconds)

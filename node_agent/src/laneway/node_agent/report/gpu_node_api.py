@@ -1,0 +1,153 @@
+"""Writing this node's GPUNode by server-side apply, as field manager ``laneway-node``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final, Protocol
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+from laneway.api.names import API_VERSION, GROUP, NODE_FIELD_MANAGER, VERSION
+
+_log = logging.getLogger(__name__)
+_PLURAL: Final = "gpunodes"
+_APPLY: Final = "application/apply-patch+yaml"
+_TIMEOUT_SECONDS: Final = (3.0, 10.0)
+"""To connect, and to read."""
+
+
+class WriteError(Exception):
+    """The API server did not take a write; the text says why."""
+
+
+class MissingError(WriteError):
+    """There is no GPUNode of that name yet."""
+
+
+class GPUNodeWriter(Protocol):
+    """Where a GPUNode is written to."""
+
+    def apply_object(self) -> None:
+        """Make sure that the object is there.
+
+        Raises:
+            WriteError: it could not be written.
+        """
+        ...
+
+    def apply_status(self, status: dict[str, Any]) -> None:
+        """Replace the status.
+
+        Raises:
+            MissingError: the object is not there.
+            WriteError: it could not be written.
+        """
+        ...
+
+
+class NoAPIServerError(Exception):
+    """There is no way to reach an API server from here."""
+
+
+class KubernetesGPUNodeWriter:
+    """Writes through the cluster's API server."""
+
+    def __init__(self, node: str, api: client.ApiClient) -> None:
+        self._node = node
+        self._objects = client.CustomObjectsApi(api)
+        self._core = client.CoreV1Api(api)
+        self._owner: list[dict[str, Any]] | None = None
+
+    @classmethod
+    def connect(cls, node: str) -> KubernetesGPUNodeWriter:
+        """Use the pod's service account, or ``KUBECONFIG`` where there is none.
+
+        Raises:
+            NoAPIServerError: there is neither.
+        """
+        try:
+            config.load_incluster_config()
+        except config.ConfigException:
+            try:
+                config.load_kube_config()
+            except (config.ConfigException, OSError) as error:
+                raise NoAPIServerError(
+                    f"no API server: this is no pod with a service account, and no kubeconfig can be read ({error}); "
+                    "set KUBECONFIG, or run with --standalone to publish no GPUNode"
+                ) from error
+        return cls(node, client.ApiClient())
+
+    def apply_object(self) -> None:
+        """Make sure that the object is there, owned by its Node, so that it goes when the Node goes.
+
+        Raises:
+            WriteError: it could not be written.
+        """
+        metadata: dict[str, Any] = {"name": self._node}
+        owner = self._owner_references()
+        if owner:
+            metadata["ownerReferences"] = owner
+        body = {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
+        self._apply(self._objects.patch_cluster_custom_object, body)
+
+    def apply_status(self, status: dict[str, Any]) -> None:
+        """Replace the status.
+
+        Raises:
+            MissingError: the object is not there.
+            WriteError: it could not be written.
+        """
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "GPUNode",
+            "metadata": {"name": self._node},
+            "status": status,
+        }
+        self._apply(self._objects.patch_cluster_custom_object_status, body)
+
+    def _apply(self, patch: Any, body: dict[str, Any]) -> None:
+        try:
+            patch(
+                GROUP,
+                VERSION,
+                _PLURAL,
+                self._node,
+                body,
+                field_manager=NODE_FIELD_MANAGER,
+                force=True,
+                _content_type=_APPLY,
+                _request_timeout=_TIMEOUT_SECONDS,
+            )
+        except ApiException as error:
+            kind = MissingError if error.status == 404 else WriteError
+            raise kind(f"{error.status} {error.reason}: {_message(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise WriteError(f"{type(error).__name__}: {error}") from error
+
+    def _owner_references(self) -> list[dict[str, Any]]:
+        if self._owner is None:
+            try:
+                node = self._core.read_node(self._node, _request_timeout=_TIMEOUT_SECONDS)
+            except ApiException as error:
+                if error.status not in (403, 404):
+                    raise WriteError(f"node {self._node} could not be read: {_message(error)}") from error
+                _log.info(
+                    "GPUNode %s gets no owner and will outlive its Node: %s", self._node, _message(error)
+                )
+                self._owner = []
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise WriteError(f"node {self._node} could not be read: {error}") from error
+            else:
+                uid = node.metadata.uid
+                self._owner = [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}]
+        return self._owner
+
+
+def _message(error: ApiException) -> str:
+    """Return the sentence of a Status object, which is what a person can use."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.body or error.reason)[:500]

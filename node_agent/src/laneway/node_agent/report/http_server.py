@@ -1,0 +1,146 @@
+"""What the agent answers over HTTP: ``/metrics``, ``/healthz``, ``/turns``, ``/sessions``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+_log = logging.getLogger(__name__)
+_TURNS_A_CHUNK = 100
+
+
+class BadQueryError(Exception):
+    """A query is wrong; the text says what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Where the answers come from. All are called on the server's threads."""
+
+    registry: CollectorRegistry
+    ailment: Callable[[], str]
+    """Returns why the agent is not well; empty while it is."""
+
+    turns: Callable[[str | None, float], Iterator[dict[str, Any]]]
+    """Returns the turns of a GPU, or of all, that ended after a time or still run."""
+
+    sessions: Callable[[], list[dict[str, Any]]]
+
+
+class AgentHTTPServer:
+    """Serves from threads of its own."""
+
+    def __init__(self, address: str, port: int, answers: Answers) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: the port is taken, or the address is not this machine's.
+        """
+        handler = type("Handler", (_Handler,), {"answers": answers})
+        self._server = ThreadingHTTPServer((address, port), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Return the port that is served."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answers: ClassVar[Answers]
+    protocol_version = "HTTP/1.1"
+    timeout = 10
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        try:
+            if url.path == "/metrics":
+                self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.answers.registry))
+            elif url.path == "/healthz":
+                ailment = self.answers.ailment()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if ailment else HTTPStatus.OK
+                self._send(status, "text/plain; charset=utf-8", f"{ailment or 'ok'}\n".encode())
+            elif url.path == "/turns":
+                self._send_turns(parse_qs(url.query))
+            elif url.path == "/sessions":
+                self._send(HTTPStatus.OK, "application/json", json.dumps(self.answers.sessions()).encode())
+            else:
+                self._refuse(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /turns and /sessions")
+        except BadQueryError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except TimeoutError:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the event loop does not answer")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Scrapes are not worth a line each."""
+        _log.debug(format, *args)
+
+    def _send_turns(self, query: dict[str, list[str]]) -> None:
+        """Send the turns in parts: encoding all in one call would keep the loop's thread waiting."""
+        gpu = query["gpu"][0] if "gpu" in query else None
+        turns = self.answers.turns(gpu, _seconds(query))
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        separator = ""
+        for part in chain(_parts(turns), [None]):
+            if part is None:
+                self._chunk("]" if separator else "[]")
+                break
+            self._chunk(("," if separator else "[") + ",".join(part))
+            separator = ","
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        self._send(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _seconds(query: dict[str, list[str]]) -> float:
+    text = query.get("since", ["0"])[0]
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadQueryError(f"since={text}: write seconds since 1970, such as since=1767225600.5") from error
+
+
+def _parts(turns: Iterator[dict[str, Any]]) -> Iterator[list[str]]:
+    part = []
+    for turn in turns:
+        part.append(json.dumps(turn))
+        if len(part) == _TURNS_A_CHUNK:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -1,0 +1,98 @@
+"""``GPUNode.status`` from snapshots: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laneway.api.clock_text import to_text
+from laneway.api.conditions import Condition
+from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, SessionStatus
+from laneway.node_agent.gpus.monitor import GPUHealth
+from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
+
+
+def node_status(gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], ready: Condition) -> GPUNodeStatus:
+    """Return what a node with these GPUs reports; the time of writing is added by who writes."""
+    return GPUNodeStatus(
+        conditions=(ready,),
+        gpu_count=len(gpus),
+        gpus=tuple(_gpu_status(snapshot, health) for snapshot, health in gpus),
+    )
+
+
+def ready_condition(gpus: Sequence[GPUHealth], since_seconds: float) -> Condition:
+    """Return the condition Ready of an agent that runs: it holds as long as a GPU is healthy."""
+    sick = sum(not health.healthy for health in gpus)
+    if sick == len(gpus):
+        reasons = "; ".join(health.reason for health in gpus)[:1024]
+        return not_ready("NoHealthyGPU", f"none of the {len(gpus)} GPUs is healthy: {reasons}", since_seconds)
+    message = f"the agent runs and sees {len(gpus)} GPUs" + (f", {sick} of them unhealthy" if sick else "")
+    return Condition(
+        type="Ready",
+        status="True",
+        reason="AgentRuns",
+        message=message,
+        last_transition_time=to_text(since_seconds),
+    )
+
+
+def not_ready(reason: str, message: str, since_seconds: float) -> Condition:
+    """Return the condition Ready of a node that has no GPUs to offer."""
+    return Condition(
+        type="Ready",
+        status="False",
+        reason=reason,
+        message=message,
+        last_transition_time=to_text(since_seconds),
+    )
+
+
+def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
+    gpu = snapshot.gpu
+    return GPUStatus(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model,
+        memory_bytes=gpu.memory_bytes,
+        allocatable_bytes=gpu.allocatable_bytes,
+        allocatable_percent=gpu.allocatable_percent,
+        numa_node=gpu.numa_node,
+        nvlink_peers=gpu.nvlink_peers,
+        healthy=health.healthy,
+        health_reason=health.reason,
+        simulated=gpu.simulated,
+        lanes=tuple(
+            LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
+            for lane in snapshot.lanes
+        ),
+        sessions=tuple(_session_status(gpu.uuid, hold) for hold in snapshot.holds),
+    )
+
+
+def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
+    record, sizes = hold.record, hold.sizes
+    return SessionStatus(
+        key=record.key,
+        namespace=record.namespace,
+        pod=record.pod,
+        podUID=record.pod_uid,
+        container=record.container,
+        job=record.job,
+        rank=record.rank,
+        attempt=record.attempt,
+        share_percent=record.shares[gpu],
+        quota_bytes=hold.quota_bytes,
+        lane=hold.lane,
+        state=hold.state,
+        enforcement=hold.enforcement,
+        profiled=hold.profiled,
+        persistent_bytes=0 if sizes is None else sizes.persistent_bytes + sizes.framework_bytes,
+        ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,
+        iteration_microseconds=0 if sizes is None else round(sizes.iteration_seconds * 1_000_000),
+        model_bytes=0 if sizes is None else sizes.model_bytes,
+        largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,
+        turns=hold.turns,
+        iterations=hold.iterations,
+        gpu_milliseconds=round(hold.busy_seconds * 1000),
+        message=hold.message,
+    )

@@ -1,0 +1,216 @@
+"""Between connections and turns: opens a session for a hello, and passes on what its process says."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api.gpu_node import Enforcement
+from laneway.api.quantity import format_bytes
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.recovery.processes import start_ticks
+from laneway.node_agent.sessions.connection import Connection, RefusedError
+from laneway.node_agent.sessions.door import Door
+from laneway.node_agent.sessions.packets import Packet, encode
+from laneway.node_agent.sessions.shared_page import SharedPage
+from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.session import Session, Sizes
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session with everything that it is tied to."""
+
+    session: Session
+    hold: Hold
+    turns: GPUTurns
+    page: SharedPage
+    pidfd: int | None
+
+
+class SessionBroker:
+    """The receiver of all connections of one container."""
+
+    def __init__(self, gpus: Mapping[str, GPUTurns], quantum_seconds: float, loop: EventLoop) -> None:
+        """Begin with no door; :attr:`door` is set before the first connection comes."""
+        self.door: Door | None = None
+        self._gpus = gpus
+        self._quantum_seconds = quantum_seconds
+        self._loop = loop
+        self._opened: dict[Connection, _Open] = {}
+        self._living: dict[Session, _Open] = {}
+        """Sessions whose process has not ended, connected or not."""
+        self._handlers: dict[str, Callable[[_Open, Mapping[str, Any]], None]] = {
+            "request": self._request,
+            "release": self._release,
+            "profile": self._profile,
+            "overrun": self._overrun,
+            "goodbye": self._goodbye,
+            "paused": self._paused,
+            "hello": self._second_hello,
+        }
+
+    def received(self, connection: Connection, packet: Packet) -> None:
+        """Deal with a packet.
+
+        Raises:
+            RefusedError: it is not acceptable now.
+        """
+        opened = self._opened.get(connection)
+        if opened is not None and opened.session.said_goodbye:
+            raise RefusedError(f"{packet.type} came after goodbye")
+        if opened is not None:
+            self._handlers[packet.type](opened, packet.fields)
+        elif packet.type == "hello":
+            self._hello(connection, packet.fields)
+        else:
+            raise RefusedError(f"{packet.type} came before hello")
+
+    def closed(self, connection: Connection) -> None:
+        """Take the turn of a connection that is over; its process may live on."""
+        if self.door is not None:
+            self.door.leave(connection)
+        opened = self._opened.pop(connection, None)
+        if opened is not None:
+            opened.turns.part(opened.hold, opened.session, opened.session.said_goodbye)
+        elif connection.pidfd is not None:
+            os.close(connection.pidfd)
+            connection.pidfd = None
+
+    def discard_all(self) -> None:
+        """Forget the processes of a container that is gone."""
+        for opened in tuple(self._living.values()):
+            self._discard(opened)
+
+    def _hello(self, connection: Connection, fields: Mapping[str, Any]) -> None:
+        hold, turns = self._hold_for(fields["gpu"])
+        page = SharedPage()
+        pid = connection.peer.pid
+        session = Session(pid, page, connection, start_ticks=start_ticks(pid) or 0)
+        earlier = [other for other in hold.sessions if other.pid == session.pid]
+        for other in earlier:
+            # The figures are the process's; until it writes them itself they go on from where they were.
+            page.carry_over(other.page)
+        known = hold.last_sizes
+        connection.welcome(
+            encode(
+                "welcome",
+                session=f"{hold.key}-{session.pid}",
+                gpu=hold.gpu,
+                quota_bytes=hold.quota_bytes,
+                quantum_seconds=self._quantum_seconds,
+                enforcement=Enforcement.COOPERATIVE.value,
+                simulated=turns.gpu.simulated,
+                profile=None if known is None else profile_fields(known),
+            ),
+            page,
+        )
+        self._opened[connection] = opened = _Open(session, hold, turns, page, connection.pidfd)
+        self._living[session] = opened
+        connection.pidfd = None
+        turns.join(hold, session)
+        for other in earlier:
+            self._replace(turns, hold, other)
+        self._follow_process(connection, opened)
+        if fields.get("holds_turn", False) and not turns.adopt(hold, session):
+            connection.revoke(0, "the turn ended with the connection that it was granted over")
+
+    def _hold_for(self, gpu: str | None) -> tuple[Hold, GPUTurns]:
+        assert self.door is not None, "a door is opened with its broker"
+        record = self.door.record
+        held = sorted(record.shares)
+        if gpu is None and len(held) > 1:
+            raise RefusedError(
+                f"hello: 'gpu' is null and the container has several; name one of {', '.join(held)}"
+            )
+        uuid = held[0] if gpu is None else gpu
+        if uuid not in record.shares:
+            raise RefusedError(f"hello: the container has no share of GPU {uuid!r}; it has {', '.join(held)}")
+        turns = self._gpus[uuid]
+        return turns.holds[record.key], turns
+
+    def _replace(self, turns: GPUTurns, hold: Hold, earlier: Session) -> None:
+        turns.replaced(hold, earlier)
+        for connection, opened in tuple(self._opened.items()):
+            if opened.session is earlier:
+                connection.refuse("the process has opened another connection")
+        if earlier in self._living:
+            self._discard(self._living[earlier])
+
+    def _follow_process(self, connection: Connection, opened: _Open) -> None:
+        """See the process's end, which the connection need not show: a forked child may hold it open."""
+
+        def ended() -> None:
+            connection.close()
+            opened.turns.process_ended(opened.hold, opened.session)
+            self._discard(opened)
+
+        if opened.pidfd is None:
+            self._loop.post(ended)
+        else:
+            self._loop.add_reader(opened.pidfd, ended)
+
+    def _discard(self, opened: _Open) -> None:
+        self._living.pop(opened.session, None)
+        if opened.pidfd is not None:
+            self._loop.remove_reader(opened.pidfd)
+            os.close(opened.pidfd)
+            opened.pidfd = None
+        opened.page.close()
+
+    def _request(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        opened.turns.request(opened.hold, opened.session)
+
+    def _release(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        opened.turns.release(
+            opened.hold, opened.session, fields["turn"], fields["iterations"], fields["gpu_seconds"]
+        )
+
+    def _profile(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        sizes = Sizes(
+            persistent_bytes=fields["persistent_bytes"],
+            ephemeral_bytes=fields["ephemeral_bytes"],
+            framework_bytes=fields["framework_bytes"],
+            iteration_seconds=float(fields["iteration_seconds"]),
+            iterations=fields["iterations"],
+            largest_tensor_bytes=fields["largest_tensor_bytes"],
+            model_bytes=fields["model_bytes"],
+        )
+        opened.turns.measure(opened.hold, opened.session, sizes)
+
+    def _overrun(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        hold = opened.hold
+        used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
+        opened.turns.remark(
+            hold, f"hit its memory quota: needs {used} of {quota}: {fields['message']}"[:1024]
+        )
+        _log.warning("%s/%s %s", hold.record.namespace, hold.record.pod, hold.note)
+
+    def _goodbye(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        opened.session.said_goodbye = True
+        opened.turns.part(opened.hold, opened.session, goodbye=True)
+
+    def _paused(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        raise RefusedError("paused: no pause was asked for")
+
+    def _second_hello(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        raise RefusedError("hello: this connection has said hello already")
+
+
+def profile_fields(sizes: Sizes) -> dict[str, Any]:
+    """Return what is known of a container, as the ``profile`` of a welcome."""
+    return {
+        "persistent_bytes": sizes.persistent_bytes,
+        "ephemeral_bytes": sizes.ephemeral_bytes,
+        "framework_bytes": sizes.framework_bytes,
+        "iteration_seconds": sizes.iteration_seconds,
+        "iterations": sizes.iterations,
+        "largest_tensor_bytes": sizes.largest_tensor_bytes,
+        "model_bytes": sizes.model_bytes,
+    }

@@ -1,0 +1,180 @@
+"""One connection: packets in, packets out, and what happens when either goes wrong."""
+
+from __future__ import annotations
+
+import array
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.quiet_log import QuietLog
+from laneway.node_agent.sessions.identity import Peer
+from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.packets import MAX_PACKET_BYTES, Packet, PacketError, decode, encode
+from laneway.node_agent.sessions.shared_page import SharedPage
+
+_buffer = bytearray(MAX_PACKET_BYTES + 1)
+_view = memoryview(_buffer)
+
+
+class RefusedError(Exception):
+    """A packet that is well formed and not acceptable now; the text says why."""
+
+
+class Receiver(Protocol):
+    """Who deals with what comes over a connection."""
+
+    def received(self, connection: Connection, packet: Packet) -> None:
+        """Deal with a packet.
+
+        Raises:
+            RefusedError: it is not acceptable now; the client is told and the connection closed.
+        """
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is over."""
+        ...
+
+
+class Connection:
+    """A process of a container that connected; the agent's line to it.
+
+    A failure while sending closes the connection a moment later, not inside the call: whoever sends is in the middle of
+    a decision.
+    """
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        peer: Peer,
+        pidfd: int | None,
+        receiver: Receiver,
+        loop: EventLoop,
+        clock: Clock,
+        limits: Limits,
+        log: QuietLog,
+        who: str,
+    ) -> None:
+        self.peer = peer
+        self.pidfd = pidfd
+        """Becomes readable when the process ends; whoever takes it sets this to None."""
+
+        self.who = who
+        self.page: SharedPage | None = None
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._receiver = receiver
+        self._loop = loop
+        self._clock = clock
+        self._limits = limits
+        self._log = log
+        self._open = True
+        self._packets = 0
+        self._window_ends_seconds = clock.monotonic() + 1.0
+        connected.setblocking(False)
+        loop.add_reader(self._descriptor, self._readable)
+        self._hello_timer = loop.call_at(
+            clock.monotonic() + limits.hello_seconds, lambda: self.refuse("no hello came in time")
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether packets can still be sent and received."""
+        return self._open
+
+    def welcome(self, packet: bytes, page: SharedPage) -> None:
+        """Send the answer to a hello, with the page."""
+        self._hello_timer.cancel()
+        self.page = page
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page.descriptor]))]
+        self._try(lambda: self._socket.sendmsg([packet], ancillary, socket.MSG_NOSIGNAL))
+        page.close_descriptor()
+
+    def grant(self, turn: int) -> None:
+        """Tell the client that it holds a turn."""
+        self._packets = 0
+        self._page().show_turn(turn)
+        self._send(b'{"type":"grant","turn":%d}' % turn)
+
+    def ask_yield(self, turn: int) -> None:
+        """Ask the client to release."""
+        self._page().show_yield()
+        self._send(b'{"type":"yield","turn":%d}' % turn)
+
+    def revoke(self, turn: int, reason: str) -> None:
+        """Tell the client that it holds no turn any more."""
+        self._page().show_turn(0)
+        self._send(encode("revoke", turn=turn, reason=reason))
+
+    def refuse(self, reason: str) -> None:
+        """Tell the client why, and close."""
+        if not self._open:
+            return
+        self._log.warning(
+            f"{self.who} {reason[:40]}", f"{self.who}: process {self.peer.pid} is cut off: {reason}"
+        )
+        self._send(encode("error", reason=reason))
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, once."""
+        if not self._open:
+            return
+        self._open = False
+        self._hello_timer.cancel()
+        self._loop.remove_reader(self._descriptor)
+        self._socket.close()
+        self._receiver.closed(self)
+
+    def _page(self) -> SharedPage:
+        assert self.page is not None, "turns are given to sessions that were welcomed"
+        return self.page
+
+    def _readable(self) -> None:
+        """Take one packet: a client that floods gets no more of the loop's time than the others."""
+        try:
+            length = self._socket.recv_into(_buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            length = 0
+        if length == 0:
+            self.close()
+            return
+        self._packets += 1
+        if self._packets > self._limits.unearned_packets_per_second and self._is_flood():
+            self.refuse(
+                f"more than {self._limits.unearned_packets_per_second} packets a second without a turn"
+            )
+            return
+        try:
+            self._receiver.received(self, decode(bytes(_view[:length])))
+        except (PacketError, RefusedError) as error:
+            self.refuse(str(error))
+
+    def _is_flood(self) -> bool:
+        now_seconds = self._clock.monotonic()
+        if now_seconds < self._window_ends_seconds:
+            return True
+        self._window_ends_seconds = now_seconds + 1.0
+        self._packets = 1
+        return False
+
+    def _send(self, packet: bytes) -> None:
+        self._try(lambda: self._socket.send(packet, socket.MSG_NOSIGNAL))
+
+    def _try(self, send: Callable[[], int]) -> None:
+        if not self._open:
+            return
+        try:
+            send()
+        except BlockingIOError:
+            self._log.warning(
+                f"{self.who} full", f"{self.who}: process {self.peer.pid} does not read; closing"
+            )
+            self._loop.post(self.close)
+        except OSError:
+            self._loop.post(self.close)

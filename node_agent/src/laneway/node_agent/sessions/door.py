@@ -1,0 +1,182 @@
+"""The socket of one container: who comes through is looked at before a byte of theirs is read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.names import SOCKET_NAME
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.quiet_log import QuietLog
+from laneway.node_agent.sessions.connection import Connection, Receiver
+from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity, open_pidfd, peer_of
+from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.packets import encode
+
+_log = logging.getLogger(__name__)
+
+
+class Door:
+    """Listens in a container's folder and lets the container's own processes in."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: ContainerRecord,
+        receiver: Receiver,
+        loop: EventLoop,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        """Open the socket.
+
+        Raises:
+            OSError: the folder is gone or cannot be written to.
+        """
+        self.folder = folder
+        self.record = record
+        self.connections: set[Connection] = set()
+        self._receiver = receiver
+        self._loop = loop
+        self._clock = clock
+        self._limits = limits
+        self._quiet = QuietLog(_log, clock)
+        self._accepted = 0
+        self._window_ends_seconds = 0.0
+        self._listener, self._inode = self._listen()
+        loop.add_reader(self._listener.fileno(), self._accept)
+
+    @property
+    def who(self) -> str:
+        """Return the container's name for messages."""
+        return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
+
+    def is_in_place(self) -> bool:
+        """Whether the socket can still be found in the folder."""
+        try:
+            return (self.folder / SOCKET_NAME).stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def reopen(self) -> None:
+        """Listen anew where the socket was taken away; connections stay.
+
+        Raises:
+            OSError: the folder is gone or cannot be written to.
+        """
+        self._stop_listening()
+        self._listener, self._inode = self._listen()
+        self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Close the socket and all connections."""
+        self._stop_listening()
+        with suppress(OSError):
+            if self.is_in_place():
+                (self.folder / SOCKET_NAME).unlink()
+        for connection in tuple(self.connections):
+            connection.close()
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is over."""
+        self.connections.discard(connection)
+
+    def _listen(self) -> tuple[socket.socket, int]:
+        """Bind under another name and rename: whoever finds the socket can connect to it.
+
+        The path goes through a descriptor of the folder, because a socket's path has at most 107 bytes.
+        """
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        directory = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            temporary = f".{SOCKET_NAME}.{os.getpid()}"
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory)
+            listener.bind(f"/proc/self/fd/{directory}/{temporary}")
+            # Connecting takes the right to write. The folder is mounted into this container only.
+            os.chmod(temporary, 0o666, dir_fd=directory)
+            listener.setblocking(False)
+            listener.listen(16)
+            inode = os.stat(temporary, dir_fd=directory).st_ino
+            os.replace(temporary, SOCKET_NAME, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            listener.close()
+            raise
+        finally:
+            os.close(directory)
+        return listener, inode
+
+    def _stop_listening(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+
+    def _accept(self) -> None:
+        if self._too_fast():
+            return
+        try:
+            connected, _ = self._listener.accept()
+        except OSError as error:
+            if not isinstance(error, BlockingIOError | InterruptedError):
+                self._quiet.warning("accept", f"{self.who}: a connection could not be taken: {error}")
+            return
+        try:
+            peer = peer_of(connected)
+            check_identity(peer, self.record, self.folder)
+            pidfd = open_pidfd(connected, peer)
+        except StrangerError as error:
+            self._turn_away(connected, str(error))
+            return
+        if len(self.connections) >= self._limits.connections:
+            self._turn_away(
+                connected, f"the container has {len(self.connections)} connections already", pidfd
+            )
+            return
+        self._let_in(connected, peer, pidfd)
+
+    def _let_in(self, connected: socket.socket, peer: Peer, pidfd: int | None) -> None:
+        connection = Connection(
+            connected,
+            peer,
+            pidfd,
+            self._receiver,
+            self._loop,
+            self._clock,
+            self._limits,
+            self._quiet,
+            self.who,
+        )
+        self.connections.add(connection)
+
+    def _turn_away(self, connected: socket.socket, reason: str, pidfd: int | None = None) -> None:
+        self._quiet.warning("turned away", f"{self.who}: a connection is turned away: {reason}")
+        with suppress(OSError):
+            connected.send(encode("error", reason=reason), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        connected.close()
+        if pidfd is not None:
+            os.close(pidfd)
+
+    def _too_fast(self) -> bool:
+        """Leave a container that connects too often to its own queue for the rest of the second."""
+        now_seconds = self._clock.monotonic()
+        if now_seconds >= self._window_ends_seconds:
+            self._window_ends_seconds = now_seconds + 1.0
+            self._accepted = 0
+        self._accepted += 1
+        if self._accepted <= self._limits.accepts_per_second:
+            return False
+        self._quiet.warning("too fast", f"{self.who}: connects too often; its queue is left for a second")
+        listener = self._listener
+        self._loop.remove_reader(listener.fileno())
+
+        def again() -> None:
+            if listener.fileno() >= 0:
+                self._loop.add_reader(listener.fileno(), self._accept)
+
+        self._loop.call_at(self._window_ends_seconds, again)
+        return True

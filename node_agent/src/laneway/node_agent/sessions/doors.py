@@ -1,0 +1,93 @@
+"""All doors of the node: opens one for each container that comes, and closes it when the container goes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.sessions.broker import SessionBroker
+from laneway.node_agent.sessions.door import Door
+from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.turns.gpu_turns import GPUTurns
+
+_log = logging.getLogger(__name__)
+
+
+class Doors:
+    """Listens to the registry of containers."""
+
+    def __init__(
+        self,
+        gpus: Mapping[str, GPUTurns],
+        quantum_seconds: float,
+        loop: EventLoop,
+        clock: Clock,
+        limits: Limits | None = None,
+    ) -> None:
+        self._gpus = gpus
+        self._quantum_seconds = quantum_seconds
+        self._loop = loop
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._doors: dict[str, tuple[Door, SessionBroker]] = {}
+
+    def container_came(self, record: ContainerRecord, folder: Path) -> None:
+        """Count the container on its GPUs and let its processes in."""
+        for gpu in record.shares:
+            self._gpus[gpu].allocate(record)
+        broker = SessionBroker(self._gpus, self._quantum_seconds, self._loop)
+        try:
+            door = Door(folder, record, broker, self._loop, self._clock, self._limits)
+        except OSError as error:
+            _log.error("%s: no socket can be opened: %s", folder, error)
+            return
+        broker.door = door
+        self._doors[record.key] = (door, broker)
+        _log.info("%s holds %s (%s)", door.who, _shares(record), record.key)
+
+    def container_news(self, record: ContainerRecord) -> None:
+        """Follow what is known of the container."""
+        for gpu in record.shares:
+            self._gpus[gpu].allocate(record)
+        if record.key in self._doors:
+            self._doors[record.key][0].record = record
+
+    def container_is_connected(self, key: str) -> bool:
+        """Whether processes of the container are connected."""
+        return key in self._doors and bool(self._doors[key][0].connections)
+
+    def container_look_after(self, key: str) -> None:
+        """Open the door again if somebody took the socket away."""
+        if key not in self._doors:
+            return
+        door = self._doors[key][0]
+        if door.is_in_place():
+            return
+        try:
+            door.reopen()
+        except OSError as error:
+            _log.error("%s: no socket can be opened: %s", door.folder, error)
+
+    def container_went(self, key: str) -> None:
+        """Forget the container and all that it holds."""
+        for turns in self._gpus.values():
+            if key in turns.holds:
+                turns.forget(key)
+        if key in self._doors:
+            door, broker = self._doors.pop(key)
+            door.close()
+            broker.discard_all()
+            _log.info("%s gave back its shares (%s)", door.who, key)
+
+    def close(self) -> None:
+        """Close all doors; the containers stay as they are."""
+        for door, _ in self._doors.values():
+            door.close()
+
+
+def _shares(record: ContainerRecord) -> str:
+    return ", ".join(f"{percent}% of {gpu}" for gpu, percent in sorted(record.shares.items()))

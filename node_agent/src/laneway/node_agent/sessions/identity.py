@@ -1,0 +1,137 @@
+"""Is the process at the other end of a connection one of the container's? Nobody else gets in.
+
+The kernel says which process connected (SO_PEERCRED). Its cgroup names its pod, in one of the spellings of the cgroup drivers:
+``…/pod<uid>/<container>`` (cgroupfs) or ``…-pod<uid with _>.slice/…`` (systemd). Where the device plugin could not learn the
+pod's uid, the process must see the container's own folder at the place where the plugin mounted it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.names import CONTAINER_LANEWAY_FOLDER
+
+_CREDENTIALS = struct.Struct("3i")
+_POD_COMPONENT = re.compile(
+    r"^(?:.*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$"
+)
+"""A pod's cgroup: its uid is a UUID, or for a static pod the hash of its manifest."""
+
+_SO_PEERPIDFD = 77
+"""Linux 6.5: a pidfd of the peer that no later process of that number can be taken for."""
+
+
+class StrangerError(Exception):
+    """The peer is not a process of the container, or it cannot be shown to be; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A process that connected, with the ids that the agent's own namespaces have for it."""
+
+    pid: int
+    uid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return who connected.
+
+    Raises:
+        StrangerError: the agent cannot see that process.
+    """
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    if pid == 0:
+        raise StrangerError(
+            "the peer is in a PID namespace that the agent does not see; give the agent's pod hostPID: true"
+        )
+    return Peer(pid, uid)
+
+
+def open_pidfd(connection: socket.socket, peer: Peer) -> int | None:
+    """Return a descriptor that becomes readable when the peer's process ends; None if it has ended.
+
+    Raises:
+        StrangerError: the kernel does not let the agent follow processes.
+    """
+    try:
+        raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
+        return int(struct.unpack("i", raw)[0])
+    except OSError:
+        pass  # an older kernel, or the process is gone: the next call tells
+    try:
+        return os.pidfd_open(peer.pid)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        raise StrangerError(
+            f"the agent cannot follow process {peer.pid} (pidfd_open: {error.strerror})"
+        ) from error
+
+
+def check_identity(peer: Peer, record: ContainerRecord, folder: Path, proc: Path = Path("/proc")) -> None:
+    """Make sure that a peer belongs to a container.
+
+    Raises:
+        StrangerError: it does not, or that cannot be seen.
+    """
+    if record.pod_uid:
+        cgroup = _read_cgroup(peer, proc)
+        if not names_pod(cgroup, record.pod_uid):
+            raise StrangerError(
+                f"process {peer.pid} is not in a cgroup of pod {record.pod_uid} ({record.namespace}/{record.pod})"
+            )
+        return
+    try:
+        same = os.path.samestat(_stat_inside(peer, proc, CONTAINER_LANEWAY_FOLDER), folder.stat())
+    except OSError as error:
+        raise StrangerError(
+            f"the pod's uid is not known yet, and what process {peer.pid} sees at {CONTAINER_LANEWAY_FOLDER} cannot be "
+            f"looked at ({error.strerror}; the agent needs CAP_SYS_PTRACE for that)"
+        ) from error
+    if not same:
+        raise StrangerError(
+            f"process {peer.pid} does not see the folder of {record.namespace}/{record.pod} at {CONTAINER_LANEWAY_FOLDER}"
+        )
+
+
+def names_pod(cgroup: str, pod_uid: str) -> bool:
+    """Whether the text of ``/proc/PID/cgroup`` says that the process is in that pod, and nowhere that it is in another.
+
+    Of each path the outermost pod counts: what lies below, the container may have named itself.
+    """
+    found = set()
+    for line in cgroup.splitlines():
+        for component in line.partition(":")[2].partition(":")[2].split("/"):
+            match = _POD_COMPONENT.match(component)
+            if match:
+                found.add(match.group(1).replace("_", "-"))
+                break
+    return found == {pod_uid}
+
+
+def _stat_inside(peer: Peer, proc: Path, path: str) -> os.stat_result:
+    """Return the status of a path as the peer sees it, without following a link that its container may have laid."""
+    *parents, last = path.strip("/").split("/")
+    current = os.open(proc / str(peer.pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in parents:
+            below = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = below
+        return os.stat(last, dir_fd=current, follow_symlinks=False)
+    finally:
+        os.close(current)
+
+
+def _read_cgroup(peer: Peer, proc: Path) -> str:
+    try:
+        return (proc / str(peer.pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise StrangerError(f"the cgroup of process {peer.pid} cannot be read: {error.strerror}") from error

@@ -1,0 +1,142 @@
+"""Packets of the session protocol (docs/contracts.md, "Session"): what a client may send, checked, and what it is sent.
+
+Hand-written rather than a pydantic model: two packets pass here for each turn.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+MAX_PACKET_BYTES: Final = 65_536
+PROTOCOL_VERSION: Final = 1
+_MAX_TEXT: Final = 4096
+_MAX_WORD: Final = 2**63 - 1
+
+
+class PacketError(Exception):
+    """A packet is not one of the protocol; the text says which field is wrong and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A packet that has been checked: its fields are there and of the right kind."""
+
+    type: str
+    fields: Mapping[str, Any]
+
+
+def encode(kind: str, **fields: Any) -> bytes:
+    """Return the packet of a message."""
+    return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Packet:
+    """Return what a client sent.
+
+    Raises:
+        PacketError: it is not JSON, not an object, of an unknown type, or a field is missing or wrong.
+    """
+    if len(data) > MAX_PACKET_BYTES:
+        raise PacketError(f"the packet is longer than {MAX_PACKET_BYTES} bytes")
+    try:
+        message = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise PacketError(f"the packet is not JSON: {str(error)[:200]}") from error
+    if not isinstance(message, dict):
+        raise PacketError(
+            f"the packet is a JSON {type(message).__name__}; send an object with a field 'type'"
+        )
+    kind = message.get("type")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise PacketError(f"'type' is {_shown(kind)}; send one of {', '.join(_FIELDS)}")
+    for name, (check, optional) in _FIELDS[kind].items():
+        if name not in message:
+            if optional:
+                continue
+            raise PacketError(f"{kind}: the field '{name}' is missing")
+        problem = check(message[name])
+        if problem:
+            raise PacketError(f"{kind}: '{name}' is {_shown(message[name])}; {problem}")
+    return Packet(kind, message)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _whole(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_WORD
+    return "" if good else "send a whole number from 0 to 2^63-1"
+
+
+def _seconds(value: Any) -> str:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return "" if good else "send a number of seconds, 0 or more"
+
+
+def _text(value: Any) -> str:
+    return (
+        ""
+        if isinstance(value, str) and len(value) <= _MAX_TEXT
+        else f"send text of up to {_MAX_TEXT} characters"
+    )
+
+
+def _gpu(value: Any) -> str:
+    return "" if value is None else _text(value)
+
+
+def _flag(value: Any) -> str:
+    return "" if isinstance(value, bool) else "send true or false"
+
+
+def _version(value: Any) -> str:
+    good = not isinstance(value, bool) and value == PROTOCOL_VERSION
+    return "" if good else f"this agent speaks version {PROTOCOL_VERSION}"
+
+
+Check = Callable[[Any], str]
+"""Returns what is wrong with a value; empty where nothing is."""
+
+_FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
+    "hello": {
+        "version": (_version, False),
+        "pid": (_whole, False),
+        "framework": (_text, False),
+        "device": (_text, False),
+        "gpu": (_gpu, False),
+        "holds_turn": (_flag, True),
+    },
+    "profile": {
+        "persistent_bytes": (_whole, False),
+        "ephemeral_bytes": (_whole, False),
+        "framework_bytes": (_whole, False),
+        "iteration_seconds": (_seconds, False),
+        "iterations": (_whole, False),
+        "largest_tensor_bytes": (_whole, False),
+        "model_bytes": (_whole, False),
+    },
+    "request": {},
+    "release": {
+        "turn": (_whole, False),
+        "iterations": (_whole, False),
+        "gpu_seconds": (_seconds, False),
+    },
+    "paused": {},
+    "overrun": {
+        "used_bytes": (_whole, False),
+        "quota_bytes": (_whole, False),
+        "message": (_text, False),
+    },
+    "goodbye": {},
+}
+"""Per type: the check of each field, and whether the field may be absent. Further fields are let through: a newer client."""

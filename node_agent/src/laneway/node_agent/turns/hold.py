@@ -1,0 +1,158 @@
+"""A hold: what one container has of one GPU, from its allocation to the end of its container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.gpu_node import SessionState
+from laneway.lanes import Tenant
+from laneway.lanes.turns import SessionView
+from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the processes that have ended did, and the turns of all."""
+
+    turns: int = 0
+    iterations: int = 0
+    busy_ns: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """One container's hold on one GPU."""
+
+    record: ContainerRecord
+    gpu: str
+    quota_bytes: int
+    sessions: list[Session] = field(default_factory=list)
+    """Processes whose memory counts: connected ones, and lost ones that still live."""
+
+    counters: Counters = field(default_factory=Counters)
+    in_table: bool = False
+    """Whether the lane table knows it: from the first hello until its last process has ended."""
+
+    arrived_seconds: float = 0.0
+    """When its first session opened (monotonic)."""
+
+    service_seconds: float = 0.0
+    """What the turn policy counts; not what it attained."""
+
+    view: SessionView | None = None
+    """What the policy sees of it while it waits; None while it does not wait."""
+
+    away_since_seconds: float = 0.0
+    """Since when it neither waits nor holds."""
+
+    newcomer: bool = True
+    """Its service has not been brought to the level of its lane."""
+
+    counted: Sizes | None = None
+    """The sizes that the lane table has of it."""
+
+    last_sizes: Sizes | None = None
+    """The last complete measurement, for reports; it outlives the processes."""
+
+    uncovered: str = ""
+    """Why it may not run although it has a lane: its growth is not covered by the GPU's memory."""
+
+    note: str = ""
+    """The last noteworthy thing that happened to it."""
+
+    over_quota: str = ""
+    """What it holds beyond its quota, as a sentence."""
+
+    lost: bool = False
+    """Its last connection ended without a goodbye."""
+
+    welcomed: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the container's key."""
+        return self.record.key
+
+    @property
+    def connected(self) -> list[Session]:
+        """Return its processes that the agent can talk to."""
+        return [session for session in self.sessions if session.connected]
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether one of its processes asks for a turn."""
+        return any(session.asked for session in self.sessions)
+
+    @property
+    def iterations(self) -> int:
+        """Return the iterations of all its processes, ended ones too."""
+        return self.counters.iterations + sum(session.page.iterations for session in self.sessions)
+
+    @property
+    def busy_seconds(self) -> float:
+        """Return the time inside iterations of all its processes, ended ones too."""
+        busy_ns = self.counters.busy_ns + sum(session.page.busy_ns for session in self.sessions)
+        return busy_ns / NANOSECONDS
+
+    @property
+    def held_bytes(self) -> int:
+        """Return what its processes say they hold now."""
+        return sum(session.page.held_bytes for session in self.sessions)
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """Return what was measured of it; None as long as a process that runs iterations owes its profile.
+
+        Processes of one container run side by side, so their ephemerals add up.
+        """
+        measured = [session.sizes for session in self.sessions if session.sizes is not None]
+        if not measured or any(session.has_run and session.sizes is None for session in self.sessions):
+            return None
+        return Sizes(
+            persistent_bytes=sum(sizes.persistent_bytes for sizes in measured),
+            ephemeral_bytes=sum(sizes.ephemeral_bytes for sizes in measured),
+            framework_bytes=sum(sizes.framework_bytes for sizes in measured),
+            iteration_seconds=max(sizes.iteration_seconds for sizes in measured),
+            iterations=max(sizes.iterations for sizes in measured),
+            largest_tensor_bytes=max(sizes.largest_tensor_bytes for sizes in measured),
+            model_bytes=max(sizes.model_bytes for sizes in measured),
+        )
+
+    def tenant(self) -> Tenant:
+        """Return it as ``laneway.lanes`` sees it, with the sizes that count."""
+        tenant = Tenant(
+            key=self.key,
+            quota_bytes=self.quota_bytes,
+            spans_gpus=self.record.spans_gpus,
+            exclusive=self.record.sharing == "Exclusive",
+        )
+        if self.counted is None:
+            return tenant
+        return tenant.profiled_as(
+            self.counted.persistent_bytes + self.counted.framework_bytes, self.counted.ephemeral_bytes
+        )
+
+    def see(self, waiting_since_seconds: float, extra_seconds: float = 0.0) -> SessionView:
+        """Return what the turn policy sees of it."""
+        return SessionView(
+            key=self.key,
+            arrived_seconds=self.arrived_seconds,
+            waiting_since_seconds=waiting_since_seconds,
+            gpu_seconds=self.service_seconds + extra_seconds,
+            turns=self.counters.turns,
+        )
+
+    def state(self, holds_turn: bool) -> SessionState:
+        """Return how far it has come, while its container lives."""
+        if holds_turn:
+            return SessionState.HOLDING
+        if self.connected:
+            return SessionState.WAITING
+        return SessionState.LOST if self.lost else SessionState.ALLOCATED
+
+    def forget_process(self, session: Session) -> None:
+        """Let a process go that has ended; what it did stays counted."""
+        self.sessions.remove(session)
+        self.counters.iterations += session.page.iterations
+        self.counters.busy_ns += session.page.busy_ns

@@ -1,0 +1,125 @@
+"""The lane table of one GPU, with the holds that are in it: which lane, why none, and whether a turn fits right now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from laneway.lanes import (
+    Lane,
+    LaneRules,
+    LaneTable,
+    Outcome,
+    Tenant,
+    counted_ephemeral_bytes,
+    counted_persistent_bytes,
+)
+from laneway.node_agent.turns.hold import Hold
+
+
+class LaneMemory:
+    """Keeps the table, and remembers whose growth it refused to cover."""
+
+    def __init__(self, capacity_bytes: int, rules: LaneRules) -> None:
+        self.table = LaneTable.empty(capacity_bytes, rules)
+        self._holds: dict[str, Hold] = {}
+        self._lane_of: dict[str, int] = {}
+        self._members: dict[int, tuple[Hold, ...]] = {}
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Return the lanes, ordered by id."""
+        return self.table.lanes
+
+    def lane_of(self, hold: Hold) -> int | None:
+        """Return the hold's lane; None while it has none."""
+        return self._lane_of.get(hold.key)
+
+    def members(self, lane: int) -> tuple[Hold, ...]:
+        """Return the holds that take turns in a lane, in order of entry."""
+        return self._members.get(lane, ())
+
+    def restore(self, table: LaneTable, holds: Iterable[Hold]) -> None:
+        """Go on with the table of an agent that is gone."""
+        self._holds = {hold.key: hold for hold in holds}
+        for hold in self._holds.values():
+            hold.in_table = True
+        self._take(table)
+
+    def enter(self, hold: Hold) -> frozenset[str]:
+        """Take a hold in; it gets a lane, or waits for one.
+
+        Returns:
+            The keys of the holds whose lane changed, this one included where it got one.
+        """
+        self._holds[hold.key] = hold
+        hold.in_table = True
+        return self._follow(self.table.admit(hold.tenant()))
+
+    def measure(self, hold: Hold) -> frozenset[str]:
+        """Take note of a hold's sizes; returns the keys of the holds whose lane changed."""
+        before = hold.counted
+        hold.counted = hold.sizes or hold.counted
+        if hold.counted is None or (hold.counted == before and not hold.uncovered):
+            return frozenset()
+        return self._cover(hold) | self._cover_others(hold)
+
+    def leave(self, hold: Hold) -> frozenset[str]:
+        """Let a hold go; returns the keys of the holds whose lane changed."""
+        hold.in_table = False
+        hold.uncovered = ""
+        hold.counted = None
+        changed = self._follow(self.table.leave(hold.key))
+        del self._holds[hold.key]
+        return changed | self._cover_others(hold)
+
+    def why_no_lane(self, hold: Hold) -> str:
+        """Return why a hold has no lane, as a sentence; empty where it has one."""
+        for waiting in self.table.waiting:
+            if waiting.tenant.key == hold.key:
+                what = "outgrew its lane and is held back" if waiting.parked else "waits for a lane"
+                return f"{what}: {waiting.refusal.message}"
+        return ""
+
+    def has_room(self, hold: Hold, running: Iterable[Hold]) -> bool:
+        """Whether memory covers one more turn beside those that run.
+
+        In a settled table this follows from the safety condition. It does not while turns of an earlier table run on:
+        then what counts is who is really inside, not which lane he is in.
+        """
+        rules = self.table.rules
+        promised = sum(counted_persistent_bytes(tenant, rules) for tenant in self._held())
+        keys = {hold.key} | {other.key for other in running}
+        promised += sum(
+            counted_ephemeral_bytes(tenant, rules) for tenant in self._held() if tenant.key in keys
+        )
+        return promised <= self.table.capacity_bytes
+
+    def _held(self) -> list[Tenant]:
+        return [*self.table.tenants, *(waiting.tenant for waiting in self.table.waiting if waiting.parked)]
+
+    def _cover(self, hold: Hold) -> frozenset[str]:
+        tenant = hold.tenant()
+        outcome = self.table.profile(hold.key, tenant.persistent_bytes, tenant.ephemeral_bytes)
+        hold.uncovered = ""
+        if outcome.evict:
+            reason = (
+                outcome.refusal.message if outcome.refusal else "its memory is more than the GPU can cover"
+            )
+            hold.uncovered = f"gets no turns, and has to be stopped if that lasts: {reason}"
+        return self._follow(outcome)
+
+    def _cover_others(self, changed: Hold) -> frozenset[str]:
+        moved: frozenset[str] = frozenset()
+        for hold in self._holds.values():
+            if hold.uncovered and hold is not changed:
+                moved |= self._cover(hold)
+        return moved
+
+    def _follow(self, outcome: Outcome) -> frozenset[str]:
+        self._take(outcome.table)
+        return frozenset(moved.key for moved in outcome.moved)
+
+    def _take(self, table: LaneTable) -> None:
+        self.table = table
+        self._lane_of = {key: lane.id for lane in table.lanes for key in lane.tenants}
+        self._members = {lane.id: tuple(self._holds[key] for key in lane.tenants) for lane in table.lanes}

@@ -1,0 +1,121 @@
+"""A session: one process of a container, connected to the agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a process measured of itself over its last iterations."""
+
+    persistent_bytes: int
+    ephemeral_bytes: int
+    framework_bytes: int = 0
+    iteration_seconds: float = 0.0
+    iterations: int = 0
+    largest_tensor_bytes: int = 0
+    model_bytes: int = 0
+
+
+class Page(Protocol):
+    """The words that agent and client share (docs/contracts.md, "The page"). Reading costs no system call."""
+
+    def show_turn(self, turn: int) -> None:
+        """Write the turn that the session holds, 0 for none, and take back the wish that it yield."""
+        ...
+
+    def show_yield(self) -> None:
+        """Write that the session is to release at its next boundary."""
+        ...
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that the process completed."""
+        ...
+
+    @property
+    def inside(self) -> bool:
+        """Whether the process is inside an iteration."""
+        ...
+
+    @property
+    def boundary_ns(self) -> int:
+        """CLOCK_MONOTONIC of the process's last boundary."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the GPU that the process holds."""
+        ...
+
+    @property
+    def busy_ns(self) -> int:
+        """Time that the process spent inside iterations, up to its last boundary."""
+        ...
+
+
+class Line(Protocol):
+    """The way to the client. A line that breaks while sending closes itself later, never inside the call."""
+
+    def grant(self, turn: int) -> None:
+        """Tell it that it holds a turn."""
+        ...
+
+    def ask_yield(self, turn: int) -> None:
+        """Ask it to release."""
+        ...
+
+    def revoke(self, turn: int, reason: str) -> None:
+        """Tell it that it holds no turn any more."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One process. Compared by identity: a process that reconnects has a new session."""
+
+    pid: int
+    """As the agent's own process namespace counts."""
+
+    page: Page
+    line: Line
+    start_ticks: int = 0
+    """When it started, in clock ticks since boot: with the pid, a process's name on this machine."""
+
+    sizes: Sizes | None = None
+    connected: bool = True
+    """False: its connection ended, and the process may live on (its memory counts until it ends)."""
+
+    said_goodbye: bool = False
+    asked: bool = False
+    """It wants a turn and has none."""
+
+    has_run: bool = False
+    """It asked for a turn at some time, so its memory matters and it owes a profile."""
+
+    remembered: bool = False
+    """An agent before this one had it; the process lives and has not come back yet."""
+
+    granted_iterations: int = 0
+    """Its iterations when its turn began."""
+
+    granted_busy_ns: int = 0
+    """Its time inside iterations when its turn began."""
+
+    def mark_granted(self) -> None:
+        """Remember where its counters stood when the turn began."""
+        self.asked = False
+        self.granted_iterations = self.page.iterations
+        self.granted_busy_ns = self.page.busy_ns
+
+    def busy_seconds_since_grant(self, now_ns: int, granted_ns: int) -> float:
+        """Return the time inside iterations since its turn began, with the iteration that it is in now."""
+        page = self.page
+        busy_ns = max(0, page.busy_ns - self.granted_busy_ns)
+        if page.inside:
+            busy_ns += max(0, now_ns - max(page.boundary_ns, granted_ns))
+        return min(busy_ns, max(0, now_ns - granted_ns)) / NANOSECONDS

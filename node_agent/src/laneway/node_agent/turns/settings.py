@@ -1,0 +1,44 @@
+"""How turns are given: the configuration, in seconds, and the bounds that are ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laneway.api.node_config import NodeConfig
+from laneway.lanes import LaneRules
+from laneway.lanes.turns import TurnPolicy, turn_policy
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """What one GPU's turns follow."""
+
+    policy: TurnPolicy
+    quantum_seconds: float = 0.1
+    timeout_seconds: float = 30.0
+
+    idle_seconds: float = 0.002
+    """A holder between iterations for so long is asked to make room: its lane is idle. A gap shorter than that is no
+    more than the few hand-offs that filling it would cost."""
+
+    poll_seconds: float = 0.005
+    """How often a holder is looked at while somebody waits."""
+
+    recall_seconds: float = 1.0
+    """Service that a session may save up by being away for short; away for longer, it saves up none."""
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> TurnSettings:
+        """Return what the configuration file says."""
+        quantum_seconds = config.turns.quantum_milliseconds / 1000
+        return cls(
+            policy=turn_policy(config.turns.policy, starvation_seconds=config.turns.starvation_seconds),
+            quantum_seconds=quantum_seconds,
+            timeout_seconds=config.turns.timeout_seconds,
+            recall_seconds=max(1.0, 10 * quantum_seconds),
+        )
+
+
+def lane_rules(config: NodeConfig) -> LaneRules:
+    """Return how the configuration file cuts memory into lanes."""
+    return LaneRules(max_lanes=config.lanes.max_per_gpu, padding_percent=config.lanes.padding_percent)

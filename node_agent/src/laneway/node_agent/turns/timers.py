@@ -1,0 +1,16 @@
+"""Where turns get their timers from: the event loop, or a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from laneway.node_agent.event_loop import Timer
+
+
+class Timers(Protocol):
+    """Something that calls back."""
+
+    def call_at(self, due_seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call back when CLOCK_MONOTONIC passes ``due_seconds``."""
+        ...

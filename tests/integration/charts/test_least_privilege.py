@@ -1,0 +1,121 @@
+"""What the chart's service accounts may do on a real API server, and what they may not (invariant 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+NAMESPACE = "laneway-system"
+POLICY_TIMEOUT_SECONDS = 30.0
+
+OPERATOR_MAY = [
+    "list nodes",
+    "watch gpunodes.laneway.dev",
+    "create pods",
+    "delete pods",
+    "create services",
+    "create events.events.k8s.io",
+    "patch trainingjobs.laneway.dev --subresource=status",
+    "delete trainingjobs.laneway.dev",
+]
+OPERATOR_MAY_NOT = [
+    "patch trainingjobs.laneway.dev",
+    "update trainingjobs.laneway.dev",
+    "create trainingjobs.laneway.dev",
+    "patch gpunodes.laneway.dev",
+    "patch gpunodes.laneway.dev --subresource=status",
+    "patch nodes",
+    "get secrets",
+    "get configmaps",
+    "create pods --subresource=exec",
+    "patch pods",
+    "delete services",
+    "get leases.coordination.k8s.io",
+]
+NODE_MAY = [
+    "list pods",
+    "watch pods",
+    "get nodes",
+    "create gpunodes.laneway.dev",
+    "patch gpunodes.laneway.dev --subresource=status",
+]
+NODE_MAY_NOT = [
+    "create pods",
+    "delete pods",
+    "patch pods",
+    "patch nodes",
+    "get secrets",
+    "delete gpunodes.laneway.dev",
+    "list trainingjobs.laneway.dev",
+    "patch trainingjobs.laneway.dev --subresource=status",
+    "create events",
+]
+
+
+def gpu_node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "laneway.dev/v1alpha1", "kind": "GPUNode", "metadata": {"name": name}, "spec": {}}
+
+
+@pytest.mark.parametrize("right", OPERATOR_MAY)
+def test_the_operator_may(account: Callable[..., Any], right: str) -> None:
+    assert account("laneway-operator").may(right)
+
+
+@pytest.mark.parametrize("right", OPERATOR_MAY_NOT)
+def test_the_operator_may_not(account: Callable[..., Any], right: str) -> None:
+    assert not account("laneway-operator").may(right)
+
+
+@pytest.mark.parametrize("right", NODE_MAY)
+def test_a_node_may(account: Callable[..., Any], right: str) -> None:
+    assert account("laneway-node", "gpu-1").may(right)
+
+
+@pytest.mark.parametrize("right", NODE_MAY_NOT)
+def test_a_node_may_not(account: Callable[..., Any], right: str) -> None:
+    assert not account("laneway-node", "gpu-1").may(right)
+
+
+def test_the_operators_lease_is_the_only_one_that_it_may_write(account: Callable[..., Any]) -> None:
+    operator = account("laneway-operator")
+    assert operator.may("update leases.coordination.k8s.io/laneway-operator", NAMESPACE)
+    assert not operator.may("update leases.coordination.k8s.io/another", NAMESPACE)
+    assert not operator.may("update leases.coordination.k8s.io/laneway-operator", "kube-system")
+
+
+def test_a_node_writes_its_own_gpunode_and_no_other(account: Callable[..., Any]) -> None:
+    first, second = account("laneway-node", "gpu-1"), account("laneway-node", "gpu-2")
+    unbound = account("laneway-node")
+    refusal = until_the_policy_is_in_force(
+        lambda: first.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-2"))
+    )
+    assert (
+        "a node may write its own GPUNode only: this token is of node gpu-1, the GPUNode is gpu-2"
+        in refusal.stderr
+    )
+
+    for node, name in ((first, "gpu-1"), (second, "gpu-2")):
+        made = node.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node(name))
+        assert made.returncode == 0, made.stderr
+    status = {**gpu_node("gpu-1"), "status": {"gpuCount": 0}}
+    own = first.kubectl("apply", "--server-side", "--subresource=status", "-f", "-", manifest=status)
+    assert own.returncode == 0, own.stderr
+    others = second.kubectl("apply", "--server-side", "--subresource=status", "-f", "-", manifest=status)
+    assert "this token is of node gpu-2, the GPUNode is gpu-1" in others.stderr
+    assert (
+        "this token is bound to no node"
+        in unbound.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-1")).stderr
+    )
+
+
+def until_the_policy_is_in_force(write: Callable[[], Any]) -> Any:
+    """The first refused answer: the API server takes a new policy into force a moment after it was made."""
+    deadline = time.monotonic() + POLICY_TIMEOUT_SECONDS
+    while True:
+        answer = write()
+        if answer.returncode != 0:
+            return answer
+        assert time.monotonic() < deadline, "the policy never refused anything"

@@ -1,0 +1,80 @@
+"""Wrong values are refused before anything reaches a cluster, with a sentence that names the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hack.verify.chart import WrongError, rendered
+
+SIMULATED = "gpu: {source: simulated, simulated: {gpus: [{count: 2}], nvlinks: [[0, 5]]}}"
+
+WRONG = {
+    "a misspelt group": ("operatr: {}", "additional properties 'operatr' not allowed"),
+    "a misspelt value": (
+        "operator: {replica: 2}",
+        "at '/operator': additional properties 'replica' not allowed",
+    ),
+    "text for a number": ("operator: {replicas: two}", "at '/operator/replicas': got string, want integer"),
+    "an unknown source of GPUs": (
+        "gpu: {source: fake}",
+        "at '/gpu/source': value must be one of 'nvml', 'simulated'",
+    ),
+    "simulated GPUs without any": (
+        "gpu: {source: simulated}",
+        "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as",
+    ),
+    "an NVLink to a GPU that is not there": (
+        SIMULATED,
+        "gpu.simulated.nvlinks: [0, 5] must be two different indices from 0 to 1",
+    ),
+    "memory without a number": (
+        "gpu: {source: simulated, simulated: {gpus: [{memory: plenty}]}}",
+        "at '/gpu/simulated/gpus/0/memory': 'plenty' does not match pattern",
+    ),
+    "an overcommit below all": (
+        "node: {config: {overcommitPercent: 50}}",
+        "at '/node/config/overcommitPercent': minimum: got 50, want 100",
+    ),
+    "an unknown turn policy": (
+        "node: {config: {turns: {policy: random}}}",
+        "value must be one of 'fair', 'pack'",
+    ),
+    "the source of GPUs said twice": (
+        "node: {config: {gpuSource: nvml}}",
+        "at '/node/config': additional properties 'gpuSource' not allowed",
+    ),
+    "an unknown order": (
+        "operator: {config: {scheduling: {order: {policy: sjf}}}}",
+        "value must be one of 'fifo', 'tiresias-las'",
+    ),
+    "a parameter that no order has": (
+        "operator: {config: {scheduling: {order: {options: {queues: 3}}}}}",
+        "at '/operator/config/scheduling/order/options': additional properties 'queues' not allowed",
+    ),
+    "a leader that stops too late": (
+        "operator: {config: {lease: {durationSeconds: 5}}}",
+        "retrySeconds 2, renewDeadlineSeconds 10, durationSeconds 5: write them in rising order",
+    ),
+    "the planner's lanes apart from the nodes'": (
+        "operator: {config: {lanes: {maxPerGpu: 2}}}",
+        "at '/operator/config': additional properties 'lanes' not allowed",
+    ),
+    "an amount that is none": (
+        "operator: {resources: {limits: {memory: much}}}",
+        "at '/operator/resources/limits/memory'",
+    ),
+    "a relative folder": (
+        "node: {kubeletFolder: var/lib/kubelet}",
+        "at '/node/kubeletFolder': 'var/lib/kubelet' does not match pattern",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_values_are_refused(values_file: Callable[[str], Path], values: str, sentence: str) -> None:
+    with pytest.raises(WrongError) as refusal:
+        rendered(values_file(values))
+    assert sentence in str(refusal.value)

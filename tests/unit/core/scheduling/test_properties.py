@@ -32,6 +32,10 @@ quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCh
 MODELS = {"A100": 40 * GIB, "T4": 16 * GIB}
 
 
+RARELY = st.integers(0, 11).map(lambda number: number != 0)
+"""Mostly True."""
+
+
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
     made = []
@@ -52,12 +56,12 @@ def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
                         MODELS[model],
                         MODELS[model],
                         percent,
-                        healthy=draw(st.sampled_from([True, True, True, False])),
+                        healthy=draw(RARELY),
                         lane_rules=rules,
                     )
                     for index in range(draw(st.integers(1, 4)))
                 ),
-                schedulable=draw(st.sampled_from([True, True, True, False])),
+                schedulable=draw(RARELY),
             )
         )
     return tuple(made)
@@ -67,29 +71,29 @@ def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
 def demands(draw: st.DrawFn) -> Demand:
     kind = draw(st.sampled_from(["whole", "share", "memory", "exclusive"]))
     return Demand(
-        workers=draw(st.integers(1, 4)),
-        gpus_per_worker=draw(st.integers(1, 3)) if kind in ("whole", "exclusive") else 1,
+        workers=draw(st.sampled_from([1, 1, 1, 2, 2, 3, 4])),
+        gpus_per_worker=draw(st.sampled_from([1, 1, 2, 3])) if kind in ("whole", "exclusive") else 1,
         share_percent=draw(st.integers(1, 100)) if kind == "share" else 100,
-        memory_bytes=draw(st.integers(1, 48)) * GIB if kind == "memory" else None,
-        models=draw(st.sampled_from([frozenset(), frozenset(), frozenset({"T4"})])),
+        memory_bytes=draw(st.sampled_from([2, 8, 15, 20, 48])) * GIB if kind == "memory" else None,
+        models=frozenset() if draw(RARELY) else frozenset({"T4"}),
         exclusive=kind == "exclusive",
         mode=draw(st.sampled_from(list(PlacementMode))),
     )
 
 
 @st.composite
-def jobs(draw: st.DrawFn, name: str) -> Job:
-    executed = draw(st.sampled_from([0.0, 10.0, 200.0]))
+def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
+    executed = draw(st.sampled_from([0.0, 10.0, most_executed]))
     return Job(
         name,
         draw(demands()),
         created_seconds=float(draw(st.integers(0, 900))),
-        priority=draw(st.sampled_from([0, 0, 0, 5])),
+        priority=0 if draw(RARELY) else 5,
         attained_service_gpu_seconds=executed * draw(st.sampled_from([1, 40])),
         executed_seconds=executed,
         profile=draw(st.sampled_from([None, Profile(1 * GIB, 2 * GIB), Profile(4 * GIB, 12 * GIB)])),
-        preemptible=draw(st.sampled_from([True, True, True, False])),
-        suspended=draw(st.sampled_from([False, False, False, False, True])),
+        preemptible=draw(RARELY),
+        suspended=not draw(RARELY),
     )
 
 
@@ -101,13 +105,17 @@ def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, str]:
     """A snapshot that the planner itself could have led to: jobs come in waves, and some of them end or leave."""
     order = draw(ORDERS)
     snapshot = ClusterSnapshot(draw(nodes()), ())
-    for wave in range(draw(st.integers(1, 3))):
-        newcomers = tuple(draw(jobs(f"ns/w{wave}j{number}")) for number in range(draw(st.integers(1, 5))))
+    waves = draw(st.integers(1, 3))
+    for wave in range(waves):
+        newcomers = tuple(
+            draw(jobs(f"ns/w{wave}j{number}", most_executed=400.0 if wave == 0 else 10.0))
+            for number in range(draw(st.integers(1, 6)))
+        )
         snapshot = replace(snapshot, jobs=snapshot.jobs + newcomers)
-        if draw(st.booleans()):
+        if wave < waves - 1:
             snapshot = carried_out(snapshot, plan(snapshot, NOW, eager(order)))
-        gone = draw(st.sets(st.sampled_from([job.key for job in snapshot.jobs]), max_size=2))
-        snapshot = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key not in gone))
+            ended = draw(st.sets(st.sampled_from([job.key for job in snapshot.jobs]), max_size=1))
+            snapshot = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key not in ended))
     return snapshot, order
 
 

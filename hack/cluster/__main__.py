@@ -28,6 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(
+            "interrupted: run the same command again to go on, or 'down' to remove what there is",
+            file=sys.stderr,
+        )
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +104,10 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _require_answer(kubeconfig: Path) -> None:
+    if not kubeconfig.is_file():
+        raise ClusterError(
+            f"KUBECONFIG={kubeconfig} is no file: set it to one kubeconfig, or unset it for a cluster of our own"
+        )
     kubectl = Kubectl(built("kubectl"), kubeconfig)
     if not kubectl.succeeds("get", "--raw", "/readyz"):
         raise ClusterError(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hack.cluster.binaries import BINARIES, Binary, binary
 from hack.cluster.cache import cache_folder, exclusive
+from hack.cluster.commands import die_with_parent
 from hack.cluster.progress import ClusterError, report, step
 from hack.cluster.toolchain import go_program
 
@@ -38,6 +39,7 @@ def ensure_built(names: Iterable[str] = tuple(BINARIES)) -> dict[str, Path]:
         if all(member.path.exists() for member in group):
             continue
         with exclusive(cache_folder() / "locks" / f"build-{workspace}.lock"):
+            _remove_unfinished(workspace)
             missing = [member for member in group if not member.path.exists()]
             for recipe, alike in groupby(sorted(missing, key=_recipe), key=_recipe):
                 _build(list(alike), *recipe)
@@ -52,6 +54,12 @@ def _recipe(member: Binary) -> tuple[str, str]:
     return member.link_flags, member.tags
 
 
+def _remove_unfinished(workspace: str) -> None:
+    """What a killed build left. Its lock is ours, so nobody works there any more."""
+    for folder in (cache_folder() / "bin").glob(f".building-{workspace}-*"):
+        shutil.rmtree(folder)
+
+
 def _build(members: list[Binary], link_flags: str, tags: str) -> None:
     """Build programs of one module graph that share their flags with one `go build`, which compiles in parallel."""
     go = go_program(members[0].module_folder / "go.mod")
@@ -63,7 +71,7 @@ def _build(members: list[Binary], link_flags: str, tags: str) -> None:
     command = [str(go), "build", "-trimpath", "-ldflags", link_flags, "-tags", tags, "-o"]
     with (
         step(f"building {named}"),
-        tempfile.TemporaryDirectory(prefix=".building-", dir=bin_folder) as scratch,
+        tempfile.TemporaryDirectory(prefix=f".building-{members[0].workspace}-", dir=bin_folder) as scratch,
     ):
         command += [f"{scratch}/", *(member.package for member in members)]
         _run_logged(command, members[0].module_folder, log_file)
@@ -99,7 +107,9 @@ def _run_logged(command: list[str], folder: Path, log_file: Path) -> None:
     with log_file.open("w") as log:
         log.write(f"# in {folder}: {' '.join(command)}\n")
         log.flush()
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*die_with_parent(), *command], cwd=folder, env=environment, stdout=log, stderr=log
+        )
         try:
             while True:
                 try:

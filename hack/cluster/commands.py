@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,3 +26,9 @@ def succeeds(command: Sequence[str | Path]) -> bool:
         return subprocess.run(list(map(str, command)), capture_output=True, check=False).returncode == 0
     except OSError:
         return False
+
+
+def die_with_parent() -> list[str]:
+    """The command prefix that makes the kernel end a program with `kill -9` when the thread that started it ends."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []

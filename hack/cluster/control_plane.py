@@ -10,7 +10,6 @@ The processes die with the thread that started them (the kernel sees to it), so 
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from hack.cluster.build import ensure_built
+from hack.cluster.commands import die_with_parent
 from hack.cluster.components import (
     ControlPlaneFiles,
     Endpoints,
@@ -96,7 +96,7 @@ class LoopbackControlPlane:
         if name in self._processes:
             raise ClusterError(f"{name} already runs: kill({name!r}) comes first")
         with self.log(name).open("ab") as log:
-            command = [*_die_with_parent(), *self._command(name)]
+            command = [*die_with_parent(), *self._command(name)]
             process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -155,11 +155,6 @@ class LoopbackControlPlane:
         port = endpoints.apiserver_port if name == "kube-apiserver" else endpoints.controller_manager_port
         path = "/readyz" if name == "kube-apiserver" else "/healthz"
         return lambda: answers_ok(endpoints.address, port, path, context)
-
-
-def _die_with_parent() -> list[str]:
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv and os.name == "posix" else []
 
 
 def _free_endpoints() -> Endpoints:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from laneway.api import names
+from laneway.operator.apiserver import ApiError
+from laneway.operator.resources import SERVICES
 
 from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.played_cluster import GIB, PlayedCluster
 from tests.integration.operator.waiting import until
 
 
@@ -42,3 +46,152 @@ async def test_a_job_is_placed_runs_and_succeeds(operator: OperatorProcess, clus
         return await cluster.events("digits") == ["Admitted", "Placed", "Started", "Succeeded"]
 
     await until("each step has one event", told)
+
+
+async def test_a_gang_gets_its_service_and_rendezvous(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, gpus=2)
+    await cluster.submit("ddp", workers=4)
+    pods = await cluster.until_pods("ddp", 4)
+
+    environments = [
+        {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]} for pod in pods
+    ]
+    assert [each["RANK"] for each in environments] == ["0", "1", "2", "3"]
+    assert {each["WORLD_SIZE"] for each in environments} == {"4"}
+    assert {each["MASTER_ADDR"] for each in environments} == {"ddp-0.ddp"}
+    gpus = [pod["metadata"]["annotations"][names.GPUS_ANNOTATION] for pod in pods]
+    assert len(set(gpus)) == 4, "each worker has a GPU of its own"
+    service = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "ddp"))
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["metadata"]["ownerReferences"][0]["kind"] == "TrainingJob"
+
+    for pod in pods[:3]:
+        await cluster.run(pod)
+    waiting = await cluster.until_waiting("ddp", "Starting")
+    assert waiting["since"] is not None
+    await cluster.run(pods[3])
+    await cluster.until_condition("ddp", "Running")
+    for pod in pods:
+        await cluster.finish(pod)
+    await cluster.until_condition("ddp", "Succeeded")
+
+
+async def test_a_suspended_job_gives_its_gpus_back_and_goes_on_later(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("paused", suspend=True)
+    await cluster.until_waiting("paused", "Suspended")
+    assert await cluster.pods("paused") == []
+
+    await cluster.change("paused", {"suspend": False})
+    await cluster.run_all("paused", 1, attempt=1)
+    await cluster.until_condition("paused", "Running")
+    await cluster.change("paused", {"suspend": True})
+    await cluster.until_leaving("paused", 1)
+    await cluster.until_waiting("paused", "Suspended")
+
+    await cluster.change("paused", {"suspend": False})
+    await cluster.run_all("paused", 1, attempt=2)
+    await cluster.until_condition("paused", "Running")
+    status = (await cluster.job("paused"))["status"]
+    assert status["preemptions"] == 0, "who stops by his user's wish was not preempted"
+    assert status["restarts"] == 0
+
+
+async def test_deleting_a_running_job_frees_its_gpu_for_the_next(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("first")
+    await cluster.run_all("first", 1)
+    await cluster.until_condition("first", "Running")
+    await cluster.submit("second")
+    await cluster.until_waiting("second", "GPUsBusy")
+
+    await cluster.delete_job("first")
+    await cluster.until_leaving("first", 1)  # the garbage collector's work
+    await cluster.until_pods("second", 1)
+
+
+async def test_a_job_that_can_never_fit_says_why_and_what_would_help(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    await cluster.submit("huge", workers=3)
+    waiting = await cluster.until_waiting("huge", "NotEnoughGPUs")
+    assert waiting["message"]
+    assert waiting["unblock"]
+    placed = await cluster.condition("huge", "Placed")
+    assert (placed["status"], placed["reason"]) == ("False", "NotEnoughGPUs")
+
+
+async def test_an_ended_job_is_deleted_after_its_ttl(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("brief", ttlSecondsAfterFinished=0)
+    (pod,) = await cluster.run_all("brief", 1)
+    await cluster.finish(pod)
+
+    async def gone() -> bool:
+        try:
+            await cluster.job("brief")
+        except ApiError as error:
+            return error.status == 404
+        return False
+
+    await until("brief is deleted", gone)
+
+
+async def test_what_the_node_measured_is_in_the_status(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    node = await cluster.add_node("n1", gpus=2)
+    await cluster.submit("measured", gpus={"share": 40})
+    (pod,) = await cluster.run_all("measured", 1)
+    pod = (await cluster.pods("measured"))[0]
+    chosen = int(pod["metadata"]["annotations"][names.GPUS_ANNOTATION].rsplit("-", 1)[1])
+    actual = 1 - chosen
+    await cluster.add_session(
+        pod, actual, sharePercent=40, profiled=True, persistentBytes=3 * GIB, ephemeralBytes=GIB, turns=17
+    )
+
+    async def measured() -> dict[str, Any] | None:
+        status = (await cluster.job("measured"))["status"]
+        return status if "profile" in status else None
+
+    status = await until("the profile is in the status", measured)
+    assert status["profile"]["persistentBytes"] == 3 * GIB
+    assert status["turns"] == 17
+    assert status["placement"][0]["gpus"] == [f"GPU-{node}-{actual}"], "what the kubelet did is the truth"
+
+
+async def test_the_page_for_prometheus_shows_the_job_and_forgets_it(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("counted", gpus={"share": 30})
+    await cluster.run_all("counted", 1)
+    await cluster.until_condition("counted", "Running")
+    labels = f'job="counted",namespace="{cluster.namespace}"'
+
+    async def shown() -> bool:
+        return f"laneway_job_attained_service_gpu_seconds{{{labels}}}" in operator.get("/metrics")
+
+    async def hidden() -> bool:
+        return cluster.namespace not in operator.get("/metrics")
+
+    await until("the job's service is shown", shown)
+    page = operator.get("/metrics")
+    assert 'laneway_jobs{state="running"}' in page
+    assert "laneway_leader 1.0" in page
+    assert 'laneway_api_writes_total{resource="pods",result="ok",verb="create"}' in page
+    assert operator.get("/healthz") == operator.get("/readyz") == "ok\n"
+
+    await cluster.delete_job("counted")
+    await until("nothing of the job is shown any more", hidden)

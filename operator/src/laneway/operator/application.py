@@ -16,12 +16,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import kopf
 from laneway.operator.apiserver import ApiError, ApiServer, Raw, UnknownOutcome, connect
 from laneway.operator.cache import ClusterCache
 from laneway.operator.config import OperatorConfig
 from laneway.operator.engine import Engine
-from laneway.operator.handlers import build_registry, build_settings
+from laneway.operator.handlers import watch
 from laneway.operator.http_server import serve
 from laneway.operator.leader import Leadership
 from laneway.operator.metrics import Metrics
@@ -95,28 +94,24 @@ class _Replica:
                 await self._leadership.release()
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
-        settings = build_settings()
-        registry = build_registry(self._cache, self._api, self._engine.wake)
-        watches = kopf.operator(
-            registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
-        )
         parts = {
-            "watches": watches,
+            "watches": watch(self._cache, self._api, self._engine.wake),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),
             "events": self._writer.write_events(),
+            "stop": stop.wait(),
         }
         tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
-        stopped = asyncio.create_task(stop.wait(), name="stop")
-        done, _ = await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        for task in (*tasks[1:], stopped):
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        logger.info("ending")
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)  # kopf ends by the stop flag
-        for task in done - {stopped}:
-            logger.error("a part of the operator ended", extra={"part": task.get_name()})
-            task.result()
-            raise RuntimeError(f"{task.get_name()} ended though nobody asked it to")
+        await asyncio.wait(tasks)
+        for task in done:
+            if task.get_name() != "stop":
+                logger.error("a part of the operator ended", extra={"part": task.get_name()})
+                task.result()
+                raise RuntimeError(f"{task.get_name()} ended though nobody asked it to")
 
     def _leadership_changed(self) -> None:
         self._metrics.leader.set(1 if self._leadership.leads else 0)

@@ -1,13 +1,19 @@
 """kopf's part: watch, put what was seen into the cache, wake the engine. Nothing is decided here.
 
+kopf takes signals and the tasks of its event loop to be its own, so it gets a thread with a loop to itself; what it sees is
+handed over to the operator's loop, on which alone the cache is touched.
+
 Only ``on.event`` handlers are used: they need no finalizer, no annotation and no write of kopf's. The cache itself is the
 index: it orders versions and takes in lists and answers to writes as well, which kopf's own indices do not.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import kopf
@@ -22,8 +28,35 @@ _WORKERS = 200
 """Objects that kopf handles at the same time; a handler here never waits, so more would only cost memory."""
 
 
-def build_registry(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]) -> kopf.OperatorRegistry:
-    """Return the handlers of all that is watched."""
+async def watch(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]) -> None:
+    """Watch until cancelled.
+
+    Raises:
+        Exception: kopf's own, when a watch fails for good.
+    """
+    loop = asyncio.get_running_loop()
+    stop = threading.Event()
+    registry = build_registry(cache, api, wake, loop.call_soon_threadsafe)
+    run = functools.partial(
+        kopf.run,
+        registry=registry,
+        settings=build_settings(),
+        standalone=True,
+        clusterwide=True,
+        stop_flag=stop,
+    )
+    thread = asyncio.ensure_future(asyncio.to_thread(run))
+    try:
+        await asyncio.shield(thread)
+    finally:
+        stop.set()
+        await thread
+
+
+def build_registry(
+    cache: ClusterCache, api: ApiServer, wake: Callable[[], None], hand_over: Callable[..., object]
+) -> kopf.OperatorRegistry:
+    """Return the handlers of all that is watched; ``hand_over`` calls a function on the cache's own loop."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -41,7 +74,7 @@ def build_registry(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]
         )
 
     for resource in WATCHED:
-        handle = _handler(cache.store(resource), wake)
+        handle = _handler(cache.store(resource), wake, hand_over)
         kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(handle)
     return registry
 
@@ -55,6 +88,7 @@ def build_settings() -> kopf.OperatorSettings:
     )
     settings.queueing.worker_limit = _WORKERS
     settings.queueing.idle_timeout = 1.0
+    settings.queueing.exit_timeout = 0.5
     settings.watching.server_timeout = 300
     settings.networking.request_timeout = 60
     for resource, selector in LABEL_SELECTORS.items():
@@ -62,12 +96,15 @@ def build_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _handler(store: Store[Any], wake: Callable[[], None]) -> Callable[..., Any]:
-    async def note(event: dict[str, Any], **_: Any) -> None:
-        raw = event["object"]
-        changed = store.forget(raw["metadata"]) if event["type"] == "DELETED" else store.observe(raw)
-        if changed:
+def _handler(
+    store: Store[Any], wake: Callable[[], None], hand_over: Callable[..., object]
+) -> Callable[..., Any]:
+    def take_in(kind: str | None, raw: Mapping[str, Any]) -> None:
+        if store.forget(raw["metadata"]) if kind == "DELETED" else store.observe(raw):
             wake()
+
+    async def note(event: Mapping[str, Any], **_: Any) -> None:
+        hand_over(take_in, event["type"], event["object"])
 
     return note
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -41,9 +42,17 @@ async def serve(port: int, metrics: Metrics, healthy: Check, ready: Check) -> As
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, port=port).start()
-        bound = int(runner.addresses[0][1])
+        listening = _listen(port)
+        bound = int(listening.getsockname()[1])
+        await web.SockSite(runner, listening).start()
         logger.info("serving metrics and health", extra={"port": bound})
         yield bound
     finally:
         await runner.cleanup()
+
+
+def _listen(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6 where the machine has both."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))

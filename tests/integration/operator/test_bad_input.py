@@ -1,0 +1,35 @@
+"""Objects that the operator cannot act upon: each gets its sentence, and stops nobody else."""
+
+from __future__ import annotations
+
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+
+
+async def test_an_unknown_priority_class_is_named_with_those_that_there_are(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    known = await cluster.add_priority_class("known", 5)
+    await cluster.submit("odd", priorityClassName="no-such-class")
+    admitted = await cluster.until_condition("odd", "Admitted", "False", reason="UnknownPriorityClass")
+    assert "no-such-class" in admitted["message"]
+    assert known in admitted["message"]
+    await cluster.submit("fine")
+    await cluster.until_pods("fine", 1)
+
+    await cluster.delete_job("fine")
+    await cluster.change("odd", {"priorityClassName": known})
+    await cluster.until_condition("odd", "Admitted")
+
+
+async def test_a_template_that_is_none_is_refused_with_the_field(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    container = {"name": "trainer", "image": "example.invalid/x", "env": "DEBUG=1"}
+    await cluster.submit("garbled", template={"spec": {"containers": [container]}})
+    admitted = await cluster.until_condition("garbled", "Admitted", "False", reason="InvalidSpec")
+    assert "template.spec.containers[0].env" in admitted["message"]
+    await cluster.submit("fine")
+    await cluster.until_pods("fine", 1)

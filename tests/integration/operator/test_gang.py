@@ -1,0 +1,134 @@
+"""A gang has all of its workers or none."""
+
+from __future__ import annotations
+
+from laneway.operator.resources import NODES, PODS
+
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import until
+
+
+async def test_a_gang_that_does_not_start_in_time_is_rolled_back_and_tried_elsewhere(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    n1 = await cluster.add_node("n1", gpus=2)
+    await cluster.submit("gang", workers=2)
+    pods = await cluster.until_pods("gang", 2, attempt=1)
+    await cluster.run(pods[0])  # the other never gets further than Pending
+    await cluster.until_condition("gang", "Placed", "False", seconds=20)
+    await cluster.let_go("gang")
+    waiting = await cluster.until_waiting("gang", "NodesUnavailable")
+    assert "not all workers ran within 2 s" in waiting["message"]
+    assert n1 in waiting["message"]
+
+    await cluster.add_node("n2", gpus=2)
+    await cluster.run_all("gang", 2, attempt=2)
+    await cluster.until_condition("gang", "Running")
+    status = (await cluster.job("gang"))["status"]
+    assert {each["node"] for each in status["placement"]} == {f"{cluster.namespace}-n2"}
+    assert status["restarts"] == 0, "nobody's failure"
+    assert "Rollback" in await cluster.events("gang")
+
+
+async def test_a_worker_that_the_kubelet_refuses_rolls_its_gang_back(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    await cluster.submit("gang", workers=2, backoffLimit=0)
+    pods = await cluster.until_pods("gang", 2, attempt=1)
+    await cluster.run(pods[0])
+    await cluster.refuse(pods[1], "UnexpectedAdmissionError", "not enough laneway.dev/gpu-percent")
+    await cluster.until_condition("gang", "Placed", "False")
+    await cluster.let_go("gang")
+    waiting = await cluster.until_waiting("gang", "NodesUnavailable")
+    assert "UnexpectedAdmissionError" in waiting["message"]
+    assert (await cluster.condition("gang", "Failed"))["status"] == "False"
+    await cluster.until_pods("gang", 2, attempt=2)  # the node is tried again after a while
+
+
+async def test_a_pod_that_the_api_server_refuses_holds_no_gpu(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    container = {"name": "trainer", "image": "example.invalid/x", "imagePullPolicy": "Sometimes"}
+    await cluster.submit("wrong", template={"spec": {"containers": [container]}})
+    waiting = await cluster.until_waiting("wrong", "BackingOff")
+    assert "imagePullPolicy" in waiting["message"]
+    await cluster.submit("right")
+    await cluster.run_all("right", 1)
+    await cluster.until_condition("right", "Running")
+
+
+async def test_a_strangers_pod_of_that_name_is_left_alone(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    body = {
+        "metadata": {"name": "mine-0"},
+        "spec": {
+            "containers": [{"name": "x", "image": "example.invalid/x"}],
+            "automountServiceAccountToken": False,
+        },
+    }
+    await cluster.api.request("POST", PODS.path(cluster.namespace), body=body)
+    await cluster.submit("mine")
+    waiting = await cluster.until_waiting("mine", "BackingOff")
+    assert "mine-0" in waiting["message"]
+    stranger = await cluster.api.request("GET", PODS.path(cluster.namespace, "mine-0"))
+    assert "ownerReferences" not in stranger["metadata"]
+
+
+async def test_a_failed_worker_restarts_the_gang_until_the_limit(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    await cluster.submit("fails", workers=2, backoffLimit=1)
+    first = await cluster.run_all("fails", 2, attempt=1)
+    await cluster.until_condition("fails", "Running")
+    await cluster.finish(first[1], exit_code=3)
+    await cluster.until_leaving("fails", 1)  # the failed one is gone at once
+
+    second = await cluster.run_all("fails", 2, attempt=2)
+    await cluster.until_condition("fails", "Running")
+    assert (await cluster.job("fails"))["status"]["restarts"] == 1
+    message = "torch.OutOfMemoryError: tried to allocate 2.00 GiB, the limit is 1.00 GiB"
+    await cluster.finish(second[0], exit_code=1, message=message)
+    failed = await cluster.until_condition("fails", "Failed")
+    assert "worker 0" in failed["message"]
+    assert "exit code 1" in failed["message"]
+    assert message in failed["message"]
+    assert (await cluster.job("fails"))["status"]["restarts"] == 1
+    pods = await cluster.pods("fails")
+    assert "deletionTimestamp" not in pods[0]["metadata"], "the failed worker's logs stay"
+
+    async def stopped() -> bool:
+        return "deletionTimestamp" in (await cluster.pods("fails"))[1]["metadata"]
+
+    await until("the worker that still runs is stopped", stopped)
+
+
+async def test_a_deleted_worker_is_nobodys_failure(operator: OperatorProcess, cluster: PlayedCluster) -> None:
+    await cluster.add_node("n1", gpus=2)
+    await cluster.submit("hit", workers=2, backoffLimit=0)
+    pods = await cluster.run_all("hit", 2, attempt=1)
+    await cluster.until_condition("hit", "Running")
+    await cluster.api.request("DELETE", PODS.path(cluster.namespace, pods[1]["metadata"]["name"]))
+    await cluster.until_leaving("hit", 2)
+    await cluster.run_all("hit", 2, attempt=2)
+    await cluster.until_condition("hit", "Running")
+    assert (await cluster.job("hit"))["status"]["restarts"] == 0
+    assert "Disrupted" in await cluster.events("hit")
+
+
+async def test_a_cordoned_node_gets_no_new_worker(operator: OperatorProcess, cluster: PlayedCluster) -> None:
+    node = await cluster.add_node("n1")
+    await cluster.api.request(
+        "PATCH",
+        NODES.path(name=node),
+        body={"spec": {"unschedulable": True}},
+        content_type="application/merge-patch+json",
+    )
+    await cluster.submit("kept-out")
+    waiting = await cluster.until_waiting("kept-out", "NodesUnavailable")
+    assert "cordoned" in waiting["message"]

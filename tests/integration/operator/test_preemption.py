@@ -1,0 +1,70 @@
+"""Who makes way for whom."""
+
+from __future__ import annotations
+
+from laneway.api import quantity
+
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import holds_for, until
+
+
+async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after_it(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    urgent = await cluster.add_priority_class("urgent", 1000)
+    await cluster.submit("long")
+    await cluster.run_all("long", 1, attempt=1)
+    await cluster.until_condition("long", "Running")
+    await cluster.submit("short", priorityClassName=urgent)
+
+    preempted = await cluster.until_condition("long", "Preempted")
+    assert preempted["reason"] == "HigherPriority"
+    assert f"{cluster.namespace}/short" in preempted["message"]
+    await cluster.until_waiting("short", "AwaitingDeparture")
+
+    async def none_yet() -> bool:
+        return await cluster.pods("short") == []
+
+    await holds_for("the GPU is not promised while the last worker ends", none_yet, 1.0)
+    await cluster.let_go("long")
+    (pod,) = await cluster.run_all("short", 1)
+    status = (await cluster.job("long"))["status"]
+    assert status["preemptions"] == 1
+    attained = quantity.parse(status["attainedService"])
+    assert attained > 0
+
+    await cluster.finish(pod)
+    await cluster.until_condition("short", "Succeeded")
+    await cluster.run_all("long", 1, attempt=2)
+    await cluster.until_condition("long", "Running")
+    await cluster.until_condition("long", "Preempted", "False", reason="PlacedAgain")
+
+    async def more() -> bool:
+        return quantity.parse((await cluster.job("long"))["status"]["attainedService"]) > attained
+
+    await until("service goes on from where it stood", more)
+    assert "Preempted" in await cluster.events("long")
+
+
+async def test_a_job_that_refuses_preemption_keeps_its_gpu(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    urgent = await cluster.add_priority_class("urgent", 1000)
+    await cluster.submit("steady", preemption={"mode": "Never"})
+    await cluster.run_all("steady", 1)
+    await cluster.until_condition("steady", "Running")
+    await cluster.submit("short", priorityClassName=urgent)
+    await cluster.until_waiting("short", "GPUsBusy")
+    assert (await cluster.condition("steady", "Running"))["status"] == "True"
+
+
+async def test_a_running_job_reaches_its_deadline(operator: OperatorProcess, cluster: PlayedCluster) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("bounded", activeDeadlineSeconds=1)
+    await cluster.run_all("bounded", 1)
+    failed = await cluster.until_condition("bounded", "Failed")
+    assert failed["reason"] == "DeadlineExceeded"
+    await cluster.until_leaving("bounded", 1)

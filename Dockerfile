@@ -76,8 +76,9 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
 
 # ---- The images.
 
+# Its user has no entry in /etc/passwd, whichever number a cluster gives it; LOGNAME is what libraries ask for then.
 FROM ${BASE} AS operator
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LOGNAME=laneway
 COPY --from=operator-dependencies /opt/venv /opt/venv
 COPY --from=operator-own /own/opt/venv /opt/venv
 USER 65532:65532

@@ -36,7 +36,7 @@ def judge(
     one of those that wait. If the policy prefers the holder, it gets another quantum.
     """
     idle_since_seconds = turn.idle_since_seconds()
-    if idle_since_seconds is not None and now_seconds - idle_since_seconds >= settings.idle_seconds:
+    if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
         return MakeRoom(idle=True)
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= quantum_ends_seconds and _has_iterated(turn):

@@ -1,0 +1,104 @@
+"""Turns between real processes, over real sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from tests.integration.node_agent.node import Node, PeerProcess, eventually, overlaps
+
+MakeNode = Callable[..., Node]
+
+
+def trainers(node: Node, *pods: str, gpu: int = 0) -> list[PeerProcess]:
+    """One process in one container a pod, profiled small."""
+    processes = []
+    for pod in pods:
+        process = node.container(pod, 100 // len(pods) * 2, gpu=gpu).await_socket().process()
+        process.hello()
+        process.profile(50, 100)
+        processes.append(process)
+    return processes
+
+
+def test_turns_never_overlap_in_a_lane_and_do_across_lanes(make_node: MakeNode) -> None:
+    node = make_node(turns={"quantumMilliseconds": 20}, lanes={"maxPerGpu": 2}).start()
+    processes = trainers(node, "a", "b", "c")
+    eventually("all are profiled", lambda: all(s["sizes"] for s in node.get("/sessions")))
+    lanes = {s["pod"]: s["lane"] for s in node.get("/sessions")}
+    assert len(set(lanes.values())) == 2
+    for process in processes:
+        process.start("train", seconds=3, iteration_seconds=0.005)
+    done = [process.finish()["iterations"] for process in processes]
+    turns = node.get("/turns")
+    for lane in set(lanes.values()):
+        assert overlaps([turn for turn in turns if turn["lane"] == lane]) == []
+    assert overlaps(turns), "the lanes run side by side"
+    (shared,) = [lane for lane in set(lanes.values()) if list(lanes.values()).count(lane) == 2]
+    first, second = (done[i] for i, pod in enumerate("abc") if lanes[pod] == shared)
+    for began, ended in first:
+        assert not any(began < other_end and other_began < ended for other_began, other_end in second)
+    assert len(first) > 100
+    assert len(second) > 100
+    assert sum(turn["iterations"] for turn in turns) == sum(map(len, done))
+
+
+def test_a_killed_holder_frees_its_lane_even_if_a_child_keeps_its_socket(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}).start()
+    first, second = trainers(node, "a", "b")
+    first.turn()
+    child = first.do("fork_holding_connections")["child"]
+    second.send("request")
+    first.kill()
+    try:
+        second.expect("grant")
+        assert [turn["end"] for turn in node.get("/turns") if turn["pod"] == "a"] == ["died"]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_stopped_holder_loses_its_turn_within_the_bound(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 1, "quantumMilliseconds": 10}).start()
+    first, second = trainers(node, "a", "b")
+    first.turn()
+    first.do("write", word=9, value=1)
+    first.kill(signal.SIGSTOP)
+    second.send("request")
+    second.expect("grant")
+    first.kill(signal.SIGCONT)
+    first.expect("yield")
+    assert "yield" in first.expect("revoke")["reason"]
+    assert first.do("read", word=1)["value"] == 0
+    assert 'laneway_turns_revoked_total{gpu="%s",node="n1",reason="stalled"} 1.0' % node.gpus[0] in node.get(
+        "/metrics"
+    )
+
+
+def test_a_process_that_leaves_its_data_loader_waiting_gives_others_its_lane(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1000}).start()
+    processes = trainers(node, "a", "b")
+    for process in processes:
+        process.start("train", seconds=3, iteration_seconds=0.02, gap_seconds=0.02)
+    done = [len(process.finish()["iterations"]) for process in processes]
+    # One after the other they could do 3 / 0.04 = 75 together; filling each other's gaps, up to 150.
+    assert sum(done) > 100, done
+    assert min(done) > 35, done
+
+
+def test_counters_and_records_say_what_was_done(make_node: MakeNode) -> None:
+    node = make_node().start()
+    (process,) = trainers(node, "a")
+    process.start("train", seconds=1, iteration_seconds=0.02)
+    done = process.finish()["iterations"]
+    session = node.session("a")
+    assert session["iterations"] == len(done)
+    assert session["turns"] == 1
+    assert abs(session["gpu_seconds"] - sum(end - begin for begin, end in done)) < 0.01
+    (turn,) = node.get(f"/turns?gpu={node.gpus[0]}")
+    assert turn["iterations"] == len(done)
+    assert turn["end"] == "released"
+    assert node.get("/turns?since=%f" % (turn["end_seconds"] + 1)) == []
+    assert node.get(f"/turns?gpu={node.gpus[1]}") == []
+    utilization = 'laneway_gpu_utilization_ratio{gpu="%s",node="n1"}' % node.gpus[0]
+    eventually("the GPU was used", lambda: utilization in node.get("/metrics"))

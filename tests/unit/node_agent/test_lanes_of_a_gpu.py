@@ -1,0 +1,188 @@
+"""Lanes of one GPU as their tenants come, grow and leave, and what that does to turns."""
+
+from __future__ import annotations
+
+from laneway.api.gpu_node import SessionState
+from laneway.node_agent.report.snapshot import take_snapshot
+from tests.unit.node_agent.gpu_bench import MIB, GPUBench, Process
+
+
+def message_of(bench: GPUBench, process: Process) -> str:
+    snapshot = take_snapshot(bench.turns, bench.clock.now)
+    return next(hold.message for hold in snapshot.holds if hold.record.key == process.hold.key)
+
+
+def test_turns_of_different_lanes_run_side_by_side() -> None:
+    bench = GPUBench()
+    first, second = bench.job("a", 100, 300), bench.job("b", 100, 300)
+    assert bench.lane_of(first) != bench.lane_of(second)
+    first.request()
+    second.request()
+    assert first.holds
+    assert second.holds
+
+
+def test_an_unprofiled_session_waits_for_memory_and_says_for_whose() -> None:
+    bench = GPUBench()
+    first = bench.process(bench.container("first", 100))
+    second = bench.process(bench.container("second", 100))
+    first.request()
+    second.request()
+    assert first.holds
+    assert not second.holds
+    assert "default/first" in message_of(bench, second)
+    assert first.hold.key not in message_of(bench, second), "people know pods, not keys"
+
+
+def test_a_profile_makes_room_for_who_waits() -> None:
+    bench = GPUBench()
+    first = bench.process(bench.container("first", 100))
+    second = bench.process(bench.container("second", 60))
+    first.request()
+    second.request()
+    assert not second.holds
+    first.profile(100, 200)
+    assert second.holds, "600 MiB are free besides the 300 of the first"
+    assert message_of(bench, second) == ""
+
+
+def test_two_busy_lanes_that_merge_grant_nothing_until_both_have_released() -> None:
+    bench = GPUBench()
+    first, second = bench.job("a", 100, 300), bench.job("b", 100, 300)
+    for process in (first, second):
+        process.request()
+        process.begin()
+    second.profile(100, 600)
+    assert bench.lane_of(first) == bench.lane_of(second), "100+100+300+600 is more than there is"
+    assert first.asked_to_yield
+    assert second.asked_to_yield
+    first.end()
+    first.release()
+    first.request()
+    assert not first.holds
+    second.end()
+    second.release()
+    assert first.holds
+
+
+def test_memory_of_a_turn_that_goes_on_is_given_to_nobody_else() -> None:
+    bench = GPUBench()
+    first, second = bench.job("a", 50, 300), bench.job("b", 50, 500)
+    third = bench.job("c", 50, 500)
+    assert bench.lane_of(third) == bench.lane_of(second), "no memory for a third lane"
+    for process in (first, second, third):
+        process.request()
+    assert first.holds
+    assert second.holds
+    first.begin()
+    second.begin()
+    # The second shrinks, so the third gets a lane of its own, but the second's turn goes on in the old one.
+    second.profile(50, 10)
+    assert bench.lane_of(third) != bench.lane_of(second)
+    running = sum({"a": 300, "b": 10, "c": 500}[p.hold.record.pod] for p in (first, second, third) if p.holds)
+    assert running + 150 <= 1000
+
+
+def test_an_exclusive_tenant_waits_for_an_empty_gpu_and_has_it_alone() -> None:
+    bench = GPUBench()
+    shared = bench.job("shared", 10, 10)
+    alone = bench.process(bench.container("alone", 100, exclusive=True))
+    alone.request()
+    assert not alone.holds
+    assert "wants the GPU alone" in message_of(bench, alone)
+    shared.die()
+    assert alone.holds
+    late = bench.process(bench.container("late", 10))
+    late.request()
+    assert not late.holds
+
+
+def test_two_jobs_that_span_gpus_never_share_a_lane() -> None:
+    bench = GPUBench(max_lanes=2)
+    gangs = [bench.process(bench.container(f"gang-{number}", 50, spans_gpus=True)) for number in range(2)]
+    for gang in gangs:
+        gang.profile(10, 10)
+    assert bench.lane_of(gangs[0]) != bench.lane_of(gangs[1])
+
+
+def test_processes_of_one_container_share_its_turn() -> None:
+    bench = GPUBench(max_lanes=1)
+    hold = bench.container("pair", 50)
+    first, second = bench.process(hold), bench.process(hold)
+    other = bench.process(bench.container("other", 50))
+    first.request()
+    second.request()
+    assert first.page.turn == second.page.turn == 1
+    first.begin()
+    second.begin()
+    other.request()
+    bench.clock.advance(0.2)
+    assert first.asked_to_yield
+    assert second.asked_to_yield
+    first.end()
+    first.release()
+    assert not other.holds, "the second process is still inside"
+    second.end()
+    second.release()
+    assert other.holds
+
+
+def test_memory_of_a_lost_process_counts_until_it_ends() -> None:
+    bench = GPUBench()
+    first = bench.process(bench.container("first", 100))
+    second = bench.process(bench.container("second", 100))
+    first.request()
+    second.request()
+    first.disconnect()
+    assert not second.holds
+    assert first.hold.state(holds_turn=False) is SessionState.LOST
+    assert "its memory counts" in message_of(bench, first)
+    bench.turns.process_ended(first.hold, first.session)
+    assert second.holds
+
+
+def test_growth_that_memory_does_not_cover_costs_the_grower_its_turns_and_nobody_else() -> None:
+    bench = GPUBench()
+    grower, other = bench.job("grower", 100, 100), bench.job("other", 700, 100)
+    grower.request()
+    grower.begin()
+    other.request()
+    grower.profile(500, 100)
+    assert grower.asked_to_yield
+    grower.end()
+    grower.release()
+    grower.request()
+    assert not grower.holds
+    assert other.holds
+    assert "has to be stopped" in message_of(bench, grower)
+    other.die()
+    assert grower.holds, "with the memory back, it goes on"
+
+
+def test_figures_of_an_ended_container_stay_for_a_while() -> None:
+    bench = GPUBench()
+    process = bench.job("gone", 100, 300)
+    process.request()
+    process.begin()
+    bench.clock.advance(0.5)
+    process.end()
+    bench.turns.forget(process.hold.key)
+    (ended,) = take_snapshot(bench.turns, bench.clock.now).holds
+    assert ended.state is SessionState.ENDED
+    assert (ended.iterations, ended.turns) == (1, 1)
+    assert ended.sizes is not None
+    assert ended.sizes.persistent_bytes == 100 * MIB
+    bench.clock.advance(61)
+    bench.turns.forget_ended(60)
+    assert take_snapshot(bench.turns, bench.clock.now).holds == ()
+
+
+def test_the_next_container_with_the_same_ids_takes_the_place_of_the_ended_one() -> None:
+    bench = GPUBench()
+    process = bench.job("gone", 100, 300)
+    record = process.hold.record
+    bench.turns.forget(record.key)
+    bench.turns.allocate(record.model_copy(update={"pod": "next"}))
+    (hold,) = take_snapshot(bench.turns, bench.clock.now).holds
+    assert hold.record.pod == "next"
+    assert hold.state is SessionState.ALLOCATED

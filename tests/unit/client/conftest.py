@@ -33,8 +33,8 @@ def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
     """Makes clients whose agent is in `folder`; ends them with the test."""
     clients: list[Client] = []
 
-    def make(stop_timeout_seconds: float = 20.0) -> Client:
-        variables = {"LANEWAY_DIR": str(folder), "LANEWAY_STOP_TIMEOUT_SECONDS": str(stop_timeout_seconds)}
+    def make(agent_timeout_seconds: float = 0.3) -> Client:
+        variables = {"LANEWAY_DIR": str(folder), "LANEWAY_AGENT_TIMEOUT_SECONDS": str(agent_timeout_seconds)}
         clients.append(Client(Environment.read(variables)))
         return clients[-1]
 

@@ -26,6 +26,7 @@ class Connection:
         self._quota_bytes = quota_bytes
         self.hello: dict[str, Any] = {}
         self.received: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.welcomed = threading.Event()
         self.ended = threading.Event()
         self.granted = 0
         descriptor = os.memfd_create("page")
@@ -62,6 +63,7 @@ class Connection:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._descriptor]))]
         self._socket.sendmsg([json.dumps(welcome).encode()], rights)
         os.close(self._descriptor)
+        self.welcomed.set()
 
     def send(self, kind: str, **fields: Any) -> None:
         """Sends a message as it is."""
@@ -85,10 +87,10 @@ class Connection:
         if not page_only:
             self.send("yield", turn=self.granted)
 
-    def revoke(self) -> None:
-        """Takes the turn away."""
+    def revoke(self, turn: int | None = None) -> None:
+        """Takes the turn away; 0 stands for whatever turn the client believes to hold."""
         self.words[TURN] = 0
-        self.send("revoke", turn=self.granted, reason="test")
+        self.send("revoke", turn=self.granted if turn is None else turn, reason="test")
 
     def pause(self) -> None:
         """Asks for a pause."""

@@ -1,4 +1,4 @@
-"""The script goes on as if nothing were there: without an agent, with one that refuses, and when it dies."""
+"""The script goes on as if nothing were there: without an agent, with one that refuses, and when it dies for good."""
 
 from __future__ import annotations
 
@@ -97,33 +97,6 @@ def test_an_agent_that_dies_while_it_is_waited_for_blocks_nobody(
     assert client.gate.iterations == 3
 
 
-def test_an_agent_that_dies_during_an_iteration_is_not_missed_and_greeted_when_it_is_back(
-    make_client: Callable[[], Client], agent: FakeAgent, folder: Path
-) -> None:
-    client = make_client()
-    starting = Background(client.start)
-    connection = agent.connection()
-    connection.expect("request")
-    connection.grant()
-    starting.result()
-    client.gate.begin()
-    connection.ask_back(page_only=True)
-    agent.close()
-    connection.cut()
-    client.gate.end()
-    wait_until(lambda: isinstance(client.gate.session, Detached), "the loss is noticed")
-    iterate(client)
-    again = FakeAgent(folder)
-    second = again.connection()
-    wait_until(lambda: not isinstance(client.gate.session, Detached), "the session is attached")
-    iterating = Background(lambda: iterate(client, 1))
-    second.expect("request")
-    second.grant()
-    iterating.result()
-    assert client.gate.iterations == 5
-    again.close()
-
-
 @pytest.mark.parametrize(
     "packet",
     [b"not json", b"[]", b'{"type": 3}', b'{"type": "grant"}', b'{"type": "grant", "turn": "x"}'],
@@ -136,9 +109,9 @@ def test_nonsense_ends_the_session_and_not_the_script(
     starting = Background(client.start)
     connection = agent.connection()
     connection.expect("request")
+    agent.close()
     connection.send_raw(packet)
     assert connection.ended.wait(10)
-    agent.close()
     starting.result()
     iterate(client)
 

@@ -13,6 +13,9 @@ SOCKET_NAME: Final = "agent.sock"
 DEFAULT_STOP_TIMEOUT_SECONDS: Final = 20.0
 """Below the 30 s that a pod has by default between SIGTERM and SIGKILL, with time for a checkpoint."""
 
+DEFAULT_AGENT_TIMEOUT_SECONDS: Final = 60.0
+"""Long enough for an agent's update on the node, so that a lane has one holder across it."""
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -25,6 +28,8 @@ class Environment:
     """Which of a container's processes this one is, where a launcher says so (torchrun's LOCAL_RANK)."""
     stop_timeout_seconds: float
     """How long after SIGTERM a boundary is waited for."""
+    agent_timeout_seconds: float
+    """How long an agent that was there and is gone is waited for, before the script goes on without turns."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Optional[Environment]:
@@ -38,6 +43,9 @@ class Environment:
             local_rank=int(_number(variables.get("LOCAL_RANK", ""), 0)),
             stop_timeout_seconds=_number(
                 variables.get("LANEWAY_STOP_TIMEOUT_SECONDS", ""), DEFAULT_STOP_TIMEOUT_SECONDS
+            ),
+            agent_timeout_seconds=_number(
+                variables.get("LANEWAY_AGENT_TIMEOUT_SECONDS", ""), DEFAULT_AGENT_TIMEOUT_SECONDS
             ),
         )
 

@@ -36,7 +36,13 @@ LONGEST_WAIT_SECONDS: Final = 1.0
 class IterationGate:
     """One a process. `begin` and `end` are called in the thread that trains."""
 
-    def __init__(self, stop: StopSignal) -> None:
+    def __init__(self, stop: StopSignal, agent_timeout_seconds: float = 0.0) -> None:
+        """Makes an open gate.
+
+        Args:
+            stop: what became of SIGTERM.
+            agent_timeout_seconds: how long an agent that was lost is waited for.
+        """
         self.session: Union[Session, Detached] = Detached()
         self.meter: MemoryMeter = NoMeter()
         self.profiler = Profiler()
@@ -45,6 +51,8 @@ class IterationGate:
         self.explicit = 0
         """How many `iteration()` blocks are open; while there are any, the framework's hooks do not count."""
         self._stop = stop
+        self._agent_timeout_seconds = agent_timeout_seconds
+        self._held_bytes = 0
         self._inside: Optional[Union[Session, Detached]] = None
         self._turn = 0
         self._began_ns = 0
@@ -54,6 +62,12 @@ class IterationGate:
     def inside(self) -> bool:
         """Whether an iteration goes on."""
         return self._inside is not None
+
+    @property
+    def holds_turn(self) -> bool:
+        """Whether an iteration goes on that a turn of the agent covers, or did until the connection was lost."""
+        session = self._inside
+        return session is not None and session.contested and session.words[TURN] == self._turn
 
     def begin(self) -> None:
         """Begins an iteration, once this process has the turn; nothing happens when one goes on already.
@@ -107,7 +121,7 @@ class IterationGate:
             words[ITERATIONS] = self.iterations
         memory = self.meter.end()
         if memory is not None:
-            self._take_note(session, memory, spent_ns, now_ns, trained)
+            self._take_note(memory, spent_ns, now_ns, trained)
         self._inside = None
         stop = self._stop
         stop.boundary_ns = now_ns
@@ -116,23 +130,34 @@ class IterationGate:
         session.box.append(self._turn)
         if words[YIELD] or words[PAUSED]:
             session.give_way()
+        if session is not self.session:
+            self._end_in(self.session, now_ns)
         if stop.pending:
             stop.boundary()
 
     def attach(self, session: Session) -> None:
         """A session is open. Called in the listening thread."""
-        session.words[ITERATIONS] = self.iterations
-        session.words[BUSY_NS] = self.busy_ns
+        words = session.words
+        words[ITERATIONS] = self.iterations
+        words[BUSY_NS] = self.busy_ns
+        words[HELD_BYTES] = self._held_bytes
+        words[INSIDE] = self._inside is not None
         session.before_release = self.meter.settle
         self.meter.attach(session)
         self._watches_stop = True
-        self.session = session
+        before, self.session = self.session, session
+        if self._inside is None:
+            # The iteration that went on a moment ago may have ended before its end could see this session.
+            words[INSIDE] = 0
+            session.iteration_ended()
+        before.interrupt()
         if self.profiler.reported is not None:
             session.tell("profile", **self.profiler.reported.fields())
 
     def detach(self) -> None:
-        """There is no session any more: on without turns."""
-        self.session = Detached()
+        """There is no session any more: on without turns, if there is none again in time."""
+        if self.session.contested:
+            self.session = Detached(self._agent_timeout_seconds)
 
     def open_for_good(self) -> None:
         """After a fault of the client: no turns, no measuring, no signals any more."""
@@ -174,15 +199,19 @@ class IterationGate:
         left = self._stop.seconds_left()
         return LONGEST_WAIT_SECONDS if left is None else left
 
-    def _take_note(
-        self,
-        session: Union[Session, Detached],
-        memory: tuple[int, int],
-        spent_ns: int,
-        now_ns: int,
-        trained: bool,
-    ) -> None:
+    def _end_in(self, session: Union[Session, Detached], now_ns: int) -> None:
+        """The iteration that ends began in an earlier session: ends it in this one, too."""
+        words = session.words
+        words[BUSY_NS] = self.busy_ns
+        words[BOUNDARY_NS] = now_ns
+        words[ITERATIONS] = self.iterations
+        words[INSIDE] = 0
+        session.iteration_ended()
+
+    def _take_note(self, memory: tuple[int, int], spent_ns: int, now_ns: int, trained: bool) -> None:
         held_bytes, highest_bytes = memory
+        self._held_bytes = held_bytes
+        session = self.session
         words = session.words
         words[HELD_BYTES] = words[HIGHEST_BYTES] = held_bytes
         profile = self.profiler.observe(held_bytes, highest_bytes, spent_ns, now_ns, trained)

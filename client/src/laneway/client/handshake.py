@@ -43,7 +43,7 @@ def open_session(path: str, hello: Mapping[str, Any]) -> Session:
         finally:
             if descriptor is not None:
                 os.close(descriptor)
-        return Session(channel, words, welcome)
+        return Session(channel, words, welcome, covers_iteration=bool(hello.get("holds_turn")))
     except (PageError, OSError) as error:
         channel.close()
         raise ChannelClosedError(str(error)) from error

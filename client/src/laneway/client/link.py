@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import select
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.bell import Bell
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("laneway.client")
 
-FIRST_RETRY_SECONDS: Final = 0.1
-LONGEST_RETRY_SECONDS: Final = 10.0
+FIRST_RETRY_SECONDS: Final = 0.2
+RETRY_FACTOR: Final = 1.2
+LONGEST_RETRY_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 0.5
 """How long the end of the process may wait for the thread."""
 
@@ -84,13 +86,14 @@ class Link:
     def _run(self) -> None:
         retry_seconds = FIRST_RETRY_SECONDS
         while not self._stopping:
+            began_seconds = time.monotonic()
             session = self._connect()
             if session is not None:
-                retry_seconds = FIRST_RETRY_SECONDS
                 self._serve(session)
-            else:
-                self._sleep(retry_seconds)
-                retry_seconds = min(2 * retry_seconds, LONGEST_RETRY_SECONDS)
+            if time.monotonic() - began_seconds > LONGEST_RETRY_SECONDS:
+                retry_seconds = FIRST_RETRY_SECONDS
+            self._sleep(retry_seconds)
+            retry_seconds = min(RETRY_FACTOR * retry_seconds, LONGEST_RETRY_SECONDS)
 
     def _connect(self) -> Optional[Session]:
         try:

@@ -38,7 +38,7 @@ class Client:
         self._environment = environment if is_supported() else None
         timeout_seconds = environment.stop_timeout_seconds if environment else 0.0
         self.stop = StopSignal(timeout_seconds, self._on_stop_signal)
-        self.gate = IterationGate(self.stop)
+        self.gate = self._new_gate()
         self.started = False
         self.open_session: Callable[[], None] = self.start
         """What starts this client; a framework's hooks put in one that knows the framework."""
@@ -70,9 +70,13 @@ class Client:
         if meter is not None:
             self.gate.meter = meter
         name = _loaded_framework() if framework is None else framework
-        hello = {"framework": name, "device": device, "gpu": environment.gpu}
+        introduction = {"framework": name, "device": device, "gpu": environment.gpu}
+
+        def hello() -> dict[str, Any]:
+            return {**introduction, "holds_turn": self.gate.holds_turn}
+
         self._link = Link(
-            environment.socket_path, lambda: hello, self.gate.attach, self.gate.detach, self.stop.patience
+            environment.socket_path, hello, self.gate.attach, self.gate.detach, self.stop.patience
         )
         atexit.register(self.finish)
         self._link.start(FIRST_ANSWER_SECONDS)
@@ -87,6 +91,10 @@ class Client:
         if link is not None:
             link.stop()
         self.gate.open_for_good()
+
+    def _new_gate(self) -> IterationGate:
+        environment = self._environment
+        return IterationGate(self.stop, environment.agent_timeout_seconds if environment else 0.0)
 
     def _on_stop_signal(self) -> None:
         self.gate.interrupt()
@@ -108,7 +116,7 @@ class Client:
         forget_meter()
         timeout_seconds = self._environment.stop_timeout_seconds if self._environment else 0.0
         self.stop = StopSignal(timeout_seconds, self._on_stop_signal)
-        self.gate = IterationGate(self.stop)
+        self.gate = self._new_gate()
         self.started = False
         self._pid = os.getpid()
         atexit.unregister(self.finish)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.bell import Bell
 from laneway.client.channel import Channel, ChannelClosedError, encode
-from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN
+from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN, YIELD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,21 @@ PAUSED_ANSWER: Final = encode("paused")
 class Session:
     """An open session. Made after the handshake (`laneway.client.handshake`)."""
 
-    def __init__(self, channel: Channel, words: memoryview, welcome: Welcome) -> None:
+    contested = True
+    """Others may want the turn, and the agent gives it."""
+
+    def __init__(
+        self, channel: Channel, words: memoryview, welcome: Welcome, *, covers_iteration: bool
+    ) -> None:
+        """Takes over a connection after its handshake.
+
+        Args:
+            channel: the connection.
+            words: the page.
+            welcome: the agent's answer.
+            covers_iteration: an iteration goes on that began with an earlier session's turn. If the agent grants this session that
+                turn, it comes into the box at the end of the iteration (`iteration_ended`).
+        """
         self.words = words
         self.box: deque[int] = deque()
         self.welcome = welcome
@@ -55,11 +69,15 @@ class Session:
         """Wakes the thread that waits for a turn."""
         self._listeners_bell: Optional[Bell] = None
         self._waiting_thread = 0
-        self._requested = False
+        self._requested = covers_iteration
+        """A grant is to come: it was asked for, or hello said that a turn is held; that is answered by a grant or a revocation."""
         self._holding = 0
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
         self._pauses_to_answer: deque[None] = deque()
+        self._covers_iteration = covers_iteration
+        self._lent: deque[int] = deque()
+        """The token while it covers that iteration."""
 
     # --- the training thread ---
 
@@ -103,6 +121,16 @@ class Session:
             self._release(turn)
         if self.words[PAUSED]:
             self._answer_pause()
+
+    def iteration_ended(self) -> None:
+        """The iteration that began with an earlier session's turn is over. May be called twice, and from any thread."""
+        self._covers_iteration = False
+        try:
+            self.box.append(self._lent.pop())
+        except IndexError:
+            return
+        if self.words[YIELD] or self.words[PAUSED]:
+            self.give_way()
 
     def interrupt(self) -> None:
         """Lets a waiting `acquire` ask for its patience again; safe in a signal handler."""
@@ -176,13 +204,13 @@ class Session:
     def _act_on(self, message: dict[str, Any]) -> None:
         kind = message["type"]
         if kind == "grant":
-            self._take_note_of_grant(_turn_of(message))
+            self._take_note_of_grant(_turn_of(message, 1))
         elif kind == "yield":
             turn = self._take()
             if turn:
                 self._release(turn)
         elif kind == "revoke":
-            self._take_note_of_revocation(_turn_of(message), str(message.get("reason", "")))
+            self._take_note_of_revocation(_turn_of(message, 0), str(message.get("reason", "")))
         elif kind == "pause":
             self._pause()
         elif kind == "resume":
@@ -195,15 +223,24 @@ class Session:
         self._iterations_at_grant = self.words[ITERATIONS]
         self._busy_ns_at_grant = self.words[BUSY_NS]
         self._holding = turn
+        if self._covers_iteration:
+            self._lent.append(turn)
+            if not self._covers_iteration:
+                self.iteration_ended()  # it ended between the two lines
+            return
         self.box.append(turn)
         if self._waiting_thread not in (0, threading.get_ident()):
             self._bell.ring()
 
     def _take_note_of_revocation(self, turn: int, reason: str) -> None:
-        if turn == self._holding:
+        if turn in (0, self._holding):
             log.debug("turn %d was revoked: %s", turn, reason)
             self._holding = 0
+            if not turn:
+                self._requested = False
+            self._covers_iteration = False
             self.box.clear()
+            self._lent.clear()
 
     def _pause(self) -> None:
         self._pauses_to_answer.append(None)
@@ -257,9 +294,9 @@ class Session:
             return  # closed meanwhile
 
 
-def _turn_of(message: dict[str, Any]) -> int:
+def _turn_of(message: dict[str, Any], lowest: int) -> int:
     turn = message.get("turn")
-    if not isinstance(turn, int) or turn <= 0:
+    if not isinstance(turn, int) or turn < lowest:
         raise ChannelClosedError(f"the agent's {message['type']} names no turn: {turn!r}")
     return turn
 

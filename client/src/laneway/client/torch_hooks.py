@@ -12,6 +12,7 @@ A forked child, or one that multiprocessing started, takes part once it has step
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Optional
 
 from laneway.client.cpu_memory import CpuMeter
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 def install(torch: Any) -> None:
     """Puts the hooks into PyTorch; does nothing for a version that has none (before 2.0)."""
-    if hasattr(torch.optim.optimizer, "register_optimizer_step_post_hook"):
-        TorchHooks(torch, client()).arm()
+    # Not torch.optim.optimizer: torch.optim deletes that name.
+    optimizer = import_module("torch.optim.optimizer")
+    if hasattr(optimizer, "register_optimizer_step_post_hook"):
+        TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client()).arm()
 
 
 class Switch:
@@ -50,7 +53,15 @@ class Switch:
 class TorchHooks:
     """The hooks, and what they do."""
 
-    def __init__(self, torch: Any, owner: Client) -> None:
+    def __init__(self, torch: Any, modules: Any, optimizer: Any, owner: Client) -> None:
+        """Registers the hooks.
+
+        Args:
+            torch: the module `torch`.
+            modules: `torch.nn.modules.module`.
+            optimizer: `torch.optim.optimizer`.
+            owner: the process's client.
+        """
         self._torch = torch
         self._client = owner
         self._helper = is_multiprocessing_child()
@@ -59,7 +70,6 @@ class TorchHooks:
         self._optimizers: dict[int, tuple[int, int]] = {}
         self._is_compiling = _is_compiling(torch)
         self._is_grad_enabled = torch.is_grad_enabled
-        modules, optimizer = torch.nn.modules.module, torch.optim.optimizer
         self._before_forward = Switch(modules.register_module_forward_pre_hook(self._on_forward))
         self._after_forward = Switch(_register_forward_end(modules, self._on_forward_end))
         self._before_step = Switch(optimizer.register_optimizer_step_pre_hook(self._on_step))

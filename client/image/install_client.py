@@ -22,7 +22,16 @@ ENTRIES = ("laneway", "sitecustomize.py")
 
 
 def install(source: Path, destination: Path) -> str:
-    """Makes `destination` show the client in `source`; returns the name of its version."""
+    """Makes `destination` show the client in `source`; returns the name of its version.
+
+    Raises:
+        FileNotFoundError: `source` is no whole client; `destination` is as before.
+    """
+    missing = [name for name in ENTRIES if not (source / name).exists()]
+    if missing:
+        raise FileNotFoundError(
+            f"{source} holds no {' and no '.join(missing)}: this image is not whole, build it again"
+        )
     versions = destination / ".versions"
     versions.mkdir(parents=True, exist_ok=True)
     with (versions / ".lock").open("w") as lock:

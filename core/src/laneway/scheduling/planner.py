@@ -109,7 +109,7 @@ class _Walk:
         """Return why placement is not even tried."""
         if job.suspended:
             return explanation.suspended()
-        unfit = self._supply.never(job.demand) or self._supply.unavailable(job.demand, self._now.avoided(job))
+        unfit = self._supply.unfit(job.demand, self._now.avoided(job))
         if unfit is not None:
             return unfit
         for admission in self._policies.admission:

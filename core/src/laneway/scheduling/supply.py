@@ -25,12 +25,25 @@ class Supply:
             for numbers in ledger.gpus_of_node
         ]
         self._all = sum(self._counts, Counter[GPUClass]())
+        self._unfit: dict[tuple[Demand, frozenset[int]], WaitingReason | None] = {}
+
+    def unfit(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
+        """Return why a gang cannot run on the cluster's nodes, ever or as they are now; None if others just have to go.
+
+        Args:
+            demand: what the gang needs.
+            avoided: numbers of the nodes that it is kept away from.
+        """
+        key = (demand, avoided)
+        if key not in self._unfit:
+            self._unfit[key] = self._never(demand) or self._unavailable(demand, avoided)
+        return self._unfit[key]
 
     def suited(self, demand: Demand) -> int:
         """Return how many GPUs of the cluster suit a demand."""
         return sum(count for gpu_class, count in self._all.items() if _suits(demand, gpu_class))
 
-    def never(self, demand: Demand) -> WaitingReason | None:
+    def _never(self, demand: Demand) -> WaitingReason | None:
         """Return why a gang cannot run in this cluster, whoever leaves; None if it could."""
         if not self._all:
             return WaitingReason(
@@ -41,7 +54,7 @@ class Supply:
             )
         return self._no_such_model(demand) or self._no_such_size(demand) or self._no_such_number(demand)
 
-    def unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
+    def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
         slots = _slots(demand, (c for n, c in enumerate(self._usable_counts) if n not in avoided))
         if slots >= demand.workers:

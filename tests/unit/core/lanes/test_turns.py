@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.lanes.turns import Fair, Pack, SessionView, StarvationBound, TurnPolicy, turn_policy
+
+patient = settings(deadline=None)
+"""A busy machine is not a failure."""
 
 
 def session(
@@ -122,6 +125,7 @@ class Lane:
 iterations = st.lists(st.tuples(st.floats(0.01, 1.0), st.integers(1, 4)), min_size=2, max_size=6)
 
 
+@patient
 @given(iterations)
 def test_fair_gives_equal_service_for_equal_weight(rows: list[tuple[float, int]]) -> None:
     lane = Lane(
@@ -135,6 +139,7 @@ def test_fair_gives_equal_service_for_equal_weight(rows: list[tuple[float, int]]
     assert max(shares) - min(shares) <= longest_iteration + 1e-6
 
 
+@patient
 @given(iterations, st.sampled_from(["fair", "pack"]))
 def test_nobody_waits_longer_than_the_bound_and_one_turn_of_each(
     rows: list[tuple[float, int]], name: str

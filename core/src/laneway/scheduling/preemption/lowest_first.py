@@ -34,9 +34,11 @@ class LowestFirst:
         self, candidates: Sequence[Job], fits_without: Callable[[Sequence[Job]], bool]
     ) -> tuple[Job, ...] | None:
         """Return the shortest run from the end of the order, less those that need not go."""
-        if not candidates or not fits_without(candidates):
-            return None
-        too_few, enough = 0, len(candidates)
+        too_few, enough = 0, 1
+        while not fits_without(candidates[:enough]):  # doubling, because few out of many will do as a rule
+            if enough >= len(candidates):
+                return None
+            too_few, enough = enough, min(2 * enough, len(candidates))
         while enough - too_few > 1:
             middle = (too_few + enough) // 2
             if fits_without(candidates[:middle]):

@@ -21,7 +21,7 @@ class PreemptionPolicy(Protocol):
         """Return who makes way, as few as will do; None if the gang would not fit even without all of the candidates.
 
         Args:
-            candidates: those that may be preempted for the job, first the one that goes last in the order.
+            candidates: those that may be preempted for the job, first the one that goes last in the order; may be empty.
             fits_without: whether the gang would fit if these were gone; if it fits without some, it fits without more.
         """
         ...

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hack.cluster.progress import report
+
 
 def cache_folder() -> Path:
     """`$LANEWAY_CACHE`, or `~/.cache/laneway`. Everything below it can be deleted at any time and is made again."""
@@ -20,5 +22,9 @@ def exclusive(lock_file: Path) -> Iterator[None]:
     """Hold a lock between processes. The kernel frees it when its holder dies, so a kill leaves nothing to clean."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with lock_file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another command, which holds {lock_file} …")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

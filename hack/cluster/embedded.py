@@ -24,6 +24,7 @@ from hack.cluster.components import (
 )
 from hack.cluster.dns import DNS_USER, resolve, write_corefile
 from hack.cluster.images import import_archive
+from hack.cluster.inotify_limit import raise_limit
 from hack.cluster.kubectl import Kubectl
 from hack.cluster.layout import EmbeddedCluster, NodePlan, cluster_lock, existing_cluster
 from hack.cluster.network import (
@@ -53,6 +54,7 @@ def bring_up(name: str, node_count: int) -> Path:
     check_machine()
     programs = ensure_built((*CONTROL_PLANE, *NODES))
     with cluster_lock(name):
+        raise_limit()
         return RunningCluster(claim_cluster(name, node_count), programs).up()
 
 

@@ -25,7 +25,8 @@ from hack.cluster.progress import ClusterError
 
 # 10.S.0.0/16 with S in this range; the lowest free one is taken.
 _SUBNETS = range(100, 164)
-_SUBNET_LOCK = "subnets"
+# No cluster can have this name.
+_SUBNET_LOCK = ".subnets"
 
 
 def claim_cluster(name: str, node_count: int) -> EmbeddedCluster:

@@ -1,16 +1,20 @@
 """Certificate authorities and one key pair per component, made with the openssl program (3.0 or newer).
 
 Two authorities a cluster, so that a credential of Kubernetes opens nothing in etcd and the other way round. Keys are
-P-256 and lie in files that only their owner can read. A certificate is made once; what exists is kept.
+P-256 and lie in files that only their owner can read. A certificate is made once; what exists is kept, also where two
+commands look at the same cluster at the same moment.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hack.cluster.cache import exclusive
 from hack.cluster.progress import ClusterError
 
 # Longer than any developer's cluster lives; `cluster-down` deletes the authority together with the cluster.
@@ -81,27 +85,29 @@ def _certificate(
     credential: Credential, identity: Identity, extensions: tuple[str, ...], signer: tuple[str, ...]
 ) -> None:
     """Make both files, the certificate last: its presence says that the pair is whole."""
-    if credential.certificate.exists():
+    with _made_once(credential.certificate) as needed:
+        if not needed:
+            return
+        unfinished = credential.certificate.with_suffix(".crt.new")
+        command = ["openssl", "req", "-x509", "-new", "-nodes", "-newkey", "ec"]
+        command += ["-pkeyopt", "ec_paramgen_curve:P-256", "-sha256", "-days", str(_LIFETIME_DAYS)]
+        command += ["-subj", identity.subject, "-config", os.devnull]
+        for extension in extensions:
+            command += ["-addext", extension]
+        command += [*signer, "-keyout", str(credential.key), "-out", str(unfinished)]
+        _openssl(command)
+        credential.key.chmod(0o600)
+        unfinished.rename(credential.certificate)
+
+
+@contextmanager
+def _made_once(file: Path) -> Iterator[bool]:
+    """Whether `file` is still to be made, and nobody else at work on it until the block ends."""
+    if file.exists():
+        yield False
         return
-    unfinished = credential.certificate.with_suffix(".crt.new")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-new",
-        "-nodes",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-    ]
-    command += ["-sha256", "-days", str(_LIFETIME_DAYS), "-subj", identity.subject, "-config", os.devnull]
-    for extension in extensions:
-        command += ["-addext", extension]
-    command += [*signer, "-keyout", str(credential.key), "-out", str(unfinished)]
-    _openssl(command)
-    credential.key.chmod(0o600)
-    unfinished.rename(credential.certificate)
+    with exclusive(file.with_suffix(".lock")):
+        yield not file.exists()
 
 
 def ensure_signing_key(key: Path) -> Path:

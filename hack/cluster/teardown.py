@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hack.cluster import cgroups
 from hack.cluster.commands import run
+from hack.cluster.inotify_limit import restore_limit
 from hack.cluster.layout import cgroup_of, cluster_folder, cluster_lock
 from hack.cluster.network import interfaces_of, remove_network
 from hack.cluster.probes import wait_until
@@ -37,6 +38,7 @@ def bring_down(name: str) -> None:
                 run(["umount", "--lazy", mount_point])
             remove_network(name)
             shutil.rmtree(cluster_folder(name), ignore_errors=True)
+            restore_limit()
         wait_until(lambda: not leftovers(name), f"cluster {name!r} being gone", _SETTLE_SECONDS)
 
 

@@ -172,17 +172,19 @@ def test_up_mends_a_cluster_of_which_parts_have_crashed(one_node: RunningCluster
 @pytest.mark.parametrize(
     "reached", ["kube-apiserver", "coredns", "it-killed-node-1/containerd", "it-killed-node-1/kubelet"]
 )
-def test_down_leaves_nothing_of_an_up_that_was_killed(reached: str, root: None) -> None:
+def test_down_leaves_nothing_of_an_up_that_was_killed(reached: str, root: None, tmp_path: Path) -> None:
     """`up` is killed as soon as a component runs; then `down`, and once more, for there may be nothing at all."""
     name = "it-killed"
     with exclusive(state_root() / ".locks" / f"tests-{name}.lock"):
         bring_down(name)
-        up = subprocess.Popen(
-            [sys.executable, "-m", "hack.cluster", "up", "--name", name, "--nodes", "1"],
-            env={key: value for key, value in os.environ.items() if key != "KUBECONFIG"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        log = tmp_path / "up.log"
+        with log.open("w") as output:
+            up = subprocess.Popen(
+                [sys.executable, "-m", "hack.cluster", "up", "--name", name, "--nodes", "1"],
+                env={key: value for key, value in os.environ.items() if key != "KUBECONFIG"},
+                stdout=output,
+                stderr=output,
+            )
         try:
             wait_until(
                 lambda: (
@@ -192,6 +194,7 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(reached: str, root: None) 
                 f"{reached} running",
                 timeout_seconds=60,
                 still_possible=lambda: up.poll() is None,
+                log=log,
             )
         finally:
             up.kill()

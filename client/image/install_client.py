@@ -19,6 +19,8 @@ from pathlib import Path
 
 SOURCE = Path("/client")
 ENTRIES = ("laneway", "sitecustomize.py")
+KEPT_VERSIONS = 3
+"""Beside the one in use, those of containers that started before the last updates."""
 
 
 def install(source: Path, destination: Path) -> str:
@@ -42,16 +44,14 @@ def install(source: Path, destination: Path) -> str:
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(source, partial)
             partial.rename(versions / version)
-        before = {
-            Path(os.readlink(destination / name)).parts[1]
-            for name in ENTRIES
-            if (destination / name).is_symlink()
-        }
+        os.utime(versions / version)
         for name in ENTRIES:
             _link(destination / name, Path(".versions") / version / name)
-        for path in versions.iterdir():
-            if path.is_dir() and path.name not in {version, *before}:
-                shutil.rmtree(path)
+        by_age = sorted(
+            (path for path in versions.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime_ns
+        )
+        for path in by_age[:-KEPT_VERSIONS]:
+            shutil.rmtree(path)
     return version
 
 

@@ -1,0 +1,77 @@
+"""The client's image replaces the client on a node while containers use it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "client" / "image" / "install_client.py"
+
+
+@pytest.fixture(scope="module")
+def installer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install_client", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def client(folder: Path, text: str) -> Path:
+    (folder / "laneway" / "client").mkdir(parents=True)
+    (folder / "laneway" / "client" / "__init__.py").write_text(text, encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(f"# {text}", encoding="utf-8")
+    return folder
+
+
+def seen_in(destination: Path) -> tuple[str, str]:
+    package = (destination / "laneway" / "client" / "__init__.py").read_text(encoding="utf-8")
+    return package, (destination / "sitecustomize.py").read_text(encoding="utf-8")
+
+
+def test_it_shows_the_client_under_the_names_of_the_contract(tmp_path: Path, installer: ModuleType) -> None:
+    installer.install(client(tmp_path / "source", "one"), tmp_path / "node")
+    assert seen_in(tmp_path / "node") == ("one", "# one")
+
+
+def test_twice_is_once(tmp_path: Path, installer: ModuleType) -> None:
+    source = client(tmp_path / "source", "one")
+    assert installer.install(source, tmp_path / "node") == installer.install(source, tmp_path / "node")
+    assert len([path for path in (tmp_path / "node" / ".versions").iterdir() if path.is_dir()]) == 1
+
+
+def test_who_opened_the_version_before_finds_all_of_it(tmp_path: Path, installer: ModuleType) -> None:
+    destination = tmp_path / "node"
+    installer.install(client(tmp_path / "first", "one"), destination)
+    opened = (destination / "laneway").resolve()
+    installer.install(client(tmp_path / "second", "two"), destination)
+    assert seen_in(destination) == ("two", "# two")
+    assert (opened / "client" / "__init__.py").read_text(encoding="utf-8") == "one"
+
+
+def test_old_versions_go_and_a_restart_counts_as_no_version(tmp_path: Path, installer: ModuleType) -> None:
+    sources = [client(tmp_path / text, text) for text in ("one", "two", "three", "four")]
+    versions = [installer.install(source, tmp_path / "node") for source in (*sources, sources[-1])]
+    kept = {path.name for path in (tmp_path / "node" / ".versions").iterdir() if path.is_dir()}
+    assert kept == set(versions[1:])
+
+
+def test_what_an_interrupted_copy_left_is_no_obstacle(tmp_path: Path, installer: ModuleType) -> None:
+    left_over = tmp_path / "node" / ".versions" / ".partial" / "laneway"
+    left_over.mkdir(parents=True)
+    (tmp_path / "node" / ".laneway.new").symlink_to("nowhere")
+    installer.install(client(tmp_path / "source", "one"), tmp_path / "node")
+    assert seen_in(tmp_path / "node") == ("one", "# one")
+
+
+def test_an_image_that_is_not_whole_changes_nothing(tmp_path: Path, installer: ModuleType) -> None:
+    installer.install(client(tmp_path / "source", "one"), tmp_path / "node")
+    broken = client(tmp_path / "broken", "two")
+    (broken / "sitecustomize.py").unlink()
+    with pytest.raises(FileNotFoundError, match=r"holds no sitecustomize\.py"):
+        installer.install(broken, tmp_path / "node")
+    assert seen_in(tmp_path / "node") == ("one", "# one")

@@ -44,6 +44,16 @@ def awaiting_departure(leaving: Sequence[str]) -> WaitingReason:
     )
 
 
+def behind(key: str) -> WaitingReason:
+    """Return the reason of a job whose turn it is not."""
+    return WaitingReason(
+        WaitingCode.BEHIND_OTHERS,
+        f"{key} waits for room and comes before it; the order policy lets nobody pass.",
+        f"It is considered once {key} has started.",
+        blockers=(key,),
+    )
+
+
 def waiting_for_others(job: Job, room: Room, supply: Supply, placement: PlacementPolicy) -> WaitingReason:
     """Return the reason of a job that does not fit in what is free, and for which nobody makes way."""
     return (

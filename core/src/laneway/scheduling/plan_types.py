@@ -56,6 +56,9 @@ class WaitingCode(StrEnum):
     AWAITING_CONSOLIDATION = "AwaitingConsolidation"
     """Enough is free, and spread over more nodes than it accepts."""
 
+    BEHIND_OTHERS = "BehindOthers"
+    """It is not its turn: the order policy lets nobody pass a job that waits for room."""
+
     NOT_ADMITTED = "NotAdmitted"
     """An admission policy holds it back."""
 

@@ -6,7 +6,7 @@ The jobs are walked in order, and each takes what it needs of what those before 
 2. a job that waits starts if its gang fits in what is free now;
 3. else it keeps GPUs for itself that others are leaving, if its gang fits there;
 4. else others that come later in the order make way, if its gang fits then;
-5. else it waits with the reason, holds nothing, and smaller jobs may pass it.
+5. else it waits with the reason, holds nothing, and smaller jobs may pass it, unless the order policy is strict.
 
 What is kept in 3 and 4 lives in this plan only: the next one finds the leaving jobs in its snapshot and comes to the same
 conclusion, or to a better one.
@@ -77,6 +77,7 @@ class _Walk:
         self._waiting: dict[str, WaitingReason | None] = {}
         self._shapes_without_room: set[object] = set()
         self._hopeless_shapes: set[object] = set()
+        self._held_up_by: str | None = None
 
     def plan(self) -> Plan:
         for job in self._order:
@@ -101,9 +102,17 @@ class _Walk:
         held_back = self._held_back(job)
         if held_back is not None:
             self._waiting[job.key] = held_back
-        elif not (self._start(job) or self._keep_for(job) or self._make_way_for(job)):
+            return
+        if self._held_up_by is not None:
+            self._waiting[job.key] = explanation.behind(self._held_up_by)
+            return
+        if self._start(job):
+            return
+        if not (self._keep_for(job) or self._make_way_for(job)):
             self._waiting[job.key] = None  # said at the end of the walk, when it is known what others took
             self._hopeless_shapes.add(self._shape(job))
+        if self._policies.order.strict:
+            self._held_up_by = job.key
 
     def _held_back(self, job: Job) -> WaitingReason | None:
         """Return why placement is not even tried."""

@@ -92,7 +92,11 @@ def _make(
 
 
 def _like(default: object, value: object, what: str) -> object:
-    """Return a value in the type of a parameter's default: a number, or a tuple of numbers."""
+    """Return a value in the type of a parameter's default: true or false, a number, or a tuple of numbers."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise ValueError(f"{what} is {value!r}: write true or false")
+        return value
     if isinstance(default, tuple):
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{what} is {value!r}: write a list of numbers")

@@ -57,6 +57,30 @@ def test_fifo_makes_nobody_give_way() -> None:
     assert not plan.preemptions
 
 
+def test_under_fifo_nobody_passes_a_job_that_waits_for_room() -> None:
+    jobs = [
+        a_job("running").created(0).runs_on("n/0"),
+        a_job("gang").needs(2).created(1),
+        a_job("small").created(2),
+    ]
+    plan = planned([a_node("n", 2)], *jobs, by=eager("fifo"))
+    assert not plan.starts
+    assert plan.waiting["small"].code == "BehindOthers"
+    assert plan.waiting["small"].blockers == ("gang",)
+    assert set(planned([a_node("n", 2)], *jobs, by=eager("fifo", strict=False)).starts) == {"small"}
+
+
+def test_a_job_that_cannot_run_at_all_holds_nobody_up() -> None:
+    plan = planned(
+        [a_node("n", 2)],
+        a_job("huge").needs(5).created(1),
+        a_job("off").suspended().created(2),
+        a_job("small").created(3),
+        by=eager("fifo"),
+    )
+    assert set(plan.starts) == {"small"}
+
+
 def test_a_higher_priority_makes_a_lower_one_give_way_under_any_order() -> None:
     plan = planned(
         [a_node("n", 1)], a_job("low").runs_on("n/0"), a_job("high").priority(10), by=eager("fifo")

@@ -11,7 +11,11 @@ from laneway.scheduling.snapshot import Job
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """By creation; a later job passes an earlier one only where the earlier doesn't fit."""
+    """By creation."""
+
+    strict: bool = True
+    """Nobody passes a job that waits for room, as in YARN's capacity scheduler and Tiresias' simulator. False: whoever
+    fits may, which uses more of the GPUs and lets large gangs wait longer."""
 
     def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
         """Return one queue, ordered by creation."""

@@ -24,6 +24,11 @@ class Rank:
 class OrderPolicy(Protocol):
     """Puts the jobs of equal priority in order. Pure: the same jobs and clock give the same ranks."""
 
+    @property
+    def strict(self) -> bool:
+        """Whether a job that waits for room holds up all that come after it; else smaller ones may pass it."""
+        ...
+
     def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
         """Return the rank of each job, by key."""
         ...

@@ -37,6 +37,11 @@ class TiresiasLAS:
                 f"promotion_factor is {self.promotion_factor}: write 0 for never, or a number above 0"
             )
 
+    @property
+    def strict(self) -> bool:
+        """No: whoever fits in what is left may pass."""
+        return False
+
     def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
 from laneway.node_agent.gpus.simulated import simulated_uuid
@@ -163,7 +162,12 @@ class Node:
         self.root = root
         self.name = name
         self.gpus = [simulated_uuid(name, index) for index in range(gpus)]
-        self.config: dict[str, Any] = {"gpuSource": "simulated", "reserveMebibytes": 0, "overcommitPercent": 200, **config}
+        self.config: dict[str, Any] = {
+            "gpuSource": "simulated",
+            "reserveMebibytes": 0,
+            "overcommitPercent": 200,
+            **config,
+        }
         self.profile: dict[str, Any] = {"gpus": [{"model": "Simulated", "memory": "1000Mi", "count": gpus}]}
         self.environment: dict[str, str] = {}
         self.processes: list[PeerProcess] = []
@@ -183,7 +187,14 @@ class Node:
         (self.root / "node.yaml").write_text(yaml.safe_dump(self.config))
         (self.root / "gpus.yaml").write_text(yaml.safe_dump(self.profile))
         command = [sys.executable, "-m", "laneway.node_agent.main", "--config", str(self.root / "node.yaml")]
-        command += ["--gpus", str(self.root / "gpus.yaml"), "--root", str(self.root), "--node-name", self.name]
+        command += [
+            "--gpus",
+            str(self.root / "gpus.yaml"),
+            "--root",
+            str(self.root),
+            "--node-name",
+            self.name,
+        ]
         command += ["--address", "127.0.0.1", "--port", "0", *arguments]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log, env={**os.environ, **self.environment})
@@ -253,7 +264,9 @@ class Node:
 
 def overlaps(turns: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return pairs of turns that ran at the same time."""
-    ended = sorted((turn for turn in turns if turn["end_seconds"] is not None), key=lambda turn: turn["start_seconds"])
+    ended = sorted(
+        (turn for turn in turns if turn["end_seconds"] is not None), key=lambda turn: turn["start_seconds"]
+    )
     return [
         (first, second)
         for index, first in enumerate(ended)

@@ -125,7 +125,9 @@ class Peer:
 class Training:
     """Iterations in the way of the real client, with recorded times."""
 
-    def __init__(self, peer: Peer, seconds: float, iteration_seconds: float, gap_seconds: float = 0.0) -> None:
+    def __init__(
+        self, peer: Peer, seconds: float, iteration_seconds: float, gap_seconds: float = 0.0
+    ) -> None:
         self.connection = peer.connections[0]
         self.page = peer.pages[0]
         self.until = time.monotonic() + seconds

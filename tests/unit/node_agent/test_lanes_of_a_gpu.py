@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laneway.api.gpu_node import SessionState
 from laneway.node_agent.report.snapshot import take_snapshot
+
 from tests.unit.node_agent.gpu_bench import MIB, GPUBench, Process
 
 

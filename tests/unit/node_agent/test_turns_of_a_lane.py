@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
+import pytest
 from laneway.node_agent.turns.session import NANOSECONDS
+
 from tests.unit.node_agent.gpu_bench import GPUBench, Process
 
 
@@ -172,7 +174,7 @@ def test_records_of_one_lane_follow_one_another() -> None:
         holder, other = other, holder
     records = list(bench.log.turns)
     assert [record.turn for record in records] == list(range(1, 51))
-    for before, after in zip(records, records[1:], strict=False):
+    for before, after in pairwise(records):
         assert before.end_seconds is not None
         assert before.end_seconds <= after.start_seconds
 

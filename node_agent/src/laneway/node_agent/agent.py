@@ -112,6 +112,13 @@ class Agent:
         if publisher is not None:
             publisher.start()
         self._tick()
+        _log.info(
+            "node %s: %d GPUs; HTTP on %s:%d",
+            self._place.node,
+            len(self._turns),
+            self._place.address,
+            self.port,
+        )
         try:
             self.loop.run()
         finally:

@@ -83,7 +83,6 @@ def _run(
             signal.signal(number, lambda *_: agent.stop())
         if stopped.is_set():
             return 0
-        _log.info("node %s: %d GPUs; HTTP on %s:%d", node, len(gpus), options.address, agent.port)
         # What is there now stays: a collection then looks at sessions only, and takes microseconds.
         gc.collect()
         gc.freeze()

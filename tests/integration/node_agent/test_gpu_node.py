@@ -1,0 +1,261 @@
+"""The GPUNode that an agent keeps on a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+
+
+class Cluster:
+    """What the tests ask of the API server."""
+
+    def __init__(self, plane: LoopbackControlPlane) -> None:
+        self.plane = plane
+
+    def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
+        command = [
+            str(self.plane.kubectl),
+            "--kubeconfig",
+            str(kubeconfig or self.plane.kubeconfig),
+            *arguments,
+        ]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    def gpu_node(self, name: str) -> dict[str, Any]:
+        """Return the object; empty while it is not there."""
+        text = self.kubectl(
+            "get", "gpunode", name, "--ignore-not-found", "--show-managed-fields", "-o", "json"
+        )
+        return dict(json.loads(text)) if text else {}
+
+    def sessions(self, name: str) -> dict[str, dict[str, Any]]:
+        gpus = self.gpu_node(name).get("status", {}).get("gpus", [])
+        return {session["pod"]: session for gpu in gpus for session in gpu.get("sessions", [])}
+
+
+@pytest.fixture
+def cluster(control_plane: LoopbackControlPlane) -> Cluster:
+    return Cluster(control_plane)
+
+
+@pytest.fixture
+def make_published(make_node: MakeNode, cluster: Cluster) -> Callable[..., Node]:
+    """Make a node whose agent publishes, under a name of its own."""
+
+    def make(kubeconfig: Path | None = None, **config: Any) -> Node:
+        node = make_node(name=f"n-{uuid.uuid4().hex[:8]}", statusIntervalSeconds=2, **config)
+        node.environment = {"KUBECONFIG": str(kubeconfig or cluster.plane.kubeconfig)}
+        return node
+
+    return make
+
+
+def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNode, cluster: Cluster) -> None:
+    node = make_published(reserveMebibytes=100).start("--port", "0")
+    eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
+    status = cluster.gpu_node(node.name)["status"]
+    assert status["gpuCount"] == 2
+    assert [(c["type"], c["status"], c["reason"]) for c in status["conditions"]] == [
+        ("Ready", "True", "AgentRuns")
+    ]
+    assert [(g["uuid"], g["allocatableBytes"]) for g in status["gpus"]] == [(g, 900 << 20) for g in node.gpus]
+
+    process = node.container("digits-0", 50, job="digits", rank=0, attempt=1).await_socket().process()
+    session = eventually("it is allocated", lambda: cluster.sessions(node.name).get("digits-0"))
+    assert (session["state"], session["enforcement"], session["profiled"]) == ("Allocated", "none", False)
+    assert (session["job"], session["sharePercent"], session["quotaBytes"]) == ("digits", 50, 450 << 20)
+    process.hello()
+    process.profile(50, 100)
+    process.turn()
+
+    def holding() -> dict[str, Any] | None:
+        found = cluster.sessions(node.name)["digits-0"]
+        return found if found["profiled"] and found["state"] == "Holding" else None
+
+    session = eventually("it holds a turn", holding)
+    assert session["enforcement"] == "cooperative"
+    assert (session["persistentBytes"], session["ephemeralBytes"]) == (50 << 20, 100 << 20)
+    assert session["lane"] == 0
+    (lane,) = cluster.gpu_node(node.name)["status"]["gpus"][0]["lanes"]
+    assert lane["sessions"] == [session["key"]]
+
+    process.send(
+        "overrun", used_bytes=451 << 20, quota_bytes=450 << 20, message="the job needs more than its share"
+    )
+    eventually(
+        "it says so", lambda: "451.0 MiB of 450.0 MiB" in cluster.sessions(node.name)["digits-0"]["message"]
+    )
+    process.end()
+    eventually("it is lost", lambda: cluster.sessions(node.name)["digits-0"]["state"] == "Lost")
+
+
+def test_a_session_beyond_its_quota_is_noted(make_published: MakeNode, cluster: Cluster) -> None:
+    node = make_published().start("--port", "0")
+    process = node.container("greedy", 10).await_socket().process()
+    process.hello()
+    process.do("write", word=11, value=101 << 20)
+    wanted = "holds 101.0 MiB, more than its quota of 100.0 MiB"
+    eventually(
+        "it is noted", lambda: wanted in cluster.sessions(node.name).get("greedy", {}).get("message", "")
+    )
+
+
+def test_without_a_change_it_is_written_now_and_then(make_published: MakeNode, cluster: Cluster) -> None:
+    node = make_published().start("--port", "0")
+
+    def observed() -> datetime | None:
+        text = cluster.gpu_node(node.name).get("status", {}).get("observedAt")
+        return datetime.fromisoformat(text) if text else None
+
+    first = eventually("it is published", observed)
+    later = eventually("it is written again", lambda: (now := observed()) and now > first and now)
+    assert (later - first).total_seconds() >= 0.9, "at most once a second"
+
+
+def test_the_object_goes_with_its_node_and_comes_back_if_it_is_deleted(
+    make_published: MakeNode, cluster: Cluster
+) -> None:
+    node = make_published()
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}})
+    node.start("--port", "0")
+    found = eventually("it is published", lambda: cluster.gpu_node(node.name))
+    assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
+    assert managers == {"laneway-node"}
+    cluster.kubectl("delete", "gpunode", node.name, "--wait=false")
+    eventually(
+        "it is written anew",
+        lambda: (
+            cluster.gpu_node(node.name).get("metadata", {}).get("uid", found["metadata"]["uid"])
+            != found["metadata"]["uid"]
+        ),
+    )
+
+
+def test_turns_go_on_while_the_api_server_is_away(make_published: MakeNode) -> None:
+    with LoopbackControlPlane() as plane:
+        cluster = Cluster(plane)
+        for path in sorted(Path("crds").glob("*.yaml")):
+            cluster.apply(*yaml.safe_load_all(path.read_text()))
+        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        node = make_published(plane.kubeconfig).start("--port", "0")
+        eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
+        plane.kill("kube-apiserver")
+        process = node.container("a").await_socket().process()
+        process.hello()
+        assert process.turn() == 1
+        eventually("the failure is logged", lambda: "the GPUNode could not be written" in node.log, 40)
+        plane.start("kube-apiserver")
+        eventually("it is written again", lambda: "a" in cluster.sessions(node.name), 60)
+
+
+def test_a_server_that_refuses_is_quoted_in_the_log(make_published: MakeNode, cluster: Cluster) -> None:
+    stranger = cluster.plane.kubeconfig_for("stranger", "nobody")
+    node = make_published(stranger).start("--port", "0")
+    eventually("it is quoted", lambda: 'User "stranger" cannot' in node.log)
+    assert node.get("/healthz") == "ok\n", "an agent whose writes are refused still gives turns"
+
+
+def node_token_kubeconfig(cluster: Cluster, folder: Path, node: str, namespace: str, account: str) -> Path:
+    """Return a kubeconfig as a pod of the DaemonSet on that node has it: its token says which node it is on."""
+    pod = f"agent-on-{node}"
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": pod, "namespace": namespace},
+            "spec": {
+                "serviceAccountName": account,
+                "nodeName": node,
+                "containers": [{"name": "agent", "image": "agent"}],
+            },
+        },
+    )
+    token = cluster.kubectl(
+        "create", "token", account, "-n", namespace, "--bound-object-kind", "Pod", "--bound-object-name", pod
+    ).strip()
+    config = yaml.safe_load(cluster.plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    path = folder / f"{node}.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def may_create(cluster: Cluster, kubeconfig: Path, name: str) -> bool:
+    """Whether the API server would take a GPUNode of that name (a new policy takes effect after a moment)."""
+    body = yaml.safe_dump(
+        {"apiVersion": "laneway.dev/v1alpha1", "kind": "GPUNode", "metadata": {"name": name}, "spec": {}}
+    )
+    command = [
+        str(cluster.plane.kubectl),
+        "--kubeconfig",
+        str(kubeconfig),
+        "create",
+        "--dry-run=server",
+        "-f",
+        "-",
+    ]
+    return subprocess.run(command, input=body, capture_output=True, text=True, check=False).returncode == 0
+
+
+def test_with_the_charts_rights_a_node_writes_its_own_object_and_no_other(
+    make_published: MakeNode, cluster: Cluster, tmp_path: Path
+) -> None:
+    from hack.cluster.build import built
+
+    namespace = f"laneway-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", namespace)
+    chart = [
+        str(built("helm")),
+        "template",
+        "laneway",
+        "charts/laneway",
+        "--namespace",
+        namespace,
+        "--kube-version",
+        "1.36.0",
+    ]
+    rendered = subprocess.run(
+        [*chart, "--show-only", "templates/node-rbac.yaml"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HELM_CACHE_HOME": str(tmp_path)},
+    ).stdout
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
+    account = next(o for o in yaml.safe_load_all(rendered) if o and o["kind"] == "ServiceAccount")[
+        "metadata"
+    ]["name"]
+
+    node = make_published()
+    kubeconfig = node_token_kubeconfig(cluster, tmp_path, node.name, namespace, account)
+    node.environment = {"KUBECONFIG": str(kubeconfig)}
+    node.start("--port", "0")
+    eventually("its own is written", lambda: cluster.gpu_node(node.name).get("status"))
+
+    other = make_published()
+    eventually("the policy is in force", lambda: not may_create(cluster, kubeconfig, other.name))
+    other.environment = {"KUBECONFIG": str(kubeconfig)}
+    other.start("--port", "0")
+    eventually("another node's is refused", lambda: "a node may write its own GPUNode only" in other.log)
+    assert cluster.gpu_node(other.name) == {}

@@ -1,0 +1,140 @@
+"""The agent is killed or ended and comes back: containers, lanes, counters and turns survive."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from tests.integration.node_agent.node import Node, PeerProcess, eventually
+
+MakeNode = Callable[..., Node]
+
+
+def session(node: Node, pod: str) -> PeerProcess:
+    process = node.container(pod, 50).await_socket().process()
+    process.hello()
+    process.profile(50, 100)
+    eventually("the profile is known", lambda: node.session(pod)["sizes"])
+    return process
+
+
+def saved(node: Node, *pods: str) -> None:
+    """Wait until the agent has put its sessions on the disk, with their profiles."""
+    path = node.root / "var/lib/laneway/agent/state.json"
+
+    def is_there() -> bool:
+        if not path.exists():
+            return False
+        holds = [hold for gpu in json.loads(path.read_text())["gpus"] for hold in gpu["holds"]]
+        return {hold["pod"] for hold in holds if hold["counted"] and hold["processes"]} >= set(pods)
+
+    eventually("the state is saved", is_there)
+
+
+def test_a_holder_keeps_its_turn_over_a_crash_and_nobody_else_gets_it(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10}).start()
+    holder, other = session(node, "a"), session(node, "b")
+    holder.turn()
+    holder.do("write", word=9, value=1)
+    other.send("request")
+    saved(node, "a", "b")
+    node.kill()
+    node.start()
+    assert "closed" in other.receive(), "the packets of the old agent end"
+    other.do("close")
+    other.hello(n=1)
+    other.send("request", n=1)
+    assert other.receive(n=1, wait_seconds=1.0) == {"nothing": True}, "the holder has not come back yet"
+    holder.hello(n=1, holds_turn=True)
+    holder.do("write", word=9, value=1, n=1)
+    grant = holder.expect("grant", n=1)
+    holder.expect("yield", n=1)
+    assert other.receive(n=1, wait_seconds=0.3) == {"nothing": True}
+    holder.send("release", n=1, turn=grant["turn"], iterations=1, gpu_seconds=0.1)
+    other.expect("grant", n=1)
+
+
+def test_a_holder_that_died_with_the_agent_is_not_waited_for(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}).start()
+    holder, other = session(node, "a"), session(node, "b")
+    holder.turn()
+    saved(node, "a", "b")
+    node.kill()
+    holder.kill()
+    node.start()
+    other.hello(n=1)
+    other.send("request", n=1)
+    began = time.monotonic()
+    other.expect("grant", n=1)
+    assert time.monotonic() - began < 5
+
+
+def test_a_process_that_does_not_come_back_is_waited_for_no_longer_than_the_timeout(
+    make_node: MakeNode,
+) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 2}).start()
+    silent, other = session(node, "a"), session(node, "b")
+    silent.turn()
+    saved(node, "a", "b")
+    node.kill()
+    node.start()
+    other.hello(n=1)
+    other.send("request", n=1)
+    other.expect("grant", n=1)
+    assert node.session("a")["state"] == "Lost"
+    assert "its memory counts" in node.session("a")["message"]
+
+
+def test_a_turn_of_before_is_not_honoured_later(make_node: MakeNode) -> None:
+    node = make_node().start()
+    holder = session(node, "a")
+    holder.turn()
+    holder.do("close")
+    holder.hello(n=1, holds_turn=True)
+    assert holder.expect("revoke", n=1)["turn"] == 0
+
+
+def test_lanes_counters_and_profiles_survive(make_node: MakeNode) -> None:
+    node = make_node().start()
+    processes = {pod: session(node, pod) for pod in ("a", "b", "c")}
+    processes["b"].turn()
+    processes["b"].do("write", word=8, value=41)
+    processes["b"].do("write", word=13, value=2_500_000_000)
+    processes["a"].end()
+    eventually("a's process is gone", lambda: not node.session("a")["processes"])
+    before = {s["pod"]: s for s in node.get("/sessions")}
+    assert node.terminate() == 0, "a peaceful end saves what is known"
+    node.start()
+    after = eventually("all are found again", lambda: {s["pod"]: s for s in node.get("/sessions")})
+    for pod in ("a", "b", "c"):
+        for field in ("lane", "turns", "iterations", "gpu_seconds", "sizes"):
+            assert after[pod][field] == before[pod][field], (pod, field)
+    welcome = processes["b"].hello(n=1)
+    assert welcome["profile"]["persistent_bytes"] == 50 << 20
+    assert node.session("b")["iterations"] == 41
+    processes["b"].do("write", word=8, value=42, n=1)
+    assert node.session("b")["iterations"] == 42
+
+
+def test_a_spoiled_state_file_costs_the_memory_and_not_the_agent(make_node: MakeNode) -> None:
+    node = make_node().start()
+    process = session(node, "a")
+    node.kill()
+    (node.root / "var/lib/laneway/agent/state.json").write_text('{"version": 1, "boot_id": 5}')
+    node.start()
+    assert "state.json: boot_id" in node.log
+    process.hello(n=1)
+    process.send("request", n=1)
+    process.expect("grant", n=1)
+
+
+def test_a_second_connection_of_a_process_replaces_its_first(make_node: MakeNode) -> None:
+    node = make_node().start()
+    process = session(node, "a")
+    process.do("write", word=8, value=7)
+    process.hello(n=1)
+    assert "another connection" in process.expect("error")["reason"]
+    assert len(node.session("a")["processes"]) == 1
+    assert process.do("read", word=8, n=1)["value"] == 7
+    assert node.session("a")["iterations"] == 7

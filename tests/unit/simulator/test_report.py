@@ -1,0 +1,57 @@
+"""The figures of a simulation."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.simulator import as_json, as_table, percentile, report
+
+from tests.unit.simulator.builders import a_job, simulated
+
+REQUIRED = {
+    "policy",
+    "placement",
+    "jobs",
+    "average_jct_seconds",
+    "median_jct_seconds",
+    "p95_jct_seconds",
+    "p99_jct_seconds",
+    "makespan_seconds",
+    "preemptions",
+    "decision_seconds",
+}
+
+
+def test_figures_of_two_jobs_one_after_the_other() -> None:
+    simulation = simulated(a_job("a", 10, submit=2), a_job("b", 20, submit=2), order="fifo", nodes="1x2")
+    found = report(simulation, policy="fifo", placement="best-fit", gpus=2)
+    assert found.jobs == 2
+    assert found.average_jct_seconds == 15
+    assert found.median_jct_seconds == 15
+    assert found.makespan_seconds == 20
+    assert found.average_queueing_seconds == 0
+    assert found.utilization_ratio == 30 / 40
+    assert found.decision_seconds > 0
+
+
+def test_jobs_that_never_finish_are_counted_and_explained() -> None:
+    simulation = simulated(a_job("huge", 10, gpus=9))
+    found = report(simulation, policy="fifo", placement="best-fit", gpus=1)
+    assert (found.jobs, found.unfinished_jobs, found.average_jct_seconds) == (0, 1, 0)
+    assert found.unfinished == ("huge: It needs 9 GPUs (9 workers), and the cluster has 1 that suits it.",)
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "want"),
+    [([], 50, 0), ([7], 99, 7), ([1, 2, 3], 50, 2), ([0, 10], 95, 9.5), (list(range(101)), 99, 99)],
+)
+def test_percentiles(values: list[float], percent: float, want: float) -> None:
+    assert percentile(values, percent) == want
+
+
+def test_as_json_and_as_a_table() -> None:
+    found = report(simulated(a_job("a", 12345)), policy="tiresias-las", placement="best-fit", gpus=1)
+    (row,) = as_json([found])
+    assert row.keys() >= REQUIRED
+    header, line = as_table([found]).splitlines()
+    assert header.split()[:3] == ["POLICY", "PLACEMENT", "JOBS"]
+    assert "12,345.0" in line

@@ -1,0 +1,82 @@
+"""`python -m hack.demo`: a cluster, Laneway on it, real jobs, and whether they show what they should."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from hack.cluster.progress import ClusterError
+from hack.demo import prometheus
+from hack.demo.api import Api
+from hack.demo.claims import CLAIMS
+from hack.demo.evidence import Evidence
+from hack.demo.install import REPOSITORY, install
+from hack.demo.scenario import NAMESPACE, Scenario
+from hack.demo.screen import Screen, results
+from hack.demo.target import bring_up
+from hack.images.chroot import ImageError
+
+_FAILED = 1
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; return 0 when every claim holds."""
+    parser = argparse.ArgumentParser(prog="python -m hack.demo", description=__doc__)
+    parser.add_argument("--name", default="laneway", help="the cluster's name (default: %(default)s)")
+    parser.add_argument("--nodes", type=int, default=2, help="how many nodes (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    try:
+        return _demo(options.name, options.nodes, began)
+    except (ClusterError, ImageError, OSError) as error:
+        print(f"the demo could not be carried out: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; the cluster runs on: 'make demo' goes on from here, 'make cluster-down' removes it",
+            file=sys.stderr,
+        )
+        return _INTERRUPTED
+
+
+def _demo(name: str, nodes: int, began: float) -> int:
+    screen = Screen()
+    target = bring_up(name, nodes)
+    install(target)
+    api = Api(target.kubeconfig)
+    metrics = prometheus.start(target, api.server)
+    try:
+        scenario = Scenario(target, api, screen)
+        scenario.clear()
+        evidence = scenario.run()
+        print("\n" + "\n".join(results(evidence)) + "\n")
+        held = _say_what_holds(evidence)
+        print(f"Prometheus: {metrics.address}" + (" (ends with this command)" if metrics.children else ""))
+        print(f"Dashboard for Grafana: {prometheus.DASHBOARD.relative_to(REPOSITORY)}")
+        print(f"The jobs: kubectl --kubeconfig {target.kubeconfig} --namespace {NAMESPACE} get trainingjobs")
+        print(f"All of it took {time.monotonic() - began:.0f} s; 'make cluster-down' removes the cluster.")
+        return 0 if held else _FAILED
+    finally:
+        metrics.end_children()
+
+
+def _say_what_holds(evidence: Evidence) -> bool:
+    held = True
+    for claim in CLAIMS:
+        problems = claim.check(evidence)
+        print(f"{claim.number}. {claim.text}: {'does not hold' if problems else 'holds'}")
+        for problem in problems:
+            print(f"   - {problem}")
+        held = held and not problems
+    waiting = evidence.jobs["never-fits"].status.waiting if "never-fits" in evidence.jobs else None
+    if waiting is not None:
+        print(f"   never-fits waits: {waiting.message} {waiting.unblock}")
+    print()
+    return held
+
+
+if __name__ == "__main__":
+    sys.exit(main())

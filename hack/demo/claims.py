@@ -1,0 +1,176 @@
+"""The five things that the demo shows, each checked against what was gathered. A check returns what does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hack.demo.evidence import Evidence
+from hack.demo.jobs import describe
+from hack.demo.output import WorkerOutput
+from hack.demo.turns import by_lane, handovers, overlaps_across_lanes, overlaps_within_lanes
+
+LANES = ("lane-a", "lane-b", "lane-c")
+GANG = "gang"
+LONG = "long"
+SHORT = ("short-1", "short-2")
+NEVER_FITS = "never-fits"
+OUTGROWS = "outgrows"
+
+Check = Callable[[Evidence], list[str]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A numbered claim."""
+
+    number: int
+    text: str
+    check: Check
+
+
+def lanes(evidence: Evidence) -> list[str]:
+    """Two jobs in one lane of one GPU, a third in a lane beside them."""
+    problems = _not_succeeded(evidence, LANES)
+    turns = evidence.turns_of(*LANES)
+    gpus = {(turn.node, turn.gpu) for turn in turns}
+    if len(gpus) != 1:
+        problems.append(f"the three jobs took turns on {len(gpus)} GPUs, not on one")
+    shared = [lane for lane in by_lane(turns).values() if len({turn.job for turn in lane}) > 1]
+    if not shared:
+        problems.append("no two of the three jobs shared a lane")
+    elif max(handovers(turns).values()) < 2:
+        problems.append(
+            "the jobs of the shared lane did not take turns: it went from one to the other once at most"
+        )
+    for one, other in overlaps_within_lanes(evidence.turns):
+        problems.append(
+            f"in lane {one.lane} of {one.gpu} turn {other.turn} of {other.job} began "
+            f"{one.end_seconds - other.start_seconds:.3f} s before turn {one.turn} of {one.job} ended"
+        )
+    if not overlaps_across_lanes(turns):
+        problems.append(
+            "no turn of one lane overlapped a turn of the other lane: the lanes did not run in parallel"
+        )
+    return problems
+
+
+def gang(evidence: Evidence) -> list[str]:
+    """A gang of four workers over both nodes."""
+    problems = _not_succeeded(evidence, (GANG,))
+    placement = evidence.placements.get(GANG, ())
+    if len(placement) != 4:
+        problems.append(f"the gang was placed with {len(placement)} workers, not 4")
+    if len(evidence.nodes_of(GANG)) < 2:
+        problems.append(f"the gang ran on {', '.join(evidence.nodes_of(GANG)) or 'no node'} only")
+    if len(evidence.pods.get(GANG, ())) != 4 and not problems:
+        problems.append(
+            f"the gang needed {len(evidence.pods.get(GANG, ()))} pods, not 4: it was started more than once"
+        )
+    return problems
+
+
+def preemption(evidence: Evidence) -> list[str]:
+    """A long job that short ones preempt; it checkpoints, and resumes where it stopped."""
+    problems = _not_succeeded(evidence, (LONG, *SHORT))
+    job = evidence.jobs.get(LONG)
+    if job is None or job.status.preemptions < 1:
+        return [*problems, f"{LONG} was never preempted"]
+    attempts = evidence.outputs.get(LONG, ())
+    if len(attempts) < 2:
+        return [*problems, f"{LONG} was preempted, and ran in {len(attempts)} attempts"]
+    for before, after in pairwise(attempts):
+        saved, resumed = _step(before, "checkpoint"), _step(after, "start", last=False)
+        if saved is None or resumed is None:
+            problems.append(
+                f"{LONG}: attempt {before.attempt} or {after.attempt} did not say at which step it was"
+            )
+        elif resumed < saved:
+            problems.append(
+                f"{LONG}: attempt {after.attempt} began after step {resumed}, though attempt {before.attempt} had a "
+                f"checkpoint of step {saved}: {saved - resumed} steps were trained twice"
+            )
+        elif resumed > saved:
+            problems.append(
+                f"{LONG}: attempt {after.attempt} began after step {resumed}, never trained beyond {saved}"
+            )
+    target, end = _field(attempts[0], "start", "target"), _step(attempts[-1], "end")
+    if end is None or end != target:
+        problems.append(f"{LONG} ended at step {end}, its target is {target}")
+    return problems
+
+
+def never_fits(evidence: Evidence) -> list[str]:
+    """A job that can never fit: its status says why, and what would let it run."""
+    job = evidence.jobs.get(NEVER_FITS)
+    if job is None:
+        return [f"{NEVER_FITS} is not there"]
+    waiting = job.status.waiting
+    problems = []
+    if evidence.pods.get(NEVER_FITS):
+        problems.append(f"{NEVER_FITS} got pods")
+    if waiting is None:
+        return [*problems, f"{NEVER_FITS} does not say that it waits; it is {job.state}"]
+    if not waiting.message:
+        problems.append(f"{NEVER_FITS} does not say why it waits")
+    if not waiting.unblock:
+        problems.append(f"{NEVER_FITS} does not say what would let it run")
+    return problems
+
+
+def outgrows(evidence: Evidence) -> list[str]:
+    """A job whose memory outgrows its share fails alone, with the limit in its message, and its lane goes on."""
+    job = evidence.jobs.get(OUTGROWS)
+    if job is None or not job.has("Failed"):
+        return [f"{OUTGROWS} did not fail: it is {job.state if job else 'not there'}"]
+    problems = []
+    limit = _mebibytes(evidence.quota_bytes.get(OUTGROWS, 0))
+    if limit not in job.message("Failed"):
+        problems.append(
+            f"the message of {OUTGROWS} does not name its limit of {limit}: {job.message('Failed')}"
+        )
+    own = evidence.turns_of(OUTGROWS)
+    if not own:
+        return [*problems, f"{OUTGROWS} never had a turn"]
+    last = own[-1]
+    mates = [turn for turn in evidence.turns if turn.lane_key == last.lane_key and turn.job != OUTGROWS]
+    if not any(turn.start_seconds >= last.end_seconds for turn in mates):
+        problems.append(
+            f"no other job took a turn in lane {last.lane} of {last.gpu} after {OUTGROWS} had failed"
+        )
+    problems += _not_succeeded(evidence, sorted({turn.job for turn in mates}))
+    return problems
+
+
+CLAIMS = (
+    Claim(1, "turns never overlap within a lane, and do across lanes", lanes),
+    Claim(2, "a gang of four workers runs over both nodes", gang),
+    Claim(3, "a preempted job checkpoints and resumes where it stopped", preemption),
+    Claim(4, "a job that can never fit says why, and what would let it run", never_fits),
+    Claim(5, "a job that outgrows its share fails alone, and its lane goes on", outgrows),
+)
+
+
+def _not_succeeded(evidence: Evidence, jobs: Sequence[str]) -> list[str]:
+    problems = []
+    for name in jobs:
+        job = evidence.jobs.get(name)
+        if job is None:
+            problems.append(f"{name} is not there")
+        elif not job.has("Succeeded"):
+            problems.append(f"{name} did not succeed: {describe(job, name)}")
+    return problems
+
+
+def _step(output: WorkerOutput, event: str, *, last: bool = True) -> int | None:
+    return _field(output, event, "step", last=last)
+
+
+def _field(output: WorkerOutput, event: str, name: str, *, last: bool = False) -> int | None:
+    found = [each[name] for each in output.events if each.get("event") == event and name in each]
+    return int(found[-1 if last else 0]) if found else None
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.1f} MiB"

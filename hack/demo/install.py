@@ -1,0 +1,99 @@
+"""Laneway on a cluster: images built from this tree and brought to the nodes, the chart installed, and all of it ready."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from laneway.api.names import GPU_PERCENT
+
+from hack.cluster.build import built
+from hack.cluster.commands import run
+from hack.cluster.probes import wait_until
+from hack.cluster.progress import step
+from hack.demo.target import Target
+from hack.images.build import BuiltImage, build
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHART = REPOSITORY / "charts" / "laneway"
+DEMO_VALUES = Path(__file__).resolve().parent / "values.yaml"
+RELEASE = "laneway"
+SYSTEM_NAMESPACE = "laneway-system"
+
+_HELM_TIMEOUT = "180s"
+_ADVERTISED_TIMEOUT_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Laneway as installed on a cluster."""
+
+    target: Target
+    images: tuple[BuiltImage, ...]
+
+    def helm(self, *arguments: str | Path) -> str:
+        """Run helm on the cluster; return its standard output.
+
+        Raises:
+            ClusterError: helm failed; says how.
+        """
+        return run([built("helm"), "--kubeconfig", self.target.kubeconfig, *arguments])
+
+    def upgrade(self, *further: str | Path) -> None:
+        """Install the chart with the demo's values and further arguments of `helm upgrade`.
+
+        A pod is made anew when its image changed: the tag is the chart's version and stays the same.
+        """
+        content = {image.name: image.content for image in self.images}
+        node = "-".join(content[name][:8] for name in ("device-plugin", "node-agent", "client"))
+        self.helm(
+            *("upgrade", RELEASE, CHART, "--install", "--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
+            *("--values", DEMO_VALUES, "--wait", "--timeout", _HELM_TIMEOUT),
+            *("--set-string", f"operator.podAnnotations.image-content={content['operator']}"),
+            *("--set-string", f"node.podAnnotations.image-content={node}"),
+            *further,
+        )
+
+    def advertised_percent(self) -> dict[str, int]:
+        """Return how many hundredths of GPUs each node offers."""
+        nodes = self.target.kubectl.get("nodes")["items"]
+        return {
+            node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU_PERCENT, 0)) for node in nodes
+        }
+
+    def wait_until_advertised(self, percent: int) -> None:
+        """Wait until every node offers so many hundredths.
+
+        Raises:
+            ClusterError: one does not in time.
+        """
+        wait_until(
+            lambda: set(self.advertised_percent().values()) == {percent},
+            f"every node offering {percent} of {GPU_PERCENT}",
+            _ADVERTISED_TIMEOUT_SECONDS,
+        )
+
+
+def install(target: Target, *further: str | Path, advertised_percent: int = 800) -> Installation:
+    """Build the images, bring them to the nodes, install the chart and wait until the nodes offer their GPUs.
+
+    Raises:
+        ClusterError, ImageError: a step failed; says which and why.
+    """
+    images = tuple(build())
+    for image in images:
+        target.load(image.archive)
+    installation = Installation(target, images)
+    with step(f"installing the chart in namespace {SYSTEM_NAMESPACE}"):
+        installation.upgrade(*further)
+    with step(f"waiting for the nodes to offer {GPU_PERCENT}"):
+        installation.wait_until_advertised(advertised_percent)
+    return installation
+
+
+def system_pods(target: Target, component: str) -> Sequence[str]:
+    """Return the names of a component's pods (operator, node)."""
+    selector = f"app.kubernetes.io/component={component},app.kubernetes.io/instance={RELEASE}"
+    pods = target.kubectl.get("pods", "--namespace", SYSTEM_NAMESPACE, "--selector", selector)["items"]
+    return [pod["metadata"]["name"] for pod in pods]

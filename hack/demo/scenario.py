@@ -1,0 +1,106 @@
+"""The jobs of `examples/`, in the order in which they are applied, and what is gathered meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from laneway.api import names
+
+from hack.demo.api import Api
+from hack.demo.claims import GANG, LANES, LONG, NEVER_FITS, OUTGROWS, SHORT
+from hack.demo.evidence import Evidence
+from hack.demo.install import REPOSITORY, SYSTEM_NAMESPACE, system_pods
+from hack.demo.jobs import Jobs, JobView
+from hack.demo.output import Outputs
+from hack.demo.screen import Screen
+from hack.demo.target import Target
+from hack.demo.turns import read_turns
+
+EXAMPLES = REPOSITORY / "examples"
+NAMESPACE = "laneway-demo"
+
+_PLACED_SECONDS = 60.0
+_END_SECONDS = 240.0
+
+
+class Scenario:
+    """One run of the demo's jobs on a cluster with Laneway."""
+
+    def __init__(self, target: Target, api: Api, screen: Screen) -> None:
+        self.evidence = Evidence()
+        self._target = target
+        self._api = api
+        self._screen = screen
+        self._jobs = Jobs(api, target.kubectl, NAMESPACE)
+        self._outputs = Outputs(api, NAMESPACE)
+        self._began_seconds = time.time()
+
+    def clear(self) -> None:
+        """Delete the jobs of a former run."""
+        self._jobs.make_namespace()
+        self._jobs.delete_all()
+
+    def run(self) -> Evidence:
+        """Apply the jobs, follow them to their ends, and return what was gathered.
+
+        Raises:
+            ClusterError: a step did not come about in time; says which, and what the jobs say.
+        """
+        self._lanes_and_gang()
+        self._preemption()
+        return self._gathered()
+
+    def _lanes_and_gang(self) -> None:
+        together = (*LANES, OUTGROWS)
+        self._apply(NEVER_FITS, *together)
+        self._wait(
+            together, lambda job: bool(job.status.placement) or job.ended, "being placed", _PLACED_SECONDS
+        )
+        self._apply(GANG)
+        self._wait((*together, GANG), lambda job: job.ended, "coming to an end", _END_SECONDS)
+
+    def _preemption(self) -> None:
+        self._apply(LONG)
+        self._wait(
+            (LONG,),
+            lambda job: job.has("Running") and job.status.queue > 0,
+            "attaining so much service that newcomers go first",
+            _END_SECONDS,
+        )
+        self._apply(*SHORT)
+        self._wait((LONG, *SHORT), lambda job: job.ended, "coming to an end", _END_SECONDS)
+
+    def _apply(self, *jobs: str) -> None:
+        files = [manifest(job) for job in jobs]
+        self._screen.say(f"kubectl apply {' '.join(f'-f examples/{file.name}' for file in files)}")
+        self._jobs.apply(files)
+
+    def _wait(
+        self, jobs: Sequence[str], condition: Callable[[JobView], bool], what: str, timeout_seconds: float
+    ) -> None:
+        self._jobs.wait(jobs, condition, what, timeout_seconds, self._look)
+
+    def _look(self, views: Mapping[str, JobView]) -> None:
+        pods = self._jobs.pods()
+        self._outputs.follow(pods)
+        self.evidence.see_jobs(views)
+        self.evidence.see_pods(pods)
+        self.evidence.see_gpu_nodes(self._api.items(f"/apis/{names.API_VERSION}/gpunodes"))
+        self._screen.show(views)
+
+    def _gathered(self) -> Evidence:
+        self._outputs.settle()
+        agents = system_pods(self._target, "node")
+        evidence = self.evidence
+        evidence.turns = read_turns(self._api, SYSTEM_NAMESPACE, agents, self._began_seconds, NAMESPACE)
+        evidence.outputs = {name: self._outputs.attempts(name) for name in evidence.jobs}
+        accuracies = {name: self._outputs.accuracy(name) for name in evidence.jobs}
+        evidence.accuracies = {name: value for name, value in accuracies.items() if value is not None}
+        return evidence
+
+
+def manifest(job: str) -> Path:
+    """Return the file of an example."""
+    return EXAMPLES / f"{job}.yaml"

@@ -1,0 +1,76 @@
+"""The cluster that the demo and the end-to-end tests run on, whichever backend it has."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hack.cluster import embedded
+from hack.cluster.__main__ import main as cluster_command
+from hack.cluster.backends import Backend, choose_here, kubeconfig_of
+from hack.cluster.build import built
+from hack.cluster.kubectl import Kubectl
+from hack.cluster.progress import ClusterError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster that is up."""
+
+    name: str
+    backend: Backend
+    kubeconfig: Path
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """The pinned kubectl on this cluster."""
+        return Kubectl(built("kubectl"), self.kubeconfig)
+
+    @property
+    def embedded(self) -> embedded.RunningCluster | None:
+        """The cluster's parts, to look at them and to kill and start them; None for another backend."""
+        return embedded.open_cluster(self.name) if self.backend is Backend.EMBEDDED else None
+
+    def load(self, archive: Path) -> None:
+        """Bring an image to the nodes.
+
+        Raises:
+            ClusterError: the nodes cannot be loaded from here; says what to do instead.
+        """
+        running = self.embedded
+        if running is not None:
+            running.load_image(archive)
+        else:
+            _command("load-image", str(archive), "--name", self.name)
+
+
+def bring_up(name: str, nodes: int) -> Target:
+    """Start what is not running of the cluster.
+
+    Raises:
+        ClusterError: it does not come up; says why.
+    """
+    choice = choose_here(name)
+    _command("up", "--name", name, "--nodes", str(nodes))
+    return Target(name, choice.backend, kubeconfig_of(name, choice))
+
+
+def bring_up_embedded(name: str, nodes: int) -> Target:
+    """Start an embedded cluster, whatever else this machine could run.
+
+    Raises:
+        ClusterError: it does not come up; says why.
+    """
+    return Target(name, Backend.EMBEDDED, embedded.bring_up(name, nodes))
+
+
+def _command(*arguments: str) -> None:
+    # Its answers (paths) go to standard output, which here belongs to the demo's own.
+    with contextlib.redirect_stdout(sys.stderr):
+        status = cluster_command(arguments)
+    if status != 0:
+        raise ClusterError(
+            f"python -m hack.cluster {' '.join(arguments)} ended with status {status} (see above)"
+        )

@@ -64,7 +64,13 @@ def _delegate_controllers(folder: Path) -> None:
     controllers = (folder / "cgroup.controllers").read_text().split()
     handed_down = (folder / "cgroup.subtree_control").read_text().split()
     for controller in set(controllers) - set(handed_down):
-        (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+        try:
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+        except OSError as error:
+            raise ClusterError(
+                f"{folder} does not hand the controller {controller!r} down ({error}): in a container, start it with "
+                "the host's cgroup namespace, or with an init system that moves its processes out of the root cgroup"
+            ) from error
 
 
 def _copy_cpuset(parent: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,9 @@ def operator(
     print(process.log)
 
 
-@pytest.fixture
-async def cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[PlayedCluster]:
-    """A namespace and nodes of the test's own."""
+@asynccontextmanager
+async def played_cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[PlayedCluster]:
+    """A namespace and nodes of one test's own."""
     namespace = f"t-{uuid.uuid4().hex[:8]}"
     async with await connect(control_plane.kubeconfig) as api:
         await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
@@ -77,3 +78,10 @@ async def cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[PlayedCl
         finally:
             await played.clean_up()
             await api.request("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+async def cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[PlayedCluster]:
+    """A namespace and nodes of the test's own."""
+    async with played_cluster(control_plane) as played:
+        yield played

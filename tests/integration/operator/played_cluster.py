@@ -40,7 +40,7 @@ class PlayedCluster:
         await self.api.request("POST", GPU_NODES.path(), body=body)
         status = [self._gpu(full, index, memory_bytes) for index in range(gpus)]
         await self.report(full, status)
-        await until(f"{full} is untainted", lambda: self._untainted(full), seconds=30)
+        await until(f"{full} is untainted", lambda: self._untainted(full))
         return full
 
     async def set_ready(self, node: str, ready: bool) -> None:
@@ -161,7 +161,7 @@ class PlayedCluster:
         return next((each for each in found if each["type"] == kind), {})
 
     async def until_condition(
-        self, job: str, kind: str, status: str = "True", reason: str | None = None, seconds: float = 15.0
+        self, job: str, kind: str, status: str = "True", reason: str | None = None, seconds: float = 60.0
     ) -> Raw:
         """Wait for a condition of a job, and return it."""
 
@@ -171,7 +171,7 @@ class PlayedCluster:
 
         return await until(f"{job}: {kind} is {status} {reason or ''}", look, seconds)
 
-    async def until_waiting(self, job: str, reason: str, seconds: float = 15.0) -> Raw:
+    async def until_waiting(self, job: str, reason: str, seconds: float = 60.0) -> Raw:
         """Wait until a job waits for a reason, and return what its status says of it."""
 
         async def look() -> Raw | None:
@@ -189,7 +189,7 @@ class PlayedCluster:
         return sorted(found["items"], key=lambda pod: int(pod["metadata"]["labels"][names.RANK_LABEL]))
 
     async def until_pods(
-        self, job: str, count: int, attempt: int | None = None, seconds: float = 15.0
+        self, job: str, count: int, attempt: int | None = None, seconds: float = 60.0
     ) -> list[Raw]:
         """Wait until a job has so many pods (of that attempt, none being deleted), and return them."""
 

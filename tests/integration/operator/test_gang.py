@@ -16,7 +16,7 @@ async def test_a_gang_that_does_not_start_in_time_is_rolled_back_and_tried_elsew
     await cluster.submit("gang", workers=2)
     pods = await cluster.until_pods("gang", 2, attempt=1)
     await cluster.run(pods[0])  # the other never gets further than Pending
-    await cluster.until_condition("gang", "Placed", "False", seconds=20)
+    await cluster.until_condition("gang", "Placed", "False")
     await cluster.let_go("gang")
     waiting = await cluster.until_waiting("gang", "NodesUnavailable")
     assert "not all workers ran within 2 s" in waiting["message"]

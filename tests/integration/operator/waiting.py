@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 async def until(
-    what: str, look: Callable[[], Awaitable[Value | None]], seconds: float = 15.0, poll_seconds: float = 0.05
+    what: str, look: Callable[[], Awaitable[Value | None]], seconds: float = 60.0, poll_seconds: float = 0.05
 ) -> Value:
     """Return the first thing that is seen and is not None or False; fail when the time is over."""
     deadline = time.monotonic() + seconds

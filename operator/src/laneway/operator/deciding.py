@@ -8,6 +8,7 @@ figures and sentences that merely keep changing (its place in the order, service
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ from laneway.scheduling import (
     next_decision_seconds,
     plan,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def decide(
         priority_classes=view.priority_classes,
         refusals=memory.refusals,
     )
-    standings = [advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
+    standings = [_advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
     snapshot = build_snapshot(view, standings, sessions, config.lane_rules(), now_seconds)
     problem = ""
     try:
@@ -127,6 +130,19 @@ def decide(
         plan=planned,
         problem=problem,
     )
+
+
+def _advance(job: JobRecord, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
+    """Advance a job; one that this version of the operator cannot make sense of must not stop the others."""
+    try:
+        return advance(job, pods, facts)
+    except Exception as error:
+        logger.exception("a job could not be judged and is left as it is", extra={"job": job.key})
+        message = f"the operator cannot make sense of this job ({type(error).__name__}: {error}); see its log"
+        return Standing(
+            job.with_status(transitions.refused(job.status, "NotUnderstood", message, facts.now_seconds)),
+            None,
+        )
 
 
 def _with_plan(standing: Standing, planned: Plan, view: ClusterView, now_seconds: float) -> Standing:

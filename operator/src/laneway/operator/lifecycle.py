@@ -157,6 +157,10 @@ def _observed(status: TrainingJobStatus, job: JobRecord) -> TrainingJobStatus:
 def _follow(standing: Standing, wish: Wish, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
     """Judge the current attempt, and take the step that the verdict demands."""
     job, now_seconds = standing.job, facts.now_seconds
+    if len(job.status.placement) != wish.demand.workers:
+        message = f"the status places {len(job.status.placement)} of {wish.demand.workers} workers"
+        lost = transitions.unplaced(job.status, "PlacementLost", message, now_seconds, now_seconds)
+        return standing.becomes(lost, Happening("Rollback", message, warning=True))
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
     attempt = Attempt(
         workers=wish.demand.workers,

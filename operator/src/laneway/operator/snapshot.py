@@ -43,7 +43,8 @@ def build_snapshot(
     # is taken all the same.
     unplanned = [each for each in relevant if not all(gpu in known for gpu in _gpus(each))]
     foreign = _foreign_tenants(view, planned, unplanned, sessions)
-    nodes = tuple(_node(record, view, foreign, rules) for record in view.gpu_nodes)
+    reported_by = _first_reporters(view.gpu_nodes)
+    nodes = tuple(_node(record, view, foreign, rules, reported_by) for record in view.gpu_nodes)
     return ClusterSnapshot(
         nodes=nodes,
         jobs=tuple(_job(standing, now_seconds) for standing in planned),
@@ -95,13 +96,31 @@ def _profile(measured: ProfileStatus | None) -> Profile | None:
     )
 
 
+def _first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
+    """Return the node of each GPU; where two claim one, the first by name has it."""
+    reported_by: dict[str, str] = {}
+    for node in sorted(nodes, key=lambda each: each.name):
+        for gpu in node.gpus:
+            reported_by.setdefault(gpu.uuid, node.name)
+    return reported_by
+
+
 def _node(
-    record: GPUNodeRecord, view: ClusterView, foreign: Mapping[str, list[ForeignTenant]], rules: LaneRules
+    record: GPUNodeRecord,
+    view: ClusterView,
+    foreign: Mapping[str, list[ForeignTenant]],
+    rules: LaneRules,
+    reported_by: Mapping[str, str],
 ) -> Node:
-    refusal = _refusal(record, view)
+    disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
+    refusal = (
+        f"it claims {disputed[0]}, a GPU of {reported_by[disputed[0]]}"
+        if disputed
+        else _refusal(record, view)
+    )
     return Node(
         name=record.name,
-        gpus=tuple(_gpu(gpu, record.name, foreign, rules) for gpu in record.gpus),
+        gpus=tuple(_gpu(gpu, record.name, foreign, rules) for gpu in record.gpus if gpu.uuid not in disputed),
         schedulable=not refusal,
         reason=refusal,
     )

@@ -1,0 +1,126 @@
+"""The cache never goes back in time, whatever comes late, twice or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.operator.cache import ClusterCache, Store
+
+from tests.unit.operator.builders import a_job, a_pod
+
+
+def an_object(name: str, version: int, uid: str = "", **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
+    return {"kind": "Thing", "metadata": metadata, **fields}
+
+
+def a_store(clock: list[float] | None = None) -> Store[dict[str, Any]]:
+    now = clock or [0.0]
+    return Store(lambda raw: raw, lambda: now[0], decisive=lambda raw: raw.get("spec"))
+
+
+def versions(store: Store[dict[str, Any]]) -> dict[str, str]:
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in store.records()}
+
+
+def test_a_late_event_does_not_undo_a_newer_one() -> None:
+    store = a_store()
+    store.observe(an_object("a", 5))
+    assert not store.observe(an_object("a", 3))
+    assert not store.observe(an_object("a", 5)), "nor does a doubled one count"
+    assert versions(store) == {"a": "5"}
+
+
+def test_only_what_a_decision_may_hang_on_counts_as_a_change() -> None:
+    store = a_store()
+    assert store.observe(an_object("a", 1, spec=1))
+    assert not store.observe(an_object("a", 2, spec=1, chatter=9))
+    assert store.observe(an_object("a", 3, spec=2))
+
+
+def test_a_deleted_object_stays_deleted_when_an_older_event_comes_late() -> None:
+    store = a_store()
+    store.observe(an_object("a", 1))
+    assert store.forget(an_object("a", 4)["metadata"])
+    assert not store.observe(an_object("a", 3))
+    assert versions(store) == {}
+
+
+def test_an_object_that_was_made_anew_under_its_old_name_is_another() -> None:
+    store = a_store()
+    store.observe(an_object("a", 1, uid="old"))
+    store.observe(an_object("a", 7, uid="new"))
+    assert not store.forget(an_object("a", 6, uid="old")["metadata"]), "the late deletion of the old one"
+    assert versions(store) == {"a": "7"}
+
+
+def test_a_list_removes_what_a_watch_missed_and_leaves_what_is_newer() -> None:
+    store = a_store()
+    for raw in (an_object("stays", 1), an_object("went", 2), an_object("own", 9)):
+        store.observe(raw)
+    assert store.reconcile([an_object("stays", 1), an_object("came", 3)], 5, among=lambda _: True)
+    assert versions(store) == {"stays": "1", "came": "3", "own": "9"}
+
+
+def test_a_list_by_label_says_nothing_about_others() -> None:
+    store = a_store()
+    store.observe(an_object("mine", 1, spec="x"))
+    store.observe(an_object("other", 1, spec="y"))
+    store.reconcile([], 5, among=lambda record: record["spec"] == "x")
+    assert versions(store) == {"other": "1"}
+
+
+def test_who_was_silent_is_told_by_the_caches_own_clock() -> None:
+    clock = [0.0]
+    store = a_store(clock)
+    store.observe(an_object("a", 1))
+    clock[0] = 8.0
+    store.observe(an_object("b", 2))
+    clock[0] = 10.0
+    assert store.silent(5.0) == {"a"}
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_comes_back_when_it_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = ClusterCache(lambda: 0.0)
+    job = a_job().placed("n1").record
+    broken = a_pod(job).raw
+    del broken["metadata"]["labels"]["laneway.dev/rank"]
+    cache.pods.observe(broken)
+    assert cache.freeze(60).pods == {}
+    assert "cannot be read" in caplog.text
+    whole = a_pod(job).raw
+    whole["metadata"]["resourceVersion"] = "2"
+    assert cache.pods.observe(whole)
+    assert [pod.name for pod in cache.freeze(60).pods[job.uid]] == ["job-0"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["watch", "list", "delete"]), st.sampled_from("ab"), st.integers(1, 6)),
+        max_size=30,
+    )
+)
+def test_no_order_of_events_makes_a_version_fall_or_raises_the_dead(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    store = a_store()
+    highest: dict[str, int] = {}
+    dead: set[str] = set()
+    for kind, name, version in steps:
+        raw = an_object(name, version)
+        if kind == "delete":
+            store.forget(raw["metadata"])
+            dead.add(name)
+        elif kind == "watch":
+            store.observe(raw)
+        else:
+            store.reconcile([raw], version, among=lambda _: True)
+        for seen, text in versions(store).items():
+            assert int(text) >= highest.get(seen, 0)
+            highest[seen] = int(text)
+        assert not dead & set(versions(store))

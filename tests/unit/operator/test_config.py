@@ -1,0 +1,71 @@
+"""``operator.yaml``, right and wrong."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.api.config_file import ConfigError, parse_config
+from laneway.operator.config import OperatorConfig
+from laneway.operator.main import main, read_config
+from laneway.scheduling.order.fifo import Fifo
+from laneway.scheduling.order.tiresias_las import TiresiasLAS
+
+
+def parsed(text: str) -> OperatorConfig:
+    return parse_config(text, OperatorConfig, "operator.yaml")
+
+
+def test_an_empty_file_gives_the_defaults() -> None:
+    config = parsed("")
+    assert config == OperatorConfig()
+    assert config.patience.gang_timeout_seconds == 120
+    assert config.cycle.resync_seconds == 10
+    assert isinstance(config.scheduling.policies().order, TiresiasLAS)
+
+
+def test_policies_are_chosen_by_name_with_their_options_in_camel_case() -> None:
+    text = """
+    scheduling:
+      order: {policy: tiresias-las, options: {thresholdsGpuSeconds: [10, 20], promotionFactor: 4}}
+      preemption: {policy: lowest-first, options: {minRunSeconds: 5}}
+    """
+    policies = parsed(text).scheduling.policies()
+    assert policies.order == TiresiasLAS(thresholds_gpu_seconds=(10.0, 20.0), promotion_factor=4.0)
+    assert isinstance(parsed("scheduling: {order: {policy: fifo}}").scheduling.policies().order, Fifo)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (
+            "scheduling: {order: {policy: shortest}}",
+            ["scheduling", "no order policy 'shortest'", "fifo", "tiresias-las"],
+        ),
+        ("scheduling: {order: {policy: fifo, options: {speed: 1}}}", ["speed", "fifo"]),
+        ("patience: {gangTimeoutSeconds: soon}", ["patience.gangTimeoutSeconds", "'soon'"]),
+        ("patience: {gangTimeout: 5}", ["patience.gangTimeout"]),
+        ("lease: {durationSeconds: 5, renewDeadlineSeconds: 10}", ["lease", "rising order"]),
+        ("metricsPort: 70000", ["metricsPort", "65535"]),
+        ("a: [", ["not YAML"]),
+    ],
+)
+def test_a_wrong_file_is_answered_with_the_place_and_what_to_write(text: str, want: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(text)
+    for part in ["operator.yaml", *want]:
+        assert part in str(caught.value)
+
+
+def test_a_wrong_file_stops_the_command_before_it_connects(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "operator.yaml"
+    path.write_text("logLevel: loud")
+    assert main(["--config", str(path)]) == 2
+    assert "logLevel" in capsys.readouterr().err
+    assert main(["--config", str(tmp_path / "missing.yaml")]) == 2
+
+
+def test_no_cluster_in_reach_is_said_with_what_to_do(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "operator.yaml"
+    path.write_text("{}")
+    assert read_config(path) == OperatorConfig()
+    assert main(["--config", str(path), "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert "--kubeconfig" in capsys.readouterr().err

@@ -1,0 +1,177 @@
+"""The objects that are made for a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.api import names
+from laneway.operator.manifests import rendezvous_service, template_hash, worker_pod
+
+from tests.unit.operator.builders import a_job
+
+
+def pod_of(
+    rank: int = 0, attempt: int = 3, nodes: tuple[str, ...] = ("n1",), gpus: int = 1, **spec: Any
+) -> Any:
+    job = a_job().gang(len(nodes)).spec(**spec).placed(*nodes, gpus=gpus, percent=100).record
+    assert job.wish is not None
+    return worker_pod(job, job.wish.spec, job.status.placement[rank], attempt)
+
+
+def template(pod_spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "i", **container}]
+    return {"spec": {"containers": containers, **(pod_spec or {})}}
+
+
+def environment(pod: dict[str, Any]) -> dict[str, Any]:
+    return {
+        each["name"]: each.get("value", each.get("valueFrom")) for each in pod["spec"]["containers"][0]["env"]
+    }
+
+
+def test_a_pod_says_whose_it_is_and_which_gpus_were_chosen() -> None:
+    pod = pod_of(rank=1, nodes=("n1", "n1"), gpus=2)
+    metadata = pod["metadata"]
+    assert metadata["name"] == "job-1"
+    assert metadata["labels"] == {
+        names.JOB_LABEL: "job",
+        names.JOB_UID_LABEL: "uid-job",
+        names.RANK_LABEL: "1",
+        names.ATTEMPT_LABEL: "3",
+    }
+    assert metadata["annotations"][names.GPUS_ANNOTATION] == "n1/2,n1/3"
+    assert metadata["annotations"][names.SPANS_GPUS_ANNOTATION] == "true"
+    (owner,) = metadata["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == ("uid-job", True, True)
+    assert pod["spec"]["containers"][0]["resources"]["limits"][names.GPU_PERCENT] == "200"
+
+
+def test_the_users_labels_stay_and_ours_win() -> None:
+    given = template()
+    given["metadata"] = {"labels": {"team": "x", names.RANK_LABEL: "9"}, "annotations": {"note": "y"}}
+    metadata = pod_of(template=given)["metadata"]
+    assert metadata["labels"]["team"] == "x"
+    assert metadata["labels"][names.RANK_LABEL] == "0"
+    assert metadata["annotations"]["note"] == "y"
+
+
+def test_the_container_named_trainer_gets_the_gpu_wherever_it_stands() -> None:
+    given = {"spec": {"containers": [{"name": "logger", "image": "l"}, {"name": "trainer", "image": "t"}]}}
+    logger, trainer = pod_of(template=given)["spec"]["containers"]
+    assert "resources" not in logger
+    assert "env" not in logger
+    assert trainer["resources"]["limits"] == {names.GPU_PERCENT: "100"}
+
+
+def test_the_users_own_limits_stay() -> None:
+    given = template(resources={"limits": {"cpu": "2"}, "requests": {"cpu": "1"}})
+    resources = pod_of(template=given)["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {"cpu": "2", names.GPU_PERCENT: "100"}, "requests": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "want"),
+    [
+        (None, [{"matchFields": ["n1"]}]),
+        (
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
+            ]}}},
+            [{"a": True, "matchFields": ["n1"]}, {"b": True, "matchFields": ["n1"]}],
+        ),
+    ],
+    ids=["none of the user's", "each of the user's alternatives is narrowed"],
+)  # fmt: skip
+def test_pinning(affinity: Any, want: list[dict[str, Any]]) -> None:
+    pod = pod_of(template=template({"affinity": affinity} if affinity else {}))
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    seen = [
+        {
+            **{each["key"]: True for each in term.get("matchExpressions", ())},
+            "matchFields": [value for field in term["matchFields"] for value in field["values"]],
+        }
+        for term in terms
+    ]
+    assert seen == want
+
+
+def test_preferences_and_pod_affinity_stay() -> None:
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]
+    affinity = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred},
+        "podAntiAffinity": {"x": 1},
+    }
+    result = pod_of(template=template({"affinity": affinity}))["spec"]["affinity"]
+    assert result["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] == preferred
+    assert result["podAntiAffinity"] == {"x": 1}
+
+
+def test_the_rendezvous_of_a_gang() -> None:
+    pod = pod_of(rank=1, nodes=("n1", "n2"))
+    assert environment(pod) == {
+        "MASTER_ADDR": "job-0.job",
+        "MASTER_PORT": "29500",
+        "WORLD_SIZE": "2",
+        "RANK": "1",
+        "LOCAL_RANK": "0",
+        "LANEWAY_JOB": "job",
+    }
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "job")
+
+
+def test_a_single_worker_meets_itself() -> None:
+    assert environment(pod_of())["MASTER_ADDR"] == "localhost"
+
+
+def test_the_users_port_is_kept_and_his_rank_is_not() -> None:
+    given = template(env=[{"name": "MASTER_PORT", "value": "1234"}, {"name": "RANK", "value": "7"}])
+    seen = environment(pod_of(template=given))
+    assert (seen["MASTER_PORT"], seen["RANK"]) == ("1234", "0")
+    listed = [each["name"] for each in pod_of(template=given)["spec"]["containers"][0]["env"]]
+    assert len(listed) == len(set(listed))
+
+
+def test_the_clients_folder_comes_before_the_users_pythonpath() -> None:
+    given = template(env=[{"name": "PYTHONPATH", "value": "/src:/lib"}])
+    assert environment(pod_of(template=given))["PYTHONPATH"] == "/opt/laneway:/src:/lib"
+    assert "PYTHONPATH" not in environment(pod_of()), "else the device plugin sets it"
+
+
+def test_a_pythonpath_that_is_read_from_elsewhere_is_kept_too() -> None:
+    source = {"configMapKeyRef": {"name": "c", "key": "k"}}
+    seen = environment(pod_of(template=template(env=[{"name": "PYTHONPATH", "valueFrom": source}])))
+    assert seen["PYTHONPATH"] == "/opt/laneway:$(LANEWAY_USERS_PYTHONPATH)"
+    assert seen["LANEWAY_USERS_PYTHONPATH"] == source
+
+
+def test_how_a_worker_ends() -> None:
+    pod = pod_of(preemption={"gracePeriodSeconds": 77})
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 77
+    assert pod["spec"]["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_the_template_itself_is_not_touched() -> None:
+    job = a_job().placed("n1").record
+    assert job.wish is not None
+    before = str(job.wish.spec.template)
+    worker_pod(job, job.wish.spec, job.status.placement[0], 1)
+    assert str(job.wish.spec.template) == before
+
+
+def test_jobs_of_one_template_have_one_hash_whatever_the_order_of_keys() -> None:
+    assert template_hash({"spec": {"a": 1, "b": 2}}) == template_hash(
+        {"spec": {"b": 2, "a": 1}, "metadata": {"x": 1}}
+    )
+    assert template_hash({"spec": {"a": 1}}) != template_hash({"spec": {"a": 2}})
+
+
+def test_the_service_finds_workers_before_they_are_ready() -> None:
+    service = rendezvous_service(a_job().gang(2).record)
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {names.JOB_UID_LABEL: "uid-job"}

@@ -1,0 +1,62 @@
+"""What Prometheus reads."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+
+from laneway.operator.http_server import serve
+from laneway.operator.metrics import Figures, GPUShare, JobFigures, Metrics
+from laneway.operator.orphans import Orphans
+
+from tests.unit.operator.builders import NOW, a_job, a_pod, a_view
+
+SERVICE = 'laneway_job_attained_service_gpu_seconds{job="a",namespace="ns"} 12.5'
+HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40.0'
+
+
+def test_a_jobs_series_vanish_with_the_job() -> None:
+    metrics = Metrics()
+    job = JobFigures("ns", "a", 12.5, None, (GPUShare("n1", "n1/0", 40),))
+    metrics.show(Figures(jobs=(job,), by_state={"running": 1}, by_queue={0: 1}))
+    page = metrics.render().decode()
+    assert SERVICE in page
+    assert HOLDS in page
+    assert 'laneway_jobs{state="running"} 1.0' in page
+    assert 'laneway_jobs{state="failed"} 0.0' in page
+    assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
+    metrics.show(Figures())
+    assert 'job="a"' not in metrics.render().decode()
+
+
+async def test_health_is_told_with_the_reason() -> None:
+    problem = [""]
+
+    def get(port: int, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async with serve(0, Metrics(), healthy=lambda: problem[0], ready=lambda: "") as port:
+        assert await asyncio.to_thread(get, port, "/healthz") == (200, "ok\n")
+        problem[0] = "the engine sleeps"
+        assert await asyncio.to_thread(get, port, "/healthz") == (503, "the engine sleeps\n")
+        assert await asyncio.to_thread(get, port, "/readyz") == (200, "ok\n")
+        status, page = await asyncio.to_thread(get, port, "/metrics")
+        assert status == 200
+        assert "laneway_cycle_duration_seconds_bucket" in page
+
+
+def test_an_orphan_is_overdue_only_after_a_while_and_not_when_its_job_is_there() -> None:
+    job = a_job().placed("n1").record
+    pod = a_pod(job).running().record
+    orphans = Orphans(patience_seconds=60)
+    lonely = a_view([], [pod])
+    assert orphans.overdue(lonely, NOW) == ()
+    assert orphans.overdue(lonely, NOW + 60) == (pod,)
+    assert orphans.overdue(a_view([job], [pod]), NOW + 61) == ()
+    assert orphans.overdue(lonely, NOW + 62) == (), "the wait begins anew"

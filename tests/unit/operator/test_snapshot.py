@@ -1,0 +1,147 @@
+"""What the planner gets to see."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.lanes import LaneRules
+from laneway.operator.cache import ClusterView
+from laneway.operator.lifecycle import advance
+from laneway.operator.sessions import index_sessions
+from laneway.operator.snapshot import build_snapshot
+from laneway.scheduling import ClusterSnapshot, JobState
+
+from tests.unit.operator.builders import (
+    GIB,
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_node,
+    a_plain_session,
+    a_pod,
+    a_session,
+    a_view,
+    facts_of,
+)
+
+
+def snapshot_of(view: ClusterView) -> ClusterSnapshot:
+    facts = facts_of(view)
+    standings = [advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
+    return build_snapshot(view, standings, index_sessions(view.gpu_nodes), LaneRules(), NOW)
+
+
+def foreign_of(view: ClusterView) -> dict[str, list[tuple[str, int]]]:
+    return {
+        gpu.uuid: [(tenant.key.split("/")[1], tenant.share_percent) for tenant in gpu.foreign]
+        for node in snapshot_of(view).nodes
+        for gpu in node.gpus
+        if gpu.foreign
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "gpu_node", "silent", "want"),
+    [
+        (a_node("n1"), a_gpu_node("n1"), [], ""),
+        (a_node("n1", cordoned=True), a_gpu_node("n1"), [], "it is cordoned"),
+        (a_node("n1", ready=False), a_gpu_node("n1"), [], "it is not ready"),
+        (a_node("n1"), a_gpu_node("n1", ready=False), [], "its node agent is not ready"),
+        (a_node("n1"), a_gpu_node("n1"), ["n1"], "its node agent has not written for a while"),
+        (a_node("other"), a_gpu_node("n1"), [], "there is no such node in the cluster"),
+    ],
+    ids=["fine", "cordoned", "not ready", "agent not ready", "agent silent", "no Node"],
+)
+def test_where_no_new_worker_goes(node: object, gpu_node: object, silent: list[str], want: str) -> None:
+    (seen,) = snapshot_of(a_view(gpu_nodes=[gpu_node], nodes=[node], silent=silent)).nodes  # type: ignore[list-item]
+    assert (seen.schedulable, seen.reason) == (not want, want)
+
+
+def test_a_gpu_that_two_nodes_claim_is_counted_once() -> None:
+    twin = a_gpu_node("n1", gpus=1).gpus[0]
+    thief = a_gpu_node("n2", gpus=1)
+    view = a_view(gpu_nodes=[a_gpu_node("n1", gpus=1), type(thief)("n2", (twin,), True, "", ())])
+    first, second = snapshot_of(view).nodes
+    assert first.schedulable
+    assert len(first.gpus) == 1
+    assert not second.schedulable
+    assert second.reason == "it claims n1/0, a GPU of n1"
+
+
+def test_plain_pods_are_foreign_tenants_until_they_end() -> None:
+    there = a_plain_session("notebook", 30, profiled=True, persistentBytes=GIB)
+    gone = a_plain_session("old", 50, state="Ended")
+    view = a_view(gpu_nodes=[a_gpu_node("n1", sessions={0: [there, gone]})])
+    assert foreign_of(view) == {"n1/0": [("notebook", 30)]}
+
+
+def test_a_jobs_own_session_is_counted_in_its_placement_only() -> None:
+    job = a_job().placed("n1").running().record
+    pod = a_pod(job).running().record
+    view = a_view([job], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod)]})])
+    assert foreign_of(view) == {}
+
+
+def test_a_session_that_lost_its_uid_is_found_by_the_pods_name() -> None:
+    job = a_job().placed("n1").running().record
+    pod = a_pod(job).running().record
+    view = a_view([job], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod, podUID="")]})])
+    assert foreign_of(view) == {}
+
+
+def test_workers_that_share_a_gpu_against_the_plan_are_counted_where_they_are() -> None:
+    job = a_job().gang(2).placed("n1", "n1").running().record
+    pods = [a_pod(job, rank).running().record for rank in (0, 1)]
+    both_on_one = [a_session(pods[0], key="a"), a_session(pods[1], key="b")]
+    view = a_view([job], pods, [a_gpu_node("n1", sessions={0: both_on_one})])
+    assert foreign_of(view) == {"n1/0": [("job-1", 100)]}
+    (seen,) = snapshot_of(view).jobs
+    assert [worker.gpus for worker in seen.placement] == [("n1/0",), ("n1/1",)], (
+        "what was planned is held too"
+    )
+
+
+def test_an_orphan_holds_its_gpu_before_its_session_shows_up() -> None:
+    pod = a_pod(a_job("gone").placed("n1").record).running().record
+    assert foreign_of(a_view([], [pod], [a_gpu_node("n1")])) == {"n1/0": [("gone-0", 100)]}
+
+
+def test_a_finished_pod_holds_nothing_whatever_its_session_says() -> None:
+    pod = a_pod(a_job("gone").placed("n1").record).ended().record
+    view = a_view([], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod)]})])
+    assert foreign_of(view) == {}
+
+
+def test_a_gang_on_a_node_that_vanished_still_holds_its_other_gpus() -> None:
+    job = a_job().gang(2).placed("n1", "n2").running().record
+    pods = [a_pod(job, rank).running().record for rank in (0, 1)]
+    view = a_view([job], pods, [a_gpu_node("n1")], nodes=[a_node("n1"), a_node("n2")])
+    snapshot = snapshot_of(view)
+    assert snapshot.jobs == ()
+    assert [(tenant.key, tenant.share_percent) for tenant in snapshot.nodes[0].gpus[0].foreign] == [
+        ("ns/job/0", 100)
+    ]
+
+
+def test_a_waiting_job_avoids_nodes_by_its_template_and_by_taints() -> None:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"disk": "ssd"}}}
+    picky = a_job("picky").spec(template=template).visited().record
+    plain = a_job("plain").visited().record
+    nodes = [
+        a_node("n1", labels={"disk": "ssd"}),
+        a_node("n2"),
+        a_node("n3", labels={"disk": "ssd"}, taints=[{"key": "team", "value": "x", "effect": "NoSchedule"}]),
+    ]
+    view = a_view([picky, plain], gpu_nodes=[a_gpu_node(each.name) for each in nodes], nodes=nodes)
+    assert snapshot_of(view).avoid == {"ns/picky": frozenset({"n2", "n3"}), "ns/plain": frozenset({"n3"})}
+
+
+def test_what_a_running_job_has_had_is_counted_up_to_now() -> None:
+    job = (
+        a_job().share(50).placed("n1", percent=50).running(since=NOW - 30).status(attained_service="7").record
+    )
+    view = a_view([job], [a_pod(job).running(since=NOW - 30).record], [a_gpu_node("n1")])
+    (seen,) = snapshot_of(view).jobs
+    assert seen.state is JobState.RUNNING
+    assert seen.attained_service_gpu_seconds == pytest.approx(7 + 15)
+    assert seen.executed_seconds == pytest.approx(30)
+    assert seen.started_seconds == pytest.approx(NOW - 30)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from hack.cluster.commands import succeeds
-from hack.cluster.layout import cluster_folder
+from hack.cluster.layout import cluster_folder, load_cluster
 
 
 class Backend(StrEnum):
@@ -26,6 +26,8 @@ class Surroundings:
     own_kubeconfig: str
     engine: str
     kind_installed: bool
+    embedded_exists: bool = False
+    """An embedded cluster of this name is there: a kind that was installed since must not hide it."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,16 @@ def choose(surroundings: Surroundings) -> Choice:
     kubeconfig = surroundings.kubeconfig
     if kubeconfig and kubeconfig != surroundings.own_kubeconfig:
         return Choice(Backend.KUBECONFIG, f"KUBECONFIG is set to {kubeconfig}")
+    if surroundings.embedded_exists:
+        return Choice(Backend.EMBEDDED, "the embedded cluster of this name exists")
     if surroundings.engine and surroundings.kind_installed:
         return Choice(Backend.KIND, f"kind is installed and {surroundings.engine} runs")
     if surroundings.engine:
         return Choice(
             Backend.EMBEDDED,
-            f"KUBECONFIG is not set and, though {surroundings.engine} runs, kind is not installed",
+            f"no KUBECONFIG of another cluster; {surroundings.engine} runs, but kind is not installed",
         )
-    return Choice(Backend.EMBEDDED, "KUBECONFIG is not set and no Docker or Podman engine runs")
+    return Choice(Backend.EMBEDDED, "no KUBECONFIG of another cluster, and no Docker or Podman engine runs")
 
 
 def choose_here(name: str) -> Choice:
@@ -60,6 +64,7 @@ def choose_here(name: str) -> Choice:
             own_kubeconfig=str(cluster_folder(name) / "kubeconfig"),
             engine=running_engine(),
             kind_installed=shutil.which("kind") is not None,
+            embedded_exists=load_cluster(name) is not None,
         )
     )
 

@@ -24,6 +24,11 @@ OWN = "/var/lib/laneway-clusters/laneway/kubeconfig"
         pytest.param(Surroundings(OWN, OWN, "docker", True), Backend.KIND, id="own-kubeconfig-of-kind"),
         pytest.param(Surroundings("", OWN, "docker", True), Backend.KIND, id="docker-and-kind"),
         pytest.param(Surroundings("", OWN, "podman", True), Backend.KIND, id="podman-and-kind"),
+        pytest.param(
+            Surroundings("", OWN, "docker", True, True),
+            Backend.EMBEDDED,
+            id="kind-does-not-hide-an-embedded-one",
+        ),
         pytest.param(Surroundings("", OWN, "docker", False), Backend.EMBEDDED, id="engine-without-kind"),
         pytest.param(Surroundings("", OWN, "", True), Backend.EMBEDDED, id="kind-without-an-engine"),
         pytest.param(Surroundings("", OWN, "", False), Backend.EMBEDDED, id="bare-machine"),

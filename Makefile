@@ -49,8 +49,10 @@ lock: ## Resolve the dependencies anew and write requirements/*.txt
 	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules
+generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the chart's schema, dashboard and tables
 	$(PYTHON) -m laneway.api.generate_crds
+	$(PYTHON) -m laneway.device_plugin.generate_protos
+	$(PYTHON) -m hack.chart
 	$(PYTHON) -m laneway.device_plugin.generate_protos
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
@@ -116,6 +118,8 @@ layers: $(INSTALLED) ## import-linter: who may import whom
 .PHONY: verify-generated
 verify-generated: $(INSTALLED) ## Generated files are current
 	$(PYTHON) -m laneway.api.generate_crds --check
+	$(PYTHON) -m laneway.device_plugin.generate_protos --check
+	$(PYTHON) -m hack.chart --check
 	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 
 .PHONY: verify-chart

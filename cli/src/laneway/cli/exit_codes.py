@@ -1,0 +1,25 @@
+"""What the process returns to the shell, and the errors that lead there."""
+
+from __future__ import annotations
+
+OK = 0
+FAILED = 1
+"""The cluster refused, or the job that was waited for failed."""
+
+USAGE = 2
+"""The command line, or a file that it names, is wrong."""
+
+NOT_FOUND = 3
+TIMED_OUT = 4
+UNREACHABLE = 5
+"""There is no cluster, or it does not answer."""
+
+INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """A command cannot be carried out; the message says why and what to do."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,68 @@
+"""The entry point: parse the command line, carry out the verb, return its exit code."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from laneway.cli.exit_codes import INTERRUPTED, CommandError
+from laneway.cli.verbs import delete, events, explain, get, list_jobs, logs, simulate, submit, wait
+
+_VERBS = {
+    "submit": submit,
+    "list": list_jobs,
+    "get": get,
+    "logs": logs,
+    "events": events,
+    "wait": wait,
+    "delete": delete,
+    "explain": explain,
+    "simulate": simulate,
+}
+
+_EXIT_CODES = """exit codes: 0 done; 1 refused, or the job failed; 2 wrong command line or file; 3 not found;
+4 timed out; 5 no cluster; 130 interrupted"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: without the program's name; those of the process by default.
+    """
+    program = "kubectl laneway" if Path(sys.argv[0]).name == "kubectl-laneway" else "laneway"
+    parsed = _parser(program).parse_args(arguments)
+    try:
+        return int(_VERBS[parsed.verb].run(parsed))
+    except CommandError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has had enough; Python would complain once more at exit
+        return 0
+
+
+def _parser(program: str) -> ArgumentParser:
+    parser = ArgumentParser(
+        prog=program,
+        description="TrainingJobs on shared GPUs.",
+        epilog=_EXIT_CODES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(program=program)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, module in _VERBS.items():
+        module.add(
+            verbs.add_parser(
+                name, help=module.HELP, description=f"{module.HELP[0].upper()}{module.HELP[1:]}."
+            )
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

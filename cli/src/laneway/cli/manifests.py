@@ -1,0 +1,46 @@
+"""TrainingJobs from a file or from standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from laneway.api.names import API_VERSION
+from laneway.cli.exit_codes import USAGE, CommandError
+
+
+def read_manifests(name: str) -> list[dict[str, Any]]:
+    """Return the TrainingJobs of a YAML or JSON file; ``-`` is standard input.
+
+    Raises:
+        CommandError: the file cannot be read, is no YAML, or holds something else.
+    """
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        documents = [item for item in yaml.safe_load_all(text) if item is not None]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read {name}: {error}", USAGE) from error
+    except yaml.YAMLError as error:
+        raise CommandError(f"{name} is not valid YAML: {error}", USAGE) from error
+    if not documents:
+        raise CommandError(f"{name} is empty: write a TrainingJob ({API_VERSION})", USAGE)
+    return [_checked(document, name, number) for number, document in enumerate(documents, start=1)]
+
+
+def _checked(document: Any, name: str, number: int) -> dict[str, Any]:
+    where = f"{name}, document {number}"
+    if not isinstance(document, dict):
+        raise CommandError(f"{where}: it is no object", USAGE)
+    found = (document.get("apiVersion"), document.get("kind"))
+    if found != (API_VERSION, "TrainingJob"):
+        raise CommandError(
+            f"{where}: it is a {found[1]} of {found[0]}; submit takes TrainingJobs of {API_VERSION}, "
+            "apply the others with kubectl",
+            USAGE,
+        )
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        raise CommandError(f"{where}: it has no metadata.name", USAGE)
+    return document

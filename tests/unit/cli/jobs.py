@@ -1,0 +1,47 @@
+"""TrainingJobs as the API server has them, in short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CREATED = "2026-01-31T12:00:00Z"
+CREATED_SECONDS = 1769860800.0
+
+
+def a_job(
+    name: str = "digits", *, gpus: dict[str, Any] | None = None, workers: int = 1, **status: Any
+) -> dict[str, Any]:
+    """A TrainingJob with a status of these fields."""
+    return {
+        "apiVersion": "laneway.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": "team", "creationTimestamp": CREATED},
+        "spec": {"workers": workers, "gpus": gpus or {"share": 50}},
+        "status": status,
+    }
+
+
+def a_condition(
+    type_: str, reason: str = "Because", message: str = "So it is.", status: str = "True"
+) -> dict[str, str]:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": CREATED,
+    }
+
+
+def a_reason(**fields: Any) -> dict[str, Any]:
+    """Why a job waits."""
+    return {
+        "reason": "GPUsBusy",
+        "message": "It needs 4 GPUs.",
+        "unblock": "It starts when 3 more GPUs have room.",
+        "position": 2,
+        "since": CREATED,
+    } | fields
+
+
+PLACED = [{"worker": 0, "node": "n1", "gpus": ["GPU-1"], "sharePercent": 50}]

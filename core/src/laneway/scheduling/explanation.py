@@ -48,7 +48,7 @@ def behind(key: str) -> WaitingReason:
     """Return the reason of a job whose turn it is not."""
     return WaitingReason(
         WaitingCode.BEHIND_OTHERS,
-        f"{key} waits for room and comes before it; the order policy lets nobody pass.",
+        f"{key} comes before it and waits for room on the same GPUs; the order policy lets nobody pass.",
         f"It is considered once {key} has started.",
         blockers=(key,),
     )

@@ -57,7 +57,7 @@ class WaitingCode(StrEnum):
     """Enough is free, and spread over more nodes than it accepts."""
 
     BEHIND_OTHERS = "BehindOthers"
-    """It is not its turn: the order policy lets nobody pass a job that waits for room."""
+    """It is not its turn: a job before it waits for room on the same GPUs, and the order policy lets nobody pass."""
 
     NOT_ADMITTED = "NotAdmitted"
     """An admission policy holds it back."""

@@ -6,7 +6,7 @@ The jobs are walked in order, and each takes what it needs of what those before 
 2. a job that waits starts if its gang fits in what is free now;
 3. else it keeps GPUs for itself that others are leaving, if its gang fits there;
 4. else others that come later in the order make way, if its gang fits then;
-5. else it waits with the reason, holds nothing, and smaller jobs may pass it, unless the order policy is strict.
+5. else it waits with the reason, holds nothing, and smaller jobs may pass it, unless the order policy has it hold them up.
 
 What is kept in 3 and 4 lives in this plan only: the next one finds the leaving jobs in its snapshot and comes to the same
 conclusion, or to a better one.
@@ -24,6 +24,7 @@ from laneway.scheduling.plan_types import Plan, Preemption, PreemptionReason, Wa
 from laneway.scheduling.registry import Policies
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import ClusterSnapshot, Job, JobState, WorkerPlacement
+from laneway.scheduling.suitability import GPUClass
 from laneway.scheduling.supply import Supply
 from laneway.scheduling.validation import validate
 
@@ -77,7 +78,7 @@ class _Walk:
         self._waiting: dict[str, WaitingReason | None] = {}
         self._shapes_without_room: set[object] = set()
         self._hopeless_shapes: set[object] = set()
-        self._held_up_by: str | None = None
+        self._held_up_by: dict[GPUClass, str] = {}
 
     def plan(self) -> Plan:
         for job in self._order:
@@ -103,16 +104,18 @@ class _Walk:
         if held_back is not None:
             self._waiting[job.key] = held_back
             return
-        if self._held_up_by is not None:
-            self._waiting[job.key] = explanation.behind(self._held_up_by)
+        classes = [gpu_class for gpu_class, _ in self._now.choices(job)]
+        before = next((self._held_up_by[each] for each in classes if each in self._held_up_by), None)
+        if before is not None:
+            self._waiting[job.key] = explanation.behind(before)
             return
         if self._start(job):
             return
         if not (self._keep_for(job) or self._make_way_for(job)):
             self._waiting[job.key] = None  # said at the end of the walk, when it is known what others took
             self._hopeless_shapes.add(self._shape(job))
-        if self._policies.order.strict:
-            self._held_up_by = job.key
+        if self._policies.order.holds_up(job, self._ranks[job.key], self._now_seconds):
+            self._held_up_by.update(dict.fromkeys(classes, job.key))
 
     def _held_back(self, job: Job) -> WaitingReason | None:
         """Return why placement is not even tried."""

@@ -70,6 +70,22 @@ def test_under_fifo_nobody_passes_a_job_that_waits_for_room() -> None:
     assert set(planned([a_node("n", 2)], *jobs, by=eager("fifo", strict=False)).starts) == {"small"}
 
 
+def test_under_las_nobody_passes_a_gang_whose_patience_is_at_its_end() -> None:
+    nodes = [a_node("n", 2), a_node("t", 1, model="T4")]
+    jobs = [
+        a_job("running").runs_on("n/0"),
+        a_job("gang").needs(2, models=["A100"]).waiting(NOW - 100).created(NOW - 100),
+        a_job("small").needs(models=["A100"]).created(NOW),
+        a_job("elsewhere").needs(models=["T4"]).created(NOW),
+    ]
+    patient, impatient = eager(patience_seconds=101), eager(patience_seconds=100)
+    assert set(planned(nodes, *jobs, by=patient).starts) == {"small", "elsewhere"}
+    plan = planned(nodes, *jobs, by=impatient)
+    assert set(plan.starts) == {"elsewhere"}
+    assert plan.waiting["small"].code == "BehindOthers"
+    assert plan.waiting["small"].blockers == ("gang",)
+
+
 def test_a_job_that_cannot_run_at_all_holds_nobody_up() -> None:
     plan = planned(
         [a_node("n", 2)],

@@ -25,6 +25,10 @@ class Fifo:
         """Never."""
         return False
 
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Whether the policy is strict."""
+        return self.strict
+
     def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
         """Never: creation does not change."""
         return None

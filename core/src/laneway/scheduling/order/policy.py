@@ -24,17 +24,16 @@ class Rank:
 class OrderPolicy(Protocol):
     """Puts the jobs of equal priority in order. Pure: the same jobs and clock give the same ranks."""
 
-    @property
-    def strict(self) -> bool:
-        """Whether a job that waits for room holds up all that come after it; else smaller ones may pass it."""
-        ...
-
     def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
         """Return the rank of each job, by key."""
         ...
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
         """Whether a waiting job may take the GPUs of a running one of the same priority, which comes later in order."""
+        ...
+
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Whether a job that waits for room lets nobody pass on GPUs that it could use; else smaller jobs may."""
         ...
 
     def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:

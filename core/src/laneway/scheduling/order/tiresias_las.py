@@ -26,6 +26,11 @@ class TiresiasLAS:
     promotion_factor: float = 8.0
     """A job that has waited this many times what it has executed is promoted; 0: never. Tiresias' and Voda's 8."""
 
+    patience_seconds: float = 86_400.0
+    """A job in the first queue that has waited so long is passed by nobody on GPUs that it could use; 0: always may
+    others pass. Tiresias lets small jobs pass a large gang for ever; a day is long against the wait that a promotion
+    leads to, so this is for gangs that smaller jobs would starve."""
+
     def __post_init__(self) -> None:
         limits = self.thresholds_gpu_seconds
         if any(limit <= 0 for limit in limits) or list(limits) != sorted(set(limits)):
@@ -36,11 +41,10 @@ class TiresiasLAS:
             raise ValueError(
                 f"promotion_factor is {self.promotion_factor}: write 0 for never, or a number above 0"
             )
-
-    @property
-    def strict(self) -> bool:
-        """No: whoever fits in what is left may pass."""
-        return False
+        if self.patience_seconds < 0:
+            raise ValueError(
+                f"patience_seconds is {self.patience_seconds}: write 0 for no end, or a time above 0"
+            )
 
     def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
@@ -50,8 +54,15 @@ class TiresiasLAS:
         """Only out of a lower queue."""
         return waiting.queue < running.queue
 
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Whether the job is in the first queue and its patience has come to its end."""
+        return rank.queue == 0 and 0 < self.patience_seconds <= job.waited_seconds(now_seconds)
+
     def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
-        """Return when a running job's service reaches the next threshold, or a waiting job is promoted."""
+        """Return when a running job's service reaches the next threshold, or a waiting job is promoted.
+
+        The end of a job's patience is no such moment: from then on, less happens.
+        """
         queue = self._queue_by_service(job)
         if job.state is JobState.RUNNING and queue < len(self.thresholds_gpu_seconds):
             rate = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100

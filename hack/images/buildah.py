@@ -3,21 +3,32 @@
     root file system ─▶ base image ┐
     wheels (a mounted folder) ─────┴▶ buildah bud, cached by layer ─▶ OCI archive
 
-buildah keeps its layers in the cache folder, apart from those of the machine's own user.
+buildah keeps its layers in the cache folder, apart from those of the machine's own user. It runs in a mount namespace of its own, so a build
+that is killed leaves no mount.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 from hack.cluster.cache import cache_folder, exclusive
-from hack.images.chroot import ImageError, output, require_tools, run
+from hack.images.chroot import ImageError, require_tools, run
 from hack.images.recipes import RECIPES, recipe_hash
 from hack.images.rootfs import root_file_system
 from hack.images.targets import ROOT, Target
 from hack.images.wheels import wheelhouse
+
+# $1: the root file system; $2: the image's name; then buildah's own command. A root file system's devices are for chroot.
+_MAKE_BASE_IMAGE = """
+root=$1 name=$2; shift 2
+container=$("$@" from scratch)
+mounted=$("$@" mount "$container")
+cp -a "$root/." "$mounted"
+find "$mounted/dev" -mindepth 1 -delete
+"$@" config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env LANG=C.UTF-8 "$container"
+"$@" commit --rm --format oci "$container" "$name"
+"""
 
 
 class Buildah:
@@ -36,7 +47,7 @@ class Buildah:
     def build(self, target: Target, archive: Path) -> None:
         """Builds one target and writes it as an OCI archive."""
         with exclusive(cache_folder() / "locks" / "buildah.lock"):
-            self._run("rm", "--all")  # what an interrupted build left, with its mounts
+            self._run("rm", "--all")  # what an interrupted build left
             base = self._base_image(target.base)
             command = [
                 "bud",
@@ -64,24 +75,8 @@ class Buildah:
         if self._has(name):
             return name
         print(f"making the base image {name}", file=sys.stderr, flush=True)
-        container = output(self._command("from", "scratch")).strip()
-        try:
-            mounted = Path(output(self._command("mount", container)).strip())
-            run(["cp", "-a", f"{root}/.", str(mounted)])
-            for left_over in (mounted / "dev").iterdir():
-                # A container gets its own /dev; the devices of a root file system are for chroot.
-                shutil.rmtree(
-                    left_over
-                ) if left_over.is_dir() and not left_over.is_symlink() else left_over.unlink()
-            self._run(
-                "config",
-                "--env=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                "--env=LANG=C.UTF-8",
-                container,
-            )
-            self._run("commit", "--format=oci", container, name)
-        finally:
-            self._run("rm", container)
+        # One shell for all steps: what buildah mounts is there for this mount namespace only.
+        run(["sh", "-euc", _MAKE_BASE_IMAGE, "make", str(root), name, *self._buildah()])
         return name
 
     def _has(self, name: str) -> bool:
@@ -92,12 +87,7 @@ class Buildah:
         return True
 
     def _run(self, *arguments: str) -> None:
-        run(self._command(*arguments), None, isolated=False)
+        run([*self._buildah(), *arguments])
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [
-            "buildah",
-            f"--root={self._storage / 'storage'}",
-            f"--runroot={self._storage / 'run'}",
-            *arguments,
-        ]
+    def _buildah(self) -> list[str]:
+        return ["buildah", f"--root={self._storage / 'storage'}", f"--runroot={self._storage / 'run'}"]

@@ -34,11 +34,16 @@ class WriteProxy:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         async with self._session.request(
-            request.method, self._upstream + request.raw_path, headers=headers, data=await request.read()
+            request.method,
+            self._upstream + request.raw_path,
+            headers=headers,
+            data=await request.read() or None,
         ) as answer:
             if request.method in _WRITES and answer.status < 400:
                 await answer.read()
                 self.after_write(f"{request.method} {request.path}")
+            if request.transport is None or request.transport.is_closing():
+                return web.Response(status=499)  # who asked is dead
             response = web.StreamResponse(
                 status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]}
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
+    os.environ.setdefault("USE_LIBUV", "0")  # Debian's PyTorch is built without libuv
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank} of {world_size} is here", flush=True)

@@ -99,5 +99,7 @@ def torch_runtime() -> TorchRuntime:
         check=False,
     )
     if made.returncode != 0:
-        raise RuntimeError("no PyTorch: neither in this interpreter nor as a root file system; see the lines above")
+        raise RuntimeError(
+            "no PyTorch: neither in this interpreter nor as a root file system; see the lines above"
+        )
     return TorchRuntime(Path(made.stdout.strip()))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE_BYTES = 4096
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 
 TURN, YIELD, PAUSED, ITERATIONS, INSIDE, BUSY_NS = 1, 2, 3, 8, 9, 13
 

@@ -1,0 +1,55 @@
+"""Memory is measured, not declared, and the quota holds: on a simulated GPU the process's CPU tensors stand for its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.client.jobs import EXAMPLES, Job, turns
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+
+
+def test_the_profile_is_what_the_process_really_holds(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    (own,) = run("own_account.py", container=node.container("job", 50)).results()
+    sizes = node.session("job")["sizes"]
+    assert sizes["persistent_bytes"] == pytest.approx(own["persistent"], rel=0.05)
+    # Kept for the backward pass: the outputs of two hidden layers; at the peak a third is there, and gradients of the like.
+    assert 2 * own["activation"] < sizes["ephemeral_bytes"] < 6 * own["activation"]
+    assert sizes["model_bytes"] == 4 * (256 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10)
+    assert sizes["largest_tensor_bytes"] == 4 * 512 * 512
+
+
+def test_a_job_that_outgrows_its_share_fails_alone_and_names_the_limit(make_node: MakeNode, run: Run) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1})
+    neighbour = run(
+        "digits.py", "--steps=60", "--batch=512", scripts=EXAMPLES, container=node.container("neighbour", 40)
+    )
+    eventually("the neighbour trains", lambda: node.session("neighbour")["sizes"], seconds=120)
+    outgrows = run(
+        "digits_growing.py",
+        "--growth=1024",
+        "--grow-every=2",
+        scripts=EXAMPLES,
+        container=node.container("outgrows", 2),
+    )
+    status, _, errors = outgrows.failure()
+    assert status == 1
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith(
+        "torch.OutOfMemoryError: Laneway: out of GPU memory: this process may hold 20.0 MiB"
+    )
+    assert "would have fitted" in last
+    eventually("the agent has heard of it", lambda: "hit its memory quota" in node.log)
+    assert neighbour.results()[-1]["steps"] == 60
+    assert sum(turn["iterations"] for turn in turns(node, "neighbour")) == 60
+
+
+def test_a_script_that_catches_the_error_can_go_on_with_less(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    job = run("catches_out_of_memory.py", container=node.container("job", 2))
+    assert job.lines() == ["out of memory", "went on with less"]

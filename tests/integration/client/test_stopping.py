@@ -1,0 +1,71 @@
+"""SIGTERM stops a training between two iterations, and a script that saves a checkpoint goes on from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.client.jobs import EXAMPLES, Job
+from tests.integration.node_agent.node import Node
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+
+
+def steps(folder: Path) -> list[tuple[int, float]]:
+    lines = (folder / "checkpoints/steps.log").read_text().splitlines()
+    return [(entry["step"], entry["loss"]) for entry in map(json.loads, lines)]
+
+
+def test_a_script_with_checkpoints_resumes_on_the_same_loss_curve(
+    make_node: MakeNode, run: Run, tmp_path: Path
+) -> None:
+    command = [
+        "digits_long.py",
+        "--steps=60",
+        "--batch=256",
+        "--checkpoint-every=20",
+        "--checkpoint-dir=checkpoints",
+    ]
+    undisturbed = run(*command, scripts=EXAMPLES)
+    undisturbed.lines()
+    node, work = make_node(), tmp_path / "work"
+    first = run(*command, scripts=EXAMPLES, work=work, container=node.container("first", 50))
+    while '"checkpoint"' not in first.line():
+        pass
+    first.terminate()
+    status, output, errors = first.failure()
+    assert status == 143, errors
+    stopped_after = len(steps(work))
+    assert 20 <= stopped_after < 60
+    assert json.loads(output.splitlines()[-1]) == {"event": "checkpoint", "step": stopped_after}
+    second = run(*command, scripts=EXAMPLES, work=work, container=node.container("second", 50))
+    results = second.results()
+    assert results[0] == {"event": "start", "step": stopped_after, "target": 60}
+    assert results[-1]["steps"] == 60
+    assert steps(work) == steps(undisturbed.work), "each step once, with the loss of the undisturbed run"
+
+
+def test_a_script_without_a_handler_ends_between_two_iterations(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    job = run("without_handler.py", container=node.container("job", 50))
+    assert job.line() == "running"
+    job.terminate()
+    status, output, _ = job.failure()
+    assert status == 143
+    said = json.loads(output.splitlines()[-1])
+    assert said["inside"] is False
+    assert said["steps"] >= 5
+
+
+def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode, run: Run) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 60_000})
+    holder = run("without_handler.py", container=node.container("holder", 40))
+    assert holder.line() == "running"
+    waiting = run("train.py", "mlp", container=node.container("waiting", 40))
+    while not [s for s in node.get("/sessions") if s["pod"] == "waiting" and s["state"] == "Waiting"]:
+        assert waiting.is_running
+    waiting.terminate()
+    status, _, errors = waiting.failure()
+    assert status == 143, errors

@@ -1,0 +1,118 @@
+"""Unmodified PyTorch: its iterations are found, and nothing that it computes changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.client.jobs import EXAMPLES, Job, turns
+from tests.integration.node_agent.node import Node, eventually, overlaps
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+
+KINDS = {
+    # kind: iterations that 12 steps of it are
+    "mlp": 12,
+    "cnn": 12,
+    "transformer": 12,
+    "accumulating": 12,
+    "evaluating": 12,
+    "closures": 12,
+    "adversarial": 24,  # the critic's and the generator's steps
+}
+
+
+def test_results_are_the_same_to_the_bit_and_each_optimizer_step_is_an_iteration(
+    make_node: MakeNode, run: Run
+) -> None:
+    without = run("train.py", *KINDS)
+    expected = {result["kind"]: result for result in without.results()}
+    node = make_node()
+    with_client = run("train.py", *KINDS, container=node.container("job", 50))
+    for result in with_client.results():
+        assert result == expected[result["kind"]]
+    assert sum(turn["iterations"] for turn in turns(node, "job")) == sum(KINDS.values())
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_a_data_loader_open_no_session(make_node: MakeNode, run: Run, start: str) -> None:
+    node = make_node()
+    with_client = run("train.py", f"loader-{start}", container=node.container("loader", 50))
+    without = run("train.py", f"loader-{start}")
+    assert with_client.results() == without.results()
+    facts = [json.loads(path.read_text()) for path in with_client.work.glob("worker-*.json")]
+    assert len(facts) >= 2
+    for fact in facts:
+        assert fact == {"started": False, "threads": [], "modes": 0, "hooked": True}
+    assert sum(turn["iterations"] for turn in turns(node, "loader")) == 12
+
+
+def test_two_jobs_of_one_lane_take_turns(make_node: MakeNode, run: Run) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1})
+    jobs = {
+        pod: run("train.py", "mlp", "--steps=400", container=node.container(pod, 40)) for pod in ("a", "b")
+    }
+    for job in jobs.values():
+        job.lines()
+    assert overlaps(node.get("/turns")) == []
+    for pod in jobs:
+        assert sum(turn["iterations"] for turn in turns(node, pod)) == 400
+        assert len(turns(node, pod)) > 3, "the lane went to and fro"
+
+
+def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
+    make_node: MakeNode, run: Run, unused_tcp_port: int
+) -> None:
+    node = make_node()
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_tcp_port), "WORLD_SIZE": "2"}
+    workers = [
+        run(
+            "digits_ddp.py",
+            "--steps=20",
+            "--batch=128",
+            scripts=EXAMPLES,
+            container=node.container(f"worker-{rank}", 50, gpu=rank, spans_gpus=True),
+            RANK=str(rank),
+            **environment,
+        )
+        for rank in range(2)
+    ]
+    first, second = (worker.results()[-1] for worker in workers)
+    assert first["accuracy"] == second["accuracy"] > 0.5
+    for rank in range(2):
+        assert sum(turn["iterations"] for turn in turns(node, f"worker-{rank}")) == 20
+
+
+def test_without_an_agent_the_script_runs_as_if_nothing_were_there(tmp_path: Path, run: Run) -> None:
+    nobody = tmp_path / "nobody"
+    nobody.mkdir()
+    without = run("train.py", "mlp")
+    with_client = run("train.py", "mlp", laneway=nobody)
+    assert with_client.results() == without.results()
+
+
+def test_an_agent_that_dies_is_not_missed_and_found_again(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    container = node.container("job", 50)
+    job = run(
+        "digits_long.py",
+        "--steps=200",
+        "--checkpoint-every=10",
+        "--checkpoint-dir=checkpoints",
+        scripts=EXAMPLES,
+        container=container,
+        LANEWAY_AGENT_TIMEOUT_SECONDS="0.5",
+    )
+    while '"checkpoint"' not in job.line():
+        pass
+    node.kill()
+    for _ in range(4):
+        while '"checkpoint"' not in job.line():
+            pass
+    node.start()
+    eventually("the session is back", lambda: node.session("job")["iterations"] > 0)
+    assert job.results()[-1]["steps"] == 200

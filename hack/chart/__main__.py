@@ -1,6 +1,6 @@
 """`python -m hack.chart`: writes the chart's generated files; with ``--check`` says which are not current.
 
-Generated: `files/crds/` (copies of the tree's `crds/`), `values.schema.json`, `dashboards/laneway.json`, the table of values in `README.md`.
+Generated: `files/crds/` (copies of the tree's `crds/`), `values.schema.json`, `dashboards/laneway.json`, the tables in `README.md`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import json
 import sys
 from pathlib import Path
 
+from laneway.api.node_config import NodeConfig
+from laneway.operator.config import OperatorConfig
+
 from hack.chart.dashboard import dashboard
-from hack.chart.values_schema import values_schema
-from hack.chart.values_table import with_table
+from hack.chart.values_schema import CHART_DECIDES, values_schema
+from hack.chart.values_table import model_table, policies_table, values_table, with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "laneway"
@@ -27,7 +30,13 @@ def generated_files() -> dict[Path, str]:
     files[CHART / "values.schema.json"] = _json(values_schema())
     files[CHART / "dashboards" / "laneway.json"] = _json(dashboard())
     readme, values = CHART / "README.md", CHART / "values.yaml"
-    files[readme] = with_table(readme.read_text(encoding="utf-8"), values.read_text(encoding="utf-8"))
+    tables = {
+        "values": values_table(values.read_text(encoding="utf-8")),
+        "node.config": model_table(NodeConfig, CHART_DECIDES["node"]),
+        "policies": policies_table(),
+        "operator.config": model_table(OperatorConfig, CHART_DECIDES["operator"]),
+    }
+    files[readme] = with_tables(readme.read_text(encoding="utf-8"), tables)
     return files
 
 

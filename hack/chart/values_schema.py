@@ -12,7 +12,13 @@ from laneway.scheduling import registry
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from hack.chart.values_table import STAGES
+
 Schema = dict[str, Any]
+
+CHART_DECIDES = {"operator": frozenset({"lanes", "metricsPort"}), "node": frozenset({"gpuSource"})}
+"""Fields of the configuration files that are no values: the planner's lanes are the nodes', the port is the Service's, and where the GPUs come
+from is said by gpu.source."""
 
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}
@@ -79,14 +85,9 @@ def _gpu() -> Schema:
 
 def _operator() -> Schema:
     config = model_schema(OperatorConfig)
-    # The chart decides these two: lanes are the nodes' (node.config.lanes), the port is the Service's and the probes'.
-    for decided in ("lanes", "metricsPort"):
+    for decided in CHART_DECIDES["operator"]:
         del config["properties"][decided]
-    for stage, known in (
-        ("order", registry.ORDER),
-        ("placement", registry.PLACEMENT),
-        ("preemption", registry.PREEMPTION),
-    ):
+    for stage, known in STAGES.items():
         config["properties"]["scheduling"]["properties"][stage] = _policy(known)
     return _closed(
         replicas={"type": "integer", "minimum": 0},
@@ -101,7 +102,8 @@ def _operator() -> Schema:
 
 def _node() -> Schema:
     config = model_schema(NodeConfig)
-    del config["properties"]["gpuSource"]  # said by gpu.source
+    for decided in CHART_DECIDES["node"]:
+        del config["properties"][decided]
     container = _closed(image=_image(), resources=_resources(), env=_environment())
     strategy = _closed(
         type={"enum": ["RollingUpdate", "OnDelete"]},

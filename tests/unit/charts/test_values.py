@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
+from laneway.api.schema import Model
+from pydantic import Field
 
 from hack.chart.__main__ import CHART, stale_files
 from hack.chart.values_schema import values_schema
-from hack.chart.values_table import BEGIN, END, table, with_table
+from hack.chart.values_table import BEGIN, END, model_table, values_table, with_tables
 
 VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 
@@ -20,18 +22,36 @@ def test_generated_files_are_current() -> None:
 
 
 def test_a_row_for_each_value_with_its_default_and_its_comment() -> None:
-    rows = table("a:\n  b: 1   # how many\n  c: {}\nd: [x]  # which\n").splitlines()
+    rows = values_table("a:\n  b: 1   # how many\n  c: {}\nd: [x]  # which\n").splitlines()
     assert rows[2:] == ["| `a.b` | `1` | how many |", "| `a.c` | `{}` |  |", '| `d` | `["x"]` | which |']
 
 
-def test_the_table_goes_between_its_marks() -> None:
+def test_a_row_for_each_field_of_a_configuration_with_its_range() -> None:
+    class Group(Model):
+        how_many: int = Field(default=3, ge=1, le=9, description="A number.")
+        which: Literal["one", "two"] = "one"
+
+    class Config(Model):
+        a_group: Group = Group(which="two")
+        decided: bool = True
+
+    rows = model_table(Config, frozenset({"decided"})).splitlines()
+    assert rows[2:] == [
+        "| `aGroup.howMany` | `3` | 1 … 9 | A number. |",
+        '| `aGroup.which` | `"two"` | `one`, `two` |  |',
+    ]
+
+
+def test_a_table_goes_between_its_marks() -> None:
     readme = f"before\n{BEGIN}old\n{END}after\n"
-    assert with_table(readme, "a: 1\n") == f"before\n{BEGIN}{table('a: 1')}{END}after\n"
+    assert with_tables(
+        readme.replace("{name}", "x"), {"x": "new\n"}
+    ) == f"before\n{BEGIN}new\n{END}after\n".replace("{name}", "x")
 
 
 def test_a_readme_without_the_marks_is_an_error() -> None:
     with pytest.raises(ValueError, match="has to hold the lines"):
-        with_table("nothing", VALUES)
+        with_tables("nothing", {"values": ""})
 
 
 def test_the_schema_names_exactly_the_values_that_there_are() -> None:

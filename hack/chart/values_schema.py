@@ -169,15 +169,20 @@ def _environment() -> Schema:
 
 
 def _policy(known: Mapping[str, Any]) -> Schema:
-    """A stage's policies by name, and their parameters: numbers, or lists of numbers, as their defaults are."""
+    """A stage's policies by name, and their options: of the types that their defaults have."""
     options: dict[str, Schema] = {}
     for policy in known.values():
         for name, default in registry.parameters(policy).items():
-            number: Schema = {"type": "number"}
-            options[to_camel(name)] = (
-                {"type": "array", "items": number} if isinstance(default, tuple) else number
-            )
+            options[to_camel(name)] = _like(default)
     return _closed(policy={"enum": sorted(known)}, options=_closed(**options))
+
+
+def _like(default: object) -> Schema:
+    if isinstance(default, bool):
+        return _FLAG
+    if isinstance(default, tuple):
+        return {"type": "array", "items": {"type": "number"}}
+    return {"type": "number"}
 
 
 def model_schema(model: type[BaseModel]) -> Schema:

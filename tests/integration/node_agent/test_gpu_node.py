@@ -33,7 +33,7 @@ class Cluster:
             str(kubeconfig or self.plane.kubeconfig),
             *arguments,
         ]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, check=False, input=stdin, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

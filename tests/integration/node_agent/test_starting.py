@@ -21,7 +21,12 @@ def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     command += ["--gpus", str(folder / "gpus.yaml"), "--root", str(folder), "--port", "0", *arguments]
     clean = {key: value for key, value in os.environ.items() if key not in ("KUBECONFIG", "NODE_NAME")}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**clean, "HOME": str(folder), **environment}
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**clean, "HOME": str(folder), **environment},
     )
     return done.returncode, done.stderr
 

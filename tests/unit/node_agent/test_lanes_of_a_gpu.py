@@ -187,3 +187,19 @@ def test_the_next_container_with_the_same_ids_takes_the_place_of_the_ended_one()
     (hold,) = take_snapshot(bench.turns, bench.clock.now).holds
     assert hold.record.pod == "next"
     assert hold.state is SessionState.ALLOCATED
+
+
+def test_a_container_whose_processes_wait_and_hold_can_go_at_any_moment() -> None:
+    bench = GPUBench(max_lanes=1)
+    hold = bench.container("pair", 50)
+    first, second = bench.process(hold), bench.process(hold)
+    other = bench.process(bench.container("other", 50))
+    first.request()
+    first.begin()
+    other.request()
+    bench.clock.advance(0.2)
+    assert first.asked_to_yield
+    second.request()
+    bench.turns.forget(hold.key)
+    assert other.holds
+    assert [turn.end for turn in bench.log.turns] == ["died"]

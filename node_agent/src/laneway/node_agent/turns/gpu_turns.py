@@ -83,10 +83,14 @@ class GPUTurns:
 
     def forget(self, key: str) -> None:
         """Let a container go whose ids were given back. Its processes are gone, or do not count any more."""
-        hold = self.holds.pop(key)
+        hold = self.holds[key]
+        hold.view = None
+        for session in hold.sessions:
+            session.asked = False
         for session in tuple(hold.sessions):
             self.part(hold, session, goodbye=False)
             self.process_ended(hold, session)
+        del self.holds[key]
         self.ended.add(hold, self._clock.monotonic())
         self._changed()
 

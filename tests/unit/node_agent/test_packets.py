@@ -1,0 +1,63 @@
+"""Whatever a client sends, it is a packet or it is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.node_agent.sessions.packets import Packet, PacketError, decode, encode
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab", max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=10), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+types = st.sampled_from(
+    ["hello", "profile", "request", "release", "paused", "overrun", "goodbye", "grant", ""]
+)
+fields = st.sampled_from(
+    [
+        "version",
+        "pid",
+        "framework",
+        "device",
+        "gpu",
+        "holds_turn",
+        "turn",
+        "iterations",
+        "gpu_seconds",
+        "message",
+    ]
+)
+
+
+def decoded(data: bytes) -> Packet | str:
+    """Return the packet, or why it is none; nothing else may come of it."""
+    try:
+        return decode(data)
+    except PacketError as error:
+        return str(error)
+
+
+@given(st.binary(max_size=200))
+def test_bytes(data: bytes) -> None:
+    outcome = decoded(data)
+    assert isinstance(outcome, Packet) or 0 < len(outcome) < 1000
+
+
+@given(types, st.dictionaries(fields, json_values))
+def test_objects_of_about_the_right_shape(kind: str, message: dict[str, Any]) -> None:
+    packet = decoded(json.dumps({**message, "type": kind}).encode())
+    if isinstance(packet, Packet) and packet.type == "release":
+        assert packet.fields["turn"] >= 0
+        assert packet.fields["gpu_seconds"] >= 0
+
+
+@pytest.mark.parametrize("kind", ["request", "goodbye"])
+def test_a_newer_clients_further_fields_are_let_through(kind: str) -> None:
+    assert decode(encode(kind, colour="green")).type == kind

@@ -1,7 +1,6 @@
 """Configuration files: a wrong one is answered with the file, the field and what was found."""
 
 import pytest
-
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs

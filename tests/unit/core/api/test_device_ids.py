@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from laneway.api import device_ids, quota
 
 UUID = "GPU-8f4c0c0e-5a1d-4a7e-9d46-0a5b7a1c2d3e"

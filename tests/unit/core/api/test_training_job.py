@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import ValidationError
-
 from laneway.api import generate_crds
 from laneway.api.gpu_node import SessionStatus
 from laneway.api.training_job import TrainingJobSpec, TrainingJobStatus
+from pydantic import ValidationError
 
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}}
 CRDS = Path(__file__).parents[4] / "crds"

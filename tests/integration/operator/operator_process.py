@@ -16,7 +16,6 @@ FAST: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
     "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
-    "lease": {"durationSeconds": 3, "renewDeadlineSeconds": 2, "retrySeconds": 1},
     "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "serviceSeconds": 1},
     "patience": {
         "gangTimeoutSeconds": 2,

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.operator_process import FAST, OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 from tests.integration.operator.waiting import until
 
+SHORT_LEASE = {**FAST, "lease": {"durationSeconds": 5, "renewDeadlineSeconds": 3, "retrySeconds": 1}}
 POD_WRITES = 'laneway_api_writes_total{resource="pods",result="ok",verb="create"}'
 
 
@@ -37,8 +38,8 @@ async def test_a_second_replica_acts_only_when_the_first_is_gone(
     operator_kubeconfig: Path, tmp_path: Path, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node("n1", gpus=4)
-    first = OperatorProcess(tmp_path / "first", operator_kubeconfig, SYSTEM_NAMESPACE)
-    second = OperatorProcess(tmp_path / "second", operator_kubeconfig, SYSTEM_NAMESPACE)
+    first = OperatorProcess(tmp_path / "first", operator_kubeconfig, SYSTEM_NAMESPACE, SHORT_LEASE)
+    second = OperatorProcess(tmp_path / "second", operator_kubeconfig, SYSTEM_NAMESPACE, SHORT_LEASE)
     with shown(first), shown(second):
         pair = [first, second]
 

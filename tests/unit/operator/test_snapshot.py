@@ -105,10 +105,17 @@ def test_an_orphan_holds_its_gpu_before_its_session_shows_up() -> None:
     assert foreign_of(a_view([], [pod], [a_gpu_node("n1")])) == {"n1/0": [("gone-0", 100)]}
 
 
-def test_a_finished_pod_holds_nothing_whatever_its_session_says() -> None:
-    pod = a_pod(a_job("gone").placed("n1").record).ended().record
-    view = a_view([], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod)]})])
-    assert foreign_of(view) == {}
+def test_a_finished_pod_holds_what_its_node_still_reports_for_a_moment_and_no_longer() -> None:
+    job = a_job("gone").placed("n1").record
+    just, long_ago = (a_pod(job).ended(at=NOW - ago).record for ago in (2, 20))
+    held = {"n1/0": [("gone-0", 100)]}
+    assert foreign_of(a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just)]})])) == held
+    assert (
+        foreign_of(a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just, state="Ended")]})]))
+        == {}
+    )
+    assert foreign_of(a_view([], [just], [a_gpu_node("n1")])) == {}
+    assert foreign_of(a_view([], [long_ago], [a_gpu_node("n1", sessions={0: [a_session(long_ago)]})])) == {}
 
 
 def test_a_gang_on_a_node_that_vanished_still_holds_its_other_gpus() -> None:

@@ -152,9 +152,9 @@ def _with_plan(standing: Standing, planned: Plan, view: ClusterView, now_seconds
     if standing.state is None:
         return standing
     if job.key in planned.queues and not job.finished:
-        status = status.model_copy(update={"queue": planned.queues[job.key]})
+        status = transitions.changed(status, queue=planned.queues[job.key])
     if job.key in planned.promotions:
-        status = status.model_copy(update={"service_at_promotion": status.attained_service})
+        status = transitions.changed(status, service_at_promotion=status.attained_service)
     if (workers := planned.starts.get(job.key)) is not None:
         status = transitions.placed(status, workers, now_seconds)
         message = "; ".join(
@@ -189,7 +189,7 @@ def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: fl
         position=reason.position,
         since=status.waiting.since if status.waiting else None,
     )
-    status = status.model_copy(update={"waiting": waiting})
+    status = transitions.changed(status, waiting=waiting)
     return transitions.with_conditions(
         status, now_seconds, (ConditionType.PLACED, False, waiting.reason, message)
     )

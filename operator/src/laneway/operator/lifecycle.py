@@ -63,6 +63,8 @@ class Standing:
 
     def becomes(self, status: TrainingJobStatus, *happenings: Happening) -> Standing:
         """Return this standing with another status, and what happened."""
+        if status is self.job.status and not happenings:
+            return self
         return replace(self, job=self.job.with_status(status), happenings=(*self.happenings, *happenings))
 
 
@@ -134,7 +136,7 @@ def _admit(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Sta
             unblock="a corrected spec" if reason == "InvalidSpec" else "the PriorityClass being there",
             since=status.waiting.since if status.waiting else to_text(job.created_seconds),
         )
-        status = status.model_copy(update={"waiting": waiting})
+        status = transitions.changed(status, waiting=waiting)
     news = (
         ()
         if was is not None and (was.reason, was.message) == (reason, message)
@@ -151,7 +153,7 @@ def _priority(name: str | None, classes: Mapping[str, PriorityClassRecord]) -> i
 
 
 def _observed(status: TrainingJobStatus, job: JobRecord) -> TrainingJobStatus:
-    return status.model_copy(update={"observed_generation": job.generation})
+    return transitions.changed(status, observed_generation=job.generation)
 
 
 def _follow(standing: Standing, wish: Wish, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
@@ -204,7 +206,7 @@ def _go_on(
         waiting = waiting.model_copy(
             update={"reason": transitions.STARTING, "message": verdict.message, "unblock": ""}
         )
-        status = status.model_copy(update={"waiting": waiting})
+        status = transitions.changed(status, waiting=waiting)
         placed_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
         due_seconds = placed_seconds + facts.around.patience.gang_timeout_seconds
     elif limit_seconds is not None:
@@ -258,7 +260,7 @@ def _measured(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Fac
     sessions = facts.around.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
     profile = measured_profile(mine, sessions) or status.profile
-    return status.model_copy(update={"turns": max(status.turns, taken), "profile": profile})
+    return transitions.changed(status, turns=max(status.turns, taken), profile=profile)
 
 
 def _corrected(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Facts) -> TrainingJobStatus:
@@ -273,7 +275,7 @@ def _corrected(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Fa
     gpus = [gpu for worker in placement for gpu in worker.gpus]
     if placement == status.placement or len(set(gpus)) != len(gpus):
         return status
-    return status.model_copy(update={"placement": placement})
+    return transitions.changed(status, placement=placement)
 
 
 def _as_plan(status: TrainingJobStatus) -> tuple[WorkerPlacement, ...]:
@@ -312,7 +314,7 @@ def _wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Stan
     job, now_seconds = standing.job, facts.now_seconds
     if job.finished or not _is_admitted(job):
         return standing
-    status = job.status.model_copy(update={"avoid": transitions.unexpired(job.status.avoid, now_seconds)})
+    status = transitions.changed(job.status, avoid=transitions.unexpired(job.status.avoid, now_seconds))
     standing = standing.becomes(status)
     if pods:
         names = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:3])
@@ -353,7 +355,7 @@ def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
 def _waits_for(status: TrainingJobStatus, reason: str, message: str, unblock: str) -> TrainingJobStatus:
     since = status.waiting.since if status.waiting else None
     waiting = WaitingStatus(reason=reason, message=message, unblock=unblock, since=since)
-    return status.model_copy(update={"waiting": waiting})
+    return transitions.changed(status, waiting=waiting)
 
 
 def _is_admitted(job: JobRecord) -> bool:

@@ -25,6 +25,11 @@ from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import SessionIndex
 from laneway.scheduling import GPU, ClusterSnapshot, ForeignTenant, Job, JobState, Node, Profile
 
+_RELEASE_SECONDS = 10.0
+"""Between the end of a worker's containers and the kubelet's giving its ids free lies a moment in which the node still
+reports the session. Who is sent there in it may be refused, or get another GPU. An ended worker whose session stays longer
+holds nothing all the same: its pod is kept for its logs."""
+
 _NO_NODE = "there is no such node in the cluster"
 
 
@@ -42,7 +47,7 @@ def build_snapshot(
     # A gang that holds a GPU of a node which does not report it any more cannot be planned with; what it holds elsewhere
     # is taken all the same.
     unplanned = [each for each in relevant if not all(gpu in known for gpu in _gpus(each))]
-    foreign = _foreign_tenants(view, planned, unplanned, sessions)
+    foreign = _foreign_tenants(view, planned, unplanned, sessions, now_seconds)
     reported_by = _first_reporters(view.gpu_nodes)
     nodes = tuple(_node(record, view, foreign, rules, reported_by) for record in view.gpu_nodes)
     return ClusterSnapshot(
@@ -154,7 +159,11 @@ def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], 
 
 
 def _foreign_tenants(
-    view: ClusterView, planned: Iterable[Standing], unplanned: Iterable[Standing], sessions: SessionIndex
+    view: ClusterView,
+    planned: Iterable[Standing],
+    unplanned: Iterable[Standing],
+    sessions: SessionIndex,
+    now_seconds: float,
 ) -> dict[str, list[ForeignTenant]]:
     """Return, by GPU, who holds some of it without being in a placement that the planner sees."""
     foreign: dict[str, list[ForeignTenant]] = {}
@@ -167,7 +176,9 @@ def _foreign_tenants(
                 foreign.setdefault(gpu, []).append(tenant)
     covered = _covered(view, (*planned, *unplanned))
     pods = [pod for gang in view.pods.values() for pod in gang]
-    over = {pod.uid for pod in pods if pod.ended}
+    over = {
+        pod.uid for pod in pods if pod.ended and now_seconds - (pod.finished_seconds or 0) > _RELEASE_SECONDS
+    }
     uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
     gpus_of_key = Counter((hold.node, hold.session.key) for hold in sessions.holds)
     reported = {uid for uid, _ in covered}

@@ -32,24 +32,33 @@ _FIRST_VISIT: tuple[tuple[ConditionType, ConditionStatus, str, str], ...] = (
     (ConditionType.FAILED, "False", "NotFinished", "the job has not ended"),
 )
 
+_LONGEST_MESSAGE = 32_000
+"""Somewhat below the limit of ``metav1.Condition``."""
+
 STARTING = "Starting"
 BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
 
 
 def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, bool, str, str]) -> Status:
-    """Return the status with conditions of these (type, holds, reason, message)."""
+    """Return the status with conditions of these (type, holds, reason, message); the same object where they are there."""
     conditions = status.conditions
-    for kind, holds, reason, message in changes:
+    for kind, holds, reason, text in changes:
+        message, stated = text[:_LONGEST_MESSAGE], "True" if holds else "False"
+        if any(
+            (each.type, each.status, each.reason, each.message) == (kind, stated, reason, message)
+            for each in conditions
+        ):
+            continue
         condition = Condition(
             type=kind,
             status="True" if holds else "False",
             reason=reason,
-            message=message[:32_000],
+            message=message,
             last_transition_time=to_text(now_seconds),
         )
         conditions = with_condition(conditions, condition)
-    return _with(status, conditions=conditions)
+    return status if conditions is status.conditions else changed(status, conditions=conditions)
 
 
 def first_visited(status: Status, created_seconds: float, now_seconds: float) -> Status:
@@ -58,7 +67,7 @@ def first_visited(status: Status, created_seconds: float, now_seconds: float) ->
         waiting = WaitingStatus(
             reason="NotConsidered", message="no plan was made yet", since=to_text(created_seconds)
         )
-        status = _with(status, waiting=waiting)
+        status = changed(status, waiting=waiting)
     there = {condition.type for condition in status.conditions}
     missing = tuple(
         Condition(
@@ -67,7 +76,7 @@ def first_visited(status: Status, created_seconds: float, now_seconds: float) ->
         for kind, holds, reason, message in _FIRST_VISIT
         if kind not in there
     )
-    return _with(status, conditions=(*status.conditions, *missing)) if missing else status
+    return changed(status, conditions=(*status.conditions, *missing)) if missing else status
 
 
 def admitted(status: Status, now_seconds: float) -> Status:
@@ -90,7 +99,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
     if _is_true(status, ConditionType.PREEMPTED):
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"placed again on {nodes}"))
     status = with_conditions(status, now_seconds, *changes)
-    return _with(
+    return changed(
         status,
         attempt=status.attempt + 1,
         placement=placement_status(placement),
@@ -108,7 +117,7 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
     """All workers run, since ``start_seconds``."""
     status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
     status = accounting.started(status, start_seconds)
-    return _with(status, waiting=None, start_time=status.start_time or to_text(start_seconds))
+    return changed(status, waiting=None, start_time=status.start_time or to_text(start_seconds))
 
 
 def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -122,19 +131,19 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         (ConditionType.PLACED, False, reason, message),
         (ConditionType.RUNNING, False, reason, message),
     )
-    return _with(status, placement=(), waiting=WaitingStatus(reason=reason, message=message, since=since))
+    return changed(status, placement=(), waiting=WaitingStatus(reason=reason, message=message, since=since))
 
 
 def preempted(status: Status, reason: str, message: str, now_seconds: float) -> Status:
     """The job makes way for another."""
     status = unplaced(status, "Preempted", message, now_seconds, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
-    return _with(status, preemptions=status.preemptions + 1)
+    return changed(status, preemptions=status.preemptions + 1)
 
 
 def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
     """A worker failed and the gang is to start again."""
-    return _with(unplaced(status, reason, message, end_seconds, now_seconds), restarts=status.restarts + 1)
+    return changed(unplaced(status, reason, message, end_seconds, now_seconds), restarts=status.restarts + 1)
 
 
 def kept_away(
@@ -146,7 +155,7 @@ def kept_away(
     new = [
         AvoidedNodeStatus(node=node, until=to_text(until_seconds), message=message) for node in sorted(nodes)
     ]
-    return _with(status, avoid=(*others, *new))
+    return changed(status, avoid=(*others, *new))
 
 
 def succeeded(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -178,7 +187,7 @@ def _finished(
     status = accounting.stopped(status, end_seconds)
     status = with_conditions(status, now_seconds, ended, *changes)
     # The placement stays: it says where the job ran last, and where its logs are.
-    return _with(status, waiting=None, avoid=(), completion_time=to_text(end_seconds))
+    return changed(status, waiting=None, avoid=(), completion_time=to_text(end_seconds))
 
 
 def placement_status(placement: Iterable[WorkerPlacement]) -> tuple[WorkerPlacementStatus, ...]:
@@ -217,5 +226,8 @@ def _is_true(status: Status, kind: ConditionType) -> bool:
     return found is not None and found.status == "True"
 
 
-def _with(status: Status, **changes: Any) -> Status:
+def changed(status: Status, **changes: Any) -> Status:
+    """Return the status with other values in some fields; the same object where it has them already."""
+    if all(getattr(status, name) == value for name, value in changes.items()):
+        return status
     return status.model_copy(update=changes)

@@ -134,4 +134,4 @@ images: setup ## Build the images (docker where its engine runs, else buildah)
 
 .PHONY: chart
 chart: setup ## Render the chart with its default values
-	@"$$($(PYTHON) -m hack.cluster bin helm)" template laneway charts/laneway --namespace laneway-system
+	@"$$($(PYTHON) -m hack.cluster bin helm)" template laneway charts/laneway --namespace laneway-system --kube-version 1.36

@@ -1,0 +1,86 @@
+"""Laneway on an embedded cluster of two nodes with real kubelets, installed by the same code as the demo's."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hack.cluster.embedded import RunningCluster
+from hack.cluster.kubectl import Kubectl
+from hack.cluster.teardown import bring_down
+from hack.demo.api import Api
+from hack.demo.install import Installation, install
+from hack.demo.jobs import Jobs
+from hack.demo.output import Outputs
+from hack.demo.target import bring_up_embedded
+
+CLUSTER = os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e")
+
+
+_MOST_SECONDS = 1800
+"""For a test with the set-up before it, which on a new machine builds Kubernetes and the images."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder the time that a cold start takes."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(_MOST_SECONDS))
+
+
+@dataclass(frozen=True)
+class Laneway:
+    """The cluster and Laneway on it."""
+
+    installation: Installation
+    cluster: RunningCluster
+    kubectl: Kubectl
+    api: Api
+
+
+@pytest.fixture(scope="session")
+def laneway() -> Iterator[Laneway]:
+    """A cluster of this session's own; LANEWAY_KEEP_CLUSTER leaves it for a look."""
+    keep = bool(os.environ.get("LANEWAY_KEEP_CLUSTER"))
+    try:
+        target = bring_up_embedded(CLUSTER, 2)
+        cluster = target.embedded
+        assert cluster is not None
+        yield Laneway(install(target), cluster, target.kubectl, Api(target.kubeconfig))
+    finally:
+        if not keep:
+            bring_down(CLUSTER)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A namespace for one test, and what its jobs print."""
+
+    laneway: Laneway
+    jobs: Jobs
+    outputs: Outputs
+
+    @property
+    def namespace(self) -> str:
+        return self.jobs.namespace
+
+    def follow(self, views: object = None) -> None:
+        """Begin to follow the logs of workers that have started."""
+        self.outputs.follow(self.jobs.pods())
+
+
+@pytest.fixture
+def bench(laneway: Laneway) -> Iterator[Bench]:
+    """A namespace of the test's own; its jobs are gone, and their GPUs free, when the next test begins."""
+    jobs = Jobs(laneway.api, laneway.kubectl, f"e2e-{uuid.uuid4().hex[:8]}")
+    jobs.make_namespace()
+    try:
+        yield Bench(laneway, jobs, Outputs(laneway.api, jobs.namespace))
+    finally:
+        jobs.delete_all()
+        laneway.kubectl.run("delete", "namespace", jobs.namespace, "--wait=false")

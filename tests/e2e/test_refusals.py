@@ -1,0 +1,69 @@
+"""Wrong values and wrong specs are refused with a sentence, and what runs is not affected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hack.cluster.progress import ClusterError
+from hack.demo.install import SYSTEM_NAMESPACE
+from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.manifests import training_job
+
+
+def revision(laneway: Laneway) -> str:
+    return laneway.installation.helm(
+        "status", "laneway", "--namespace", SYSTEM_NAMESPACE, "--output", "json"
+    ).split('"version":')[1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("node.config.overcommitPercent=50", "minimum: got 50, want 100"),
+        ("node.config.turns.policy=random", "value must be one of"),
+        ("gpu.source=magic", "value must be one of"),
+        ("operator.replica=2", "additional properties 'replica' not allowed"),
+    ],
+)
+def test_wrong_chart_values_are_refused(laneway: Laneway, wrong: str, says: str) -> None:
+    before = revision(laneway)
+
+    with pytest.raises(ClusterError) as raised:
+        laneway.installation.upgrade("--set", wrong)
+
+    assert says in str(raised.value)
+    assert revision(laneway) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"gpus": {"share": 150}}, "share is a percentage of one GPU: write a number from 1 to 100"),
+        ({"gpus": {"share": 50, "perWorker": 1}}, "write exactly one of perWorker"),
+        ({"workers": 0}, "workers is the size of the gang"),
+        ({"sharing": "Exclusive"}, "write gpus.perWorker, or sharing: Lanes"),
+        ({"gpus": {"share": 50}, "sharingg": "Lanes"}, 'unknown field "spec.sharingg"'),
+    ],
+)
+def test_wrong_specs_are_refused_at_apply_time(bench: Bench, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ClusterError) as raised:
+        bench.jobs.apply([training_job("wrong", spec=wrong)])
+
+    assert says in str(raised.value)
+    assert bench.jobs.views() == {}
+
+
+def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Bench) -> None:
+    """130 percent are neither a part of a GPU nor whole ones; of 200 on offer they are a part of one; 250 are nothing."""
+    spec = training_job("odd")["spec"]["template"]["spec"]
+    spec["containers"][0]["resources"] = {"limits": {"laneway.dev/gpu-percent": "250"}}
+    bench.jobs.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": spec}])
+    wait = ("wait", "--for=jsonpath={.status.phase}=Failed", "pod/odd", "--timeout=60s")
+    bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
+
+    status = bench.laneway.kubectl.get("pod", "odd", "--namespace", bench.namespace)["status"]
+
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert "250 percent is more than one GPU and no number of whole GPUs" in status["message"]

@@ -1,0 +1,195 @@
+"""Parts of Laneway and of the node are killed while jobs run: the jobs go on, and the parts come back to the same state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laneway.api.names import GPU_PERCENT
+
+from hack.cluster.commands import run
+from hack.cluster.probes import wait_until
+from hack.demo.install import SYSTEM_NAMESPACE, system_pods
+from hack.demo.jobs import JobView
+from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.manifests import EXCLUSIVE_NODE, training_job
+
+
+def running(job: JobView) -> bool:
+    return job.has("Running")
+
+
+def connected(bench: Bench) -> dict[str, dict[str, Any]]:
+    """The sessions of the test's workers whose clients are connected, by pod, as the nodes tell."""
+    return {
+        session["pod"]: session | {"gpu": gpu["uuid"]}
+        for node in bench.laneway.kubectl.get("gpunodes")["items"]
+        for gpu in node["status"]["gpus"]
+        for session in gpu["sessions"]
+        if session["namespace"] == bench.namespace and session["state"] in ("Waiting", "Holding")
+    }
+
+
+def containers(bench: Bench) -> dict[str, str]:
+    """Container ids by pod: another id would be another start."""
+    return {
+        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"]
+        for pod in bench.jobs.pods()
+    }
+
+
+def node_pods(laneway: Laneway) -> list[dict[str, Any]]:
+    names = system_pods(laneway.installation.target, "node")
+    return [laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE) for name in names]
+
+
+def kill(laneway: Laneway, pod: dict[str, Any], container: str) -> None:
+    """kill -9 of a container's first process, from outside."""
+    statuses = {status["name"]: status for status in pod["status"]["containerStatuses"]}
+    _, _, identifier = statuses[container]["containerID"].partition("://")
+    run(
+        [
+            *laneway.cluster.node(pod["spec"]["nodeName"]).ctr(),
+            "task",
+            "kill",
+            "--signal",
+            "SIGKILL",
+            identifier,
+        ]
+    )
+
+
+def wait_until_restarted(laneway: Laneway, container: str, before: dict[str, int]) -> None:
+    def restarted() -> bool:
+        counts = restart_counts(laneway, container)
+        return all(counts.get(pod, 0) > count for pod, count in before.items()) and all_ready(laneway)
+
+    wait_until(restarted, f"{container} started again on every node", 90)
+
+
+def restart_counts(laneway: Laneway, container: str) -> dict[str, int]:
+    return {
+        pod["metadata"]["name"]: status["restartCount"]
+        for pod in node_pods(laneway)
+        for status in pod["status"]["containerStatuses"]
+        if status["name"] == container
+    }
+
+
+def all_ready(laneway: Laneway) -> bool:
+    return all(status["ready"] for pod in node_pods(laneway) for status in pod["status"]["containerStatuses"])
+
+
+def start_two_jobs(bench: Bench) -> dict[str, str]:
+    """Two jobs that share a GPU, well under way; return their containers."""
+    jobs = ["a", "b"]
+    bench.jobs.apply([training_job(name, steps=100_000, pace_seconds=0.02) for name in jobs])
+    bench.jobs.wait(jobs, running, "running", 60)
+    wait_until(lambda: set(connected(bench)) == {"a-0", "b-0"}, "both clients are connected", 60)
+    return containers(bench)
+
+
+def wait_until_training(bench: Bench) -> None:
+    """Wait until both clients are connected and do further iterations."""
+    wait_until(lambda: set(connected(bench)) == {"a-0", "b-0"}, "both clients are connected again", 60)
+    before = {pod: session["iterations"] for pod, session in connected(bench).items()}
+
+    def further() -> bool:
+        now = connected(bench)
+        return all(pod in now and now[pod]["iterations"] > count for pod, count in before.items())
+
+    wait_until(further, "both go on training", 60)
+
+
+def test_a_kubelet_restarts(bench: Bench) -> None:
+    before = start_two_jobs(bench)
+
+    for node in bench.laneway.cluster.nodes:
+        bench.laneway.cluster.restart_kubelet(node.plan.name)
+
+    bench.laneway.installation.wait_until_advertised(800)
+    wait_until_training(bench)
+    assert containers(bench) == before
+    bench.jobs.apply([training_job("after", steps=5)])
+    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the restart", 90)
+
+
+def test_the_device_plugin_is_killed(bench: Bench) -> None:
+    before = start_two_jobs(bench)
+    held = connected(bench)
+    restarts = restart_counts(bench.laneway, "device-plugin")
+
+    for pod in node_pods(bench.laneway):
+        kill(bench.laneway, pod, "device-plugin")
+    wait_until_restarted(bench.laneway, "device-plugin", restarts)
+
+    bench.laneway.installation.wait_until_advertised(800)
+    wait_until_training(bench)
+    assert containers(bench) == before
+    assert {pod: session["key"] for pod, session in connected(bench).items()} == {
+        pod: session["key"] for pod, session in held.items()
+    }
+    bench.jobs.apply([training_job("after", steps=5)])
+    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the kill", 90)
+
+
+def test_the_agent_is_killed(bench: Bench) -> None:
+    before = start_two_jobs(bench)
+    held = connected(bench)
+    restarts = restart_counts(bench.laneway, "node-agent")
+
+    for pod in node_pods(bench.laneway):
+        kill(bench.laneway, pod, "node-agent")
+    wait_until_restarted(bench.laneway, "node-agent", restarts)
+
+    wait_until_training(bench)
+    assert containers(bench) == before
+    after = connected(bench)
+    assert {pod: session["gpu"] for pod, session in after.items()} == {
+        pod: session["gpu"] for pod, session in held.items()
+    }
+    assert all(after[pod]["turns"] >= held[pod]["turns"] for pod in held)
+
+
+def test_the_operator_is_killed_in_the_middle(bench: Bench) -> None:
+    """A job runs and another is about to start; neither is started twice, and service is not lost."""
+    bench.jobs.apply([training_job("runs", spec=EXCLUSIVE_NODE, steps=100_000, pace_seconds=0.02)])
+    seen = bench.jobs.wait(["runs"], lambda job: job.attained_gpu_seconds > 4, "attaining service", 60)[
+        "runs"
+    ]
+    before = containers(bench)
+    bench.jobs.apply([training_job("starts", steps=20)])
+    for pod in system_pods(bench.laneway.installation.target, "operator"):
+        command = ("delete", "pod", pod, "--namespace", SYSTEM_NAMESPACE, "--grace-period=0", "--force")
+        bench.laneway.kubectl.run(*command)
+
+    started = bench.jobs.wait(
+        ["starts"], lambda job: job.has("Succeeded"), "running under a new operator", 120
+    )
+    assert started["starts"].status.attempt == 1
+    now = bench.jobs.wait(
+        ["runs"],
+        lambda job: job.has("Running") and job.attained_gpu_seconds > seen.attained_gpu_seconds,
+        "attaining further service",
+        60,
+    )["runs"]
+    assert now.status.attempt == 1
+    assert containers(bench)["runs-0"] == before["runs-0"]
+
+
+def test_a_plain_pod_gets_a_share_and_a_session(bench: Bench) -> None:
+    """Whoever asks for the resource is held to it, TrainingJob or not."""
+    job = training_job("plain", steps=100_000, pace_seconds=0.02)
+    spec = job["spec"]["template"]["spec"]
+    spec["containers"][0]["resources"] = {"limits": {GPU_PERCENT: "20"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": spec}
+    bench.jobs.apply([pod])
+    try:
+        wait_until(lambda: set(connected(bench)) == {"plain"}, "the plain pod's client is connected", 60)
+        session = connected(bench)["plain"]
+        assert session["sharePercent"] == 20
+        assert session["enforcement"] == "cooperative"
+        assert session.get("job") is None
+    finally:
+        bench.laneway.kubectl.run(
+            "delete", "pod", "plain", "--namespace", bench.namespace, "--grace-period=1"
+        )

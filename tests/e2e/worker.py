@@ -1,0 +1,78 @@
+"""What the workers of the end-to-end tests run: a plain PyTorch script that knows nothing of Laneway.
+
+It comes to its container as text (`python3 -c`). Parameters are environment variables. It prints one JSON object a line.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed
+from sklearn.datasets import load_digits
+
+STEPS = int(os.environ.get("STEPS", "100"))
+PACE_SECONDS = float(os.environ.get("PACE_SECONDS", "0"))
+BATCH = int(os.environ.get("BATCH", "512"))
+GROW_MEBIBYTES = int(os.environ.get("GROW_MEBIBYTES", "0"))
+CHECKPOINT = os.environ.get("CHECKPOINT", "")
+RANK = int(os.environ.get("RANK", "0"))
+WORLD_SIZE = int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def say(event, **fields):
+    """Print an event."""
+    print(json.dumps({"event": event, "rank": RANK, **fields}), flush=True)
+
+
+def main():
+    """Train."""
+    told_to_stop = []
+    signal.signal(signal.SIGTERM, lambda number, frame: told_to_stop.append(number))
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    images, labels = load_digits(return_X_y=True)
+    images = torch.tensor(images, dtype=torch.float32) / 16
+    labels = torch.tensor(labels)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    first = 0
+    if CHECKPOINT and os.path.exists(CHECKPOINT):
+        saved = torch.load(CHECKPOINT)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        first = saved["step"]
+    trained = model
+    if WORLD_SIZE > 1:
+        torch.distributed.init_process_group("gloo")
+        trained = torch.nn.parallel.DistributedDataParallel(model)
+    say("start", step=first, target=STEPS)
+
+    kept = []
+    for step in range(first + 1, STEPS + 1):
+        time.sleep(PACE_SECONDS)
+        chosen = torch.randint(len(images), (BATCH,))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(trained(images[chosen]), labels[chosen])
+        loss.backward()
+        optimizer.step()
+        if GROW_MEBIBYTES:
+            kept.append(torch.ones(GROW_MEBIBYTES * 2**18))
+        if told_to_stop:
+            if CHECKPOINT:
+                torch.save(
+                    {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
+                    CHECKPOINT + ".new",
+                )
+                os.replace(CHECKPOINT + ".new", CHECKPOINT)
+                say("checkpoint", step=step)
+            sys.exit(143)
+
+    with torch.no_grad():
+        accuracy = (model(images).argmax(1) == labels).float().mean().item()
+    say("end", step=STEPS, accuracy=round(accuracy, 4))
+
+
+main()

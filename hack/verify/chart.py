@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hack.chart.__main__ import CHART, ROOT, stale_files
+from hack.chart.generated import CHART, ROOT, stale_files
 from hack.cluster.binaries import binary
 from hack.cluster.build import built
 from hack.verify.prometheus_operator import prometheus_operator_crds

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import CHART, rendered
+from hack.verify.chart import rendered
 
 NAMESPACE = "laneway-system"
 NODES = ("gpu-1", "gpu-2")

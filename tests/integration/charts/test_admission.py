@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
-from hack.verify.chart import CHART, rendered
+from hack.verify.chart import rendered
 
 POLICY_CHECKED_TIMEOUT_SECONDS = 60.0
 

@@ -12,7 +12,8 @@ from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
 from laneway.operator.config import OperatorConfig
 
-from hack.verify.chart import CHART, rendered, variants
+from hack.chart.generated import CHART
+from hack.verify.chart import rendered, variants
 
 ValuesFile = Callable[[str], Path]
 

@@ -10,7 +10,7 @@ import yaml
 from laneway.api.schema import Model
 from pydantic import Field
 
-from hack.chart.__main__ import CHART, stale_files
+from hack.chart.generated import CHART, stale_files
 from hack.chart.values_schema import values_schema
 from hack.chart.values_table import BEGIN, END, model_table, values_table, with_tables
 

@@ -62,11 +62,6 @@ class Job:
         assert line, f"it ended: {self._end()[1]}"
         return line.strip()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
-
     def terminate(self) -> None:
         """What a pod's deletion does first."""
         os.kill(self.pid, signal.SIGTERM)

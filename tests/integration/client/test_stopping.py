@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.client.jobs import EXAMPLES, Job
-from tests.integration.node_agent.node import Node
+from tests.integration.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
@@ -64,8 +64,7 @@ def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode
     holder = run("without_handler.py", container=node.container("holder", 40))
     assert holder.line() == "running"
     waiting = run("train.py", "mlp", container=node.container("waiting", 40))
-    while not [s for s in node.get("/sessions") if s["pod"] == "waiting" and s["state"] == "Waiting"]:
-        assert waiting.is_running
+    eventually("it waits for a turn", lambda: node.session("waiting")["state"] == "Waiting", seconds=120)
     waiting.terminate()
     status, _, errors = waiting.failure()
     assert status == 143, errors

@@ -99,7 +99,7 @@ def test_keeps_the_turn_for_the_iteration_that_it_is_in(restart: Restart) -> Non
     assert agent.hello["holds_turn"] is True
     agent.grant()
     agent.ask_back()
-    assert agent.words[INSIDE] == 1
+    wait_until(lambda: agent.words[INSIDE] == 1, "the client has written its state into the new page")
     agent.expect_nothing()
     restart.gate.end()
     assert agent.expect("release")["turn"] == 1

@@ -1,0 +1,76 @@
+"""Iterations that a script marks itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from laneway.client import explicit, runtime
+from laneway.client.runtime import Client
+
+from tests.unit.client.conftest import Background
+from tests.unit.client.fake_agent import INSIDE, ITERATIONS, Connection, FakeAgent
+
+
+@pytest.fixture
+def connection(
+    make_client: Callable[[], Client], agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> Connection:
+    """The agent's end of the process's session, which the first iteration opened."""
+    monkeypatch.setattr(runtime, "_client", make_client())
+
+    def first() -> None:
+        with explicit.iteration():
+            pass
+
+    training = Background(first)
+    connection = agent.connection()
+    connection.expect("request")
+    connection.grant()
+    training.result()
+    return connection
+
+
+def test_a_block_is_an_iteration(connection: Connection) -> None:
+    with explicit.iteration():
+        assert connection.words[INSIDE] == 1
+    assert connection.words[INSIDE] == 0
+    assert connection.words[ITERATIONS] == 2
+
+
+def test_the_outermost_block_counts(connection: Connection) -> None:
+    with explicit.iteration(), explicit.iteration():
+        pass
+    assert connection.words[ITERATIONS] == 2
+
+
+def test_a_block_that_raises_ends_its_iteration(connection: Connection) -> None:
+    with pytest.raises(ValueError, match="loss is NaN"), explicit.iteration():
+        raise ValueError("loss is NaN")
+    assert connection.words[INSIDE] == 0
+
+
+def test_items_are_fetched_outside_and_used_inside(connection: Connection) -> None:
+    inside_while_fetching = []
+
+    def batches() -> Iterator[int]:
+        for number in range(3):
+            inside_while_fetching.append(connection.words[INSIDE])
+            yield number
+
+    inside_while_used = [connection.words[INSIDE] for _ in explicit.iterations(batches())]
+    assert inside_while_fetching == [0, 0, 0]
+    assert inside_while_used == [1, 1, 1]
+    assert connection.words[ITERATIONS] == 4
+
+
+def test_leaving_the_loop_ends_the_iteration(connection: Connection) -> None:
+    items = explicit.iterations(range(10))
+    for _ in items:
+        break
+    items.close()  # type: ignore[attr-defined] # CPython does so when nobody holds the generator any more
+    assert connection.words[INSIDE] == 0
+
+
+def test_the_framework_is_named(connection: Connection) -> None:
+    assert connection.hello["framework"] == ""

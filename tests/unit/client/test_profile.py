@@ -1,0 +1,103 @@
+"""When the agent is told what was measured, and what it is told."""
+
+from __future__ import annotations
+
+from laneway.client.profile import TIME_REPORT_SECONDS, WINDOW_ITERATIONS, Profile, Profiler
+
+MIB = 1 << 20
+
+
+class Training:
+    """Iterations of known size."""
+
+    def __init__(self) -> None:
+        self.profiler = Profiler()
+        self.now_ns = 0
+
+    def run(
+        self,
+        times: int,
+        held: int = 10 * MIB,
+        highest: int = 30 * MIB,
+        milliseconds: int = 10,
+        trained: bool = True,
+    ) -> list[Profile]:
+        reports = []
+        for _ in range(times):
+            self.now_ns += milliseconds * 1_000_000
+            report = self.profiler.observe(held, highest, milliseconds * 1_000_000, self.now_ns, trained)
+            if report is not None:
+                reports.append(report)
+        return reports
+
+
+def test_the_first_report_comes_after_three_iterations_and_leaves_the_first_ones_time_out() -> None:
+    training = Training()
+    training.profiler.model_bytes, training.profiler.largest_tensor_bytes = 8 * MIB, 2 * MIB
+    assert training.run(1, milliseconds=900) == []
+    assert training.run(1) == []
+    (profile,) = training.run(1)
+    assert profile == Profile(
+        persistent_bytes=10 * MIB,
+        ephemeral_bytes=20 * MIB,
+        framework_bytes=0,
+        iteration_seconds=0.01,
+        iterations=3,
+        largest_tensor_bytes=2 * MIB,
+        model_bytes=8 * MIB,
+    )
+
+
+def test_persistent_is_the_most_that_is_held_at_a_boundary() -> None:
+    training = Training()
+    training.run(1, held=12 * MIB)
+    (profile,) = training.run(2, held=8 * MIB)
+    assert profile.persistent_bytes == 12 * MIB
+    assert profile.ephemeral_bytes == 18 * MIB
+
+
+def test_nothing_is_repeated_while_nothing_changes() -> None:
+    training = Training()
+    training.run(3)
+    assert training.run(20 * WINDOW_ITERATIONS, held=10 * MIB + 100, highest=31 * MIB) == []
+
+
+def test_more_memory_is_told_at_once() -> None:
+    training = Training()
+    training.run(3)
+    (profile,) = training.run(1, highest=40 * MIB)
+    assert profile.ephemeral_bytes == 30 * MIB
+
+
+def test_an_evaluation_counts_for_memory_and_not_for_time() -> None:
+    training = Training()
+    training.run(3)
+    (profile,) = training.run(1, highest=60 * MIB, milliseconds=500, trained=False)
+    assert profile.ephemeral_bytes == 50 * MIB
+    assert profile.iterations == 3
+    assert profile.iteration_seconds == 0.01
+
+
+def test_less_memory_is_told_when_it_has_lasted() -> None:
+    training = Training()
+    training.run(3)
+    reports = training.run(40 * WINDOW_ITERATIONS, held=5 * MIB, highest=10 * MIB)
+    assert reports[-1].persistent_bytes == 5 * MIB
+    assert reports[-1].ephemeral_bytes == 5 * MIB
+    assert reports[-1].iterations > 10 * WINDOW_ITERATIONS
+
+
+def test_a_large_evaluation_now_and_then_keeps_its_room() -> None:
+    training = Training()
+    training.run(3)
+    training.run(1, highest=60 * MIB, trained=False)
+    assert training.run(5 * WINDOW_ITERATIONS) == []
+
+
+def test_a_changed_iteration_time_is_told_but_not_often() -> None:
+    training = Training()
+    training.run(3)
+    iterations = int(4 * TIME_REPORT_SECONDS / 0.02)
+    reports = training.run(iterations, milliseconds=20)
+    assert 1 <= len(reports) <= 4
+    assert reports[0].iteration_seconds > 0.01

@@ -1,0 +1,135 @@
+"""What happens in a Python process before and when PyTorch is imported."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+CLIENT = Path(__file__).parents[3] / "client" / "src"
+
+FAKE_TORCH = """
+import laneway.client.torch_hooks
+installed = []
+laneway.client.torch_hooks.install = installed.append
+"""
+
+
+def python(
+    code: str, path: Sequence[Path], *, laneway: bool = True, options: Sequence[str] = ()
+) -> list[str]:
+    """Runs code in a new interpreter with the client in front of the path, and returns the lines that it prints."""
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LANEWAY"))
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(str(entry) for entry in (CLIENT, *path))
+    if laneway:
+        environment["LANEWAY_DIR"] = "/nonexistent"
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_an_import_hook_is_all_until_torch_is_imported() -> None:
+    code = "import sys, json; print(json.dumps([m for m in sys.modules if m.startswith('laneway')]))"
+    loaded = set(json.loads(python(code, [])[0]))
+    assert loaded <= {"laneway", "laneway.client", "laneway.client.torch_import"}
+    assert "laneway.client.torch_import" in loaded
+
+
+def test_nothing_is_loaded_in_a_container_without_a_share() -> None:
+    code = "import sys; print([m for m in sys.modules if m.startswith('laneway.client')])"
+    assert python(code, [], laneway=False) == ["[]"]
+
+
+def test_torch_gets_its_hooks_once_it_is_imported_and_looks_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(FAKE_TORCH)
+    code = """
+import importlib.util, sys
+assert importlib.util.find_spec("torch") is not None  # as libraries do that only want to know
+before = len(sys.meta_path)
+import torch
+assert torch.installed == [torch], torch.installed
+assert len(sys.meta_path) == before - 1
+assert "exec_module" not in vars(torch.__spec__.loader)
+import inspect
+assert "installed = []" in inspect.getsource(torch)
+print("good")
+"""
+    assert python(code, [tmp_path]) == ["good"]
+
+
+def test_a_torch_that_fails_to_import_fails_as_it_would(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no libcuda')")
+    code = """
+for _ in range(2):
+    try:
+        import torch
+    except ImportError as error:
+        print(error)
+"""
+    assert python(code, [tmp_path]) == ["no libcuda", "no libcuda"]
+
+
+def test_no_torch_is_no_torch() -> None:
+    code = """
+try:
+    import torch
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert python(code, []) == ["No module named 'torch'"]
+
+
+@pytest.mark.parametrize("laneway", [True, False])
+def test_the_images_own_sitecustomize_runs(tmp_path: Path, laneway: bool) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = 'ran'; name = 'own'")
+    code = "import sys, sitecustomize; print(sys.own, sitecustomize.name)"
+    assert python(code, [tmp_path], laneway=laneway) == ["ran own"]
+
+
+def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text((CLIENT / "sitecustomize.py").read_text())
+    last = tmp_path / "last"
+    last.mkdir()
+    (last / "sitecustomize.py").write_text("import sys; sys.own = 'ran'")
+    assert python("import sys; print(sys.own)", [tmp_path, last]) == ["ran"]
+
+
+def test_what_scripts_may_use_works_where_nothing_is_there() -> None:
+    code = """
+from laneway.client import iteration, iterations, stopping
+assert list(iterations([1, 2])) == [1, 2]
+with iteration():
+    with iteration():
+        pass
+print(stopping())
+"""
+    assert python(code, [], laneway=False) == ["False"]
+    assert python(code, [], laneway=True) == ["False"]
+
+
+def test_stopping_is_true_after_sigterm() -> None:
+    code = """
+import signal
+from laneway.client import stopping
+assert not stopping()
+signal.raise_signal(signal.SIGTERM)
+print(stopping())
+"""
+    assert python(code, [], laneway=False) == ["True"]
+
+
+@pytest.mark.parametrize("path", sorted(CLIENT.rglob("*.py")), ids=lambda path: path.name)
+def test_the_source_is_python_3_9(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 9))

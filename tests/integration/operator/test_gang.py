@@ -17,7 +17,7 @@ async def test_a_gang_that_does_not_start_in_time_is_rolled_back_and_tried_elsew
     pods = await cluster.until_pods("gang", 2, attempt=1)
     await cluster.run(pods[0])  # the other never gets further than Pending
     await cluster.until_condition("gang", "Placed", "False")
-    await cluster.let_go("gang")
+    await cluster.until_leaving("gang", 1)  # the other was never bound, or had failed: it is gone at once
     waiting = await cluster.until_waiting("gang", "NodesUnavailable")
     assert "not all workers ran within 2 s" in waiting["message"]
     assert n1 in waiting["message"]
@@ -40,7 +40,7 @@ async def test_a_worker_that_the_kubelet_refuses_rolls_its_gang_back(
     await cluster.run(pods[0])
     await cluster.refuse(pods[1], "UnexpectedAdmissionError", "not enough laneway.dev/gpu-percent")
     await cluster.until_condition("gang", "Placed", "False")
-    await cluster.let_go("gang")
+    await cluster.until_leaving("gang", 1)  # the other was never bound, or had failed: it is gone at once
     waiting = await cluster.until_waiting("gang", "NodesUnavailable")
     assert "UnexpectedAdmissionError" in waiting["message"]
     assert (await cluster.condition("gang", "Failed"))["status"] == "False"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hack.images.chroot import ImageError, run, succeeds
@@ -39,5 +40,8 @@ class Docker:
         configuration = next((path for path in PIP_CONFIGURATIONS if path.is_file()), None)
         if configuration is not None:
             command.append(f"--secret=id=pip,src={configuration}")
-        run([*command, str(ROOT)], None, isolated=False)
-        run([self.name, "save", f"--output={archive}", target.reference], None, isolated=False)
+        # The Dockerfile mounts secrets, which Docker's old builder does not know.
+        run([*command, str(ROOT)], {**os.environ, "DOCKER_BUILDKIT": "1"}, isolated=False)
+        # Docker's own format holds an OCI index since Docker 25; Podman writes one when asked.
+        form = ["--format=oci-archive"] if self.name == "podman" else []
+        run([self.name, "save", *form, f"--output={archive}", target.reference], isolated=False)

@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 _WORKERS = 200
 """Objects that kopf handles at the same time; a handler here never waits, so more would only cost memory."""
 
+_RETRY_SECONDS = (1, 1, 2, 3, *[5] * 100_000)
+"""After an outage of the API server the watches are back within seconds, and they never give up: a watch that fails for good
+would end the operator, which could do no more than start again."""
+
 
 async def watch(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]) -> None:
     """Watch until cancelled.
@@ -91,6 +95,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.queueing.exit_timeout = 0.5
     settings.watching.server_timeout = 300
     settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = _RETRY_SECONDS
     for resource, selector in LABEL_SELECTORS.items():
         settings.watching.label_selectors[resource.group, resource.version, resource.plural] = selector
     return settings

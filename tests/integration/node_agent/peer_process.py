@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-SOCKET = "/run/laneway/agent.sock"
+FOLDER = "/run/laneway"
 
 
 class Peer:
@@ -23,13 +23,13 @@ class Peer:
         self.connections: dict[int, socket.socket] = {}
         self.pages: dict[int, memoryview] = {}
 
-    def connect(self, n: int = 0, wait_seconds: float = 10.0) -> dict[str, Any]:
+    def connect(self, n: int = 0, wait_seconds: float = 10.0, name: str = "agent.sock") -> dict[str, Any]:
         until = time.monotonic() + wait_seconds
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             connection.settimeout(wait_seconds)
             try:
-                connection.connect(SOCKET)
+                connection.connect(f"{FOLDER}/{name}")
             except OSError as error:
                 connection.close()
                 if time.monotonic() > until:

@@ -118,9 +118,8 @@ def test_a_process_of_another_container_is_refused(make_node: MakeNode) -> None:
     victim, intruder = node.container("victim").await_socket(), node.container("intruder").await_socket()
     process = intruder.process()
     # As if the victim's socket had been mounted into the wrong container.
-    (intruder.folder / "agent.sock").unlink()
-    (intruder.folder / "agent.sock").hardlink_to(victim.socket)
-    process.do("connect")
+    (intruder.folder / "victim.sock").hardlink_to(victim.socket)
+    process.do("connect", name="victim.sock")
     assert "does not see the folder of default/victim" in process.expect("error")["reason"]
     assert "turned away" in node.log
 

@@ -110,7 +110,7 @@ class Process:
         return self.page.yields
 
     def request(self) -> None:
-        self.bench.turns.request(self.hold, self.session)
+        self.bench.turns.giver.request(self.hold, self.session)
 
     def begin(self) -> None:
         assert self.holds, "an iteration begins with a turn"
@@ -126,7 +126,7 @@ class Process:
 
     def release(self) -> None:
         turn = self.page.turn
-        self.bench.turns.release(self.hold, self.session, turn, 0, 0.0)
+        self.bench.turns.giver.release(self.hold, self.session, turn, 0, 0.0)
 
     def profile(self, persistent_mib: int, ephemeral_mib: int, iteration_seconds: float = 0.05) -> None:
         sizes = Sizes(
@@ -159,6 +159,7 @@ class GPUBench:
     ) -> None:
         self.clock = FakeClock()
         self.changes = 0
+        self.notes: list[tuple[str, str, str]] = []
         self._slots = itertools.count()
         self._pids = itertools.count(100)
         gpu = InventoryGPU(
@@ -177,7 +178,7 @@ class GPUBench:
             timeout_seconds=timeout_seconds,
         )
         rules = LaneRules(max_lanes=max_lanes, padding_percent=0)
-        self.turns = GPUTurns(gpu, rules, settings, self.clock, self.clock, self.log, self._changed)
+        self.turns = GPUTurns(gpu, rules, settings, self.clock, self.clock, self.log, self)
 
     def container(
         self, pod: str, percent: int = 50, *, spans_gpus: bool = False, exclusive: bool = False
@@ -208,5 +209,8 @@ class GPUBench:
     def lane_of(self, process: Process) -> int | None:
         return self.turns.memory.lane_of(process.hold)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self.changes += 1
+
+    def noted(self, hold: Hold, reason: str, message: str) -> None:
+        self.notes.append((hold.record.pod, reason, message))

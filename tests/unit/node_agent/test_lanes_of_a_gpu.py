@@ -156,6 +156,7 @@ def test_growth_that_memory_does_not_cover_costs_the_grower_its_turns_and_nobody
     assert not grower.holds
     assert other.holds
     assert "has to be stopped" in message_of(bench, grower)
+    assert [note[:2] for note in bench.notes] == [("grower", "MemoryNotCovered")]
     other.die()
     assert grower.holds, "with the memory back, it goes on"
 
@@ -203,3 +204,22 @@ def test_a_container_whose_processes_wait_and_hold_can_go_at_any_moment() -> Non
     bench.turns.forget(hold.key)
     assert other.holds
     assert [turn.end for turn in bench.log.turns] == ["died"]
+
+
+def test_a_gang_whose_span_is_learnt_late_leaves_the_lane_of_another_gang() -> None:
+    bench = GPUBench()
+    known = bench.process(bench.container("known", 100, spans_gpus=True))
+    known.profile(100, 500)
+    late = bench.job("late", 100, 500)
+    assert bench.lane_of(late) == bench.lane_of(known)
+    late.request()
+    assert late.holds
+    late.begin()
+    bench.turns.allocate(late.hold.record.model_copy(update={"spans_gpus": True}))
+    assert bench.lane_of(late) is None
+    assert late.asked_to_yield
+    late.end()
+    late.release()
+    late.request()
+    assert not late.holds
+    assert "waits for a lane" in message_of(bench, late)

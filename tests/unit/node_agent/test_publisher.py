@@ -8,8 +8,8 @@ from typing import Any
 
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.node_agent.clock import SystemClock
-from laneway.node_agent.report.gpu_node_api import MissingError, WriteError
 from laneway.node_agent.report.publisher import GPUNodePublisher
+from laneway.node_agent.report.writing import MissingError, WriteError
 
 
 class Writer:

@@ -89,11 +89,11 @@ class Machine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.001, 0.01, 0.1, 3.0]))
     def time_passes(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
-        self.bench.turns.revoke_stalled()
+        self.bench.turns.giver.revoke_stalled()
 
     @invariant()
     def a_lane_has_one_turn(self) -> None:
-        turns = list(self.bench.turns.turns.values())
+        turns = list(self.bench.turns.giver.turns.values())
         granted = [turn.lane for turn in turns]
         assert len(granted) == len(set(granted))
         assert all(turn.holders for turn in turns), "a turn without a holder would block its lane"
@@ -109,7 +109,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def pages_show_the_turns(self) -> None:
         for process in self.alive:
-            turn = self.bench.turns.turns.get(process.hold)
+            turn = self.bench.turns.giver.turns.get(process.hold)
             holds = turn is not None and process.session in turn.holders
             if process.session.connected:
                 assert process.page.turn == (turn.number if holds and turn else 0)
@@ -118,14 +118,14 @@ class Machine(RuleBasedStateMachine):
     def nobody_is_forgotten(self) -> None:
         """A lane that is free has nobody waiting, unless memory is held by turns of an earlier table."""
         turns = self.bench.turns
-        settled = all(turns.memory.lane_of(turn.hold) == turn.lane for turn in turns.turns.values())
-        busy = {turn.lane for turn in turns.turns.values()}
-        busy |= {turns.memory.lane_of(turn.hold) for turn in turns.turns.values()}
+        settled = all(turns.memory.lane_of(turn.hold) == turn.lane for turn in turns.giver.turns.values())
+        busy = {turn.lane for turn in turns.giver.turns.values()}
+        busy |= {turns.memory.lane_of(turn.hold) for turn in turns.giver.turns.values()}
         for process in self.alive:
             lane = turns.memory.lane_of(process.hold)
             if process.session.asked and lane is not None and lane not in busy and not process.hold.uncovered:
                 assert not settled
-        for turn in turns.turns.values():
+        for turn in turns.giver.turns.values():
             waiting = any(
                 p.session.asked and not p.hold.uncovered and turns.memory.lane_of(p.hold) == turn.lane
                 for p in self.alive

@@ -102,7 +102,7 @@ def test_a_request_of_a_holder_is_answered_with_its_turn_again() -> None:
 def test_a_release_of_another_turn_changes_nothing() -> None:
     bench, first, _ = two_in_one_lane()
     first.request()
-    bench.turns.release(first.hold, first.session, 7, 1, 0.1)
+    bench.turns.giver.release(first.hold, first.session, 7, 1, 0.1)
     assert first.holds
 
 
@@ -124,10 +124,10 @@ def test_a_holder_that_stalls_loses_its_turn_in_time() -> None:
     bench.clock.advance(0.2)
     assert first.asked_to_yield
     bench.clock.advance(4.7)
-    bench.turns.revoke_stalled()
+    bench.turns.giver.revoke_stalled()
     assert not second.holds
     bench.clock.advance(0.5)
-    bench.turns.revoke_stalled()
+    bench.turns.giver.revoke_stalled()
     assert second.holds
     assert first.line.sent[-1][0] == "revoke"
     assert bench.log.revoked == {"stalled": 1}
@@ -140,7 +140,7 @@ def test_a_revoked_session_gets_the_next_turn_when_it_asks() -> None:
     first.begin()
     second.request()
     bench.clock.advance(6)
-    bench.turns.revoke_stalled()
+    bench.turns.giver.revoke_stalled()
     iterate(second, 0.1)
     first.end()
     first.request()

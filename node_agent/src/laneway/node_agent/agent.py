@@ -12,7 +12,6 @@ from typing import Any
 from laneway.api.conditions import Condition
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.api.node_config import NodeConfig
-from laneway.api.quantity import format_bytes
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
 from laneway.node_agent.event_loop import EventLoop
@@ -28,10 +27,12 @@ from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status, ready_condition
+from laneway.node_agent.report.pod_events import PodEvents, PodNews
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
 from laneway.node_agent.sessions.doors import Doors
 from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.settings import TurnSettings, lane_rules
 from laneway.node_agent.turns.turn_log import TurnLog, TurnRecord
 from prometheus_client import CollectorRegistry
@@ -70,6 +71,7 @@ class Agent:
         self._realtime = SteadyRealtime(clock)
         self.loop = EventLoop(clock)
         self._publisher: GPUNodePublisher | None = None
+        self._events: PodEvents | None = None
         self._keeper: StateKeeper | None = None
         self._monitor = GPUMonitor(source, gpus, self._health_changed)
         self._turns = self._make_turns()
@@ -83,23 +85,24 @@ class Agent:
         """Return the port that HTTP is served on."""
         return self._http.port
 
-    def run(self, publisher: GPUNodePublisher | None) -> None:
+    def run(self, publisher: GPUNodePublisher | None, events: PodEvents | None = None) -> None:
         """Serve until :meth:`stop`.
 
         Raises:
             OSError: a folder cannot be written to.
         """
         self._publisher = publisher
+        self._events = events
         folders = self._place.folders
         self._write_inventory()
         remembered = self._read_state(folders.agent_state / STATE_NAME)
         for turns in self._turns.values():
-            turns.waits_for_survivors = True
+            turns.giver.waits_for_survivors = True
         registry = ContainerRegistry(
             folders.containers, self._turns.keys(), self._doors, self.loop, self._clock
         )
         for turns in self._turns.values():
-            turns.waits_for_survivors = False
+            turns.giver.waits_for_survivors = False
         if remembered is not None and remembered.boot_id == boot_id():
             ReturnOfSessions(self._turns, self.loop, self._clock, self._config.turns.timeout_seconds).begin(
                 remembered
@@ -111,6 +114,8 @@ class Agent:
         self._http.start()
         if publisher is not None:
             publisher.start()
+        if events is not None:
+            events.start()
         self._tick()
         _log.info(
             "node %s: %d GPUs; HTTP on %s:%d",
@@ -154,16 +159,24 @@ class Agent:
                 self._clock,
                 self.loop,
                 TurnLog(gpu.uuid, self._realtime),
-                self._changed,
+                self,
             )
             for gpu in inventory.gpus
         }
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Something is to be remembered and published."""
         if self._keeper is not None:
             self._keeper.changed()
         if self._publisher is not None:
             self._publisher.changed()
+
+    def noted(self, hold: Hold, reason: str, message: str) -> None:
+        """Something happened to a container that its owner should know."""
+        _log.warning("%s/%s: %s: %s", hold.record.namespace, hold.record.pod, reason, message)
+        if self._events is not None:
+            self._events.tell(PodNews(hold.record, reason, message))
+        self.changed()
 
     def _health_changed(self) -> None:
         self._write_inventory()
@@ -197,9 +210,9 @@ class Agent:
         self.loop.call_at(self._clock.monotonic() + _TICK_SECONDS, self._tick)
         self._realtime.refresh()
         for turns in self._turns.values():
-            turns.revoke_stalled()
+            turns.giver.revoke_stalled()
             turns.forget_ended(_ENDED_SECONDS)
-            _compare_with_quotas(turns)
+            turns.compare_with_quotas()
 
     def _look(self) -> list[tuple[GPUSnapshot, GPUHealth]]:
         # One GPU a question, so that the loop is never away from turns for long.
@@ -262,7 +275,7 @@ class Agent:
 
 def _turns_of(turns: GPUTurns, now_seconds: float) -> tuple[tuple[TurnRecord, ...], tuple[TurnRecord, ...]]:
     return tuple(turns.log.turns), tuple(
-        turns.log.running(turn, now_seconds) for turn in turns.turns.values()
+        turns.log.running(turn, now_seconds) for turn in turns.giver.turns.values()
     )
 
 
@@ -275,18 +288,3 @@ def _use_of(turns: GPUTurns) -> GPUUse:
             SessionUse(session.pid, session.page.held_bytes) for hold in holds for session in hold.sessions
         ),
     )
-
-
-def _compare_with_quotas(turns: GPUTurns) -> None:
-    """Note who says that it holds more than its share entitles to."""
-    for hold in turns.holds.values():
-        held_bytes = hold.held_bytes if hold.sessions else 0
-        over = ""
-        if held_bytes > hold.quota_bytes:
-            over = (
-                f"holds {format_bytes(held_bytes)}, more than its quota of {format_bytes(hold.quota_bytes)}"
-            )
-        if bool(over) != bool(hold.over_quota):
-            turns.remark(hold, over_quota=over)
-            if over:
-                _log.warning("%s/%s %s", hold.record.namespace, hold.record.pod, over)

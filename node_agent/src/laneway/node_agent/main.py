@@ -1,4 +1,7 @@
-"""``laneway-node-agent``: reads the configuration, finds the GPUs, and runs the agent."""
+"""``laneway-node-agent``: reads the configuration, finds the GPUs, and runs the agent.
+
+NVML and the Kubernetes client are loaded only where they are used: each takes longer than all the rest.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
@@ -19,13 +23,16 @@ from laneway.api.simulated_gpus import SimulatedGPUs
 from laneway.node_agent.agent import Agent, Place
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.gpus.deadline import DeadlineCaller
-from laneway.node_agent.gpus.nvml import NVML
 from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.host_folders import HostFolders
-from laneway.node_agent.report.gpu_node_api import GPUNodeWriter, KubernetesGPUNodeWriter, NoAPIServerError
+from laneway.node_agent.report.pod_events import PodEvents
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
+from laneway.node_agent.report.writing import GPUNodeWriter, NoAPIServerError
+
+if TYPE_CHECKING:
+    from laneway.node_agent.report.gpu_node_api import KubernetesWriter
 
 _log = logging.getLogger("laneway.node_agent")
 _DISCOVERY_SECONDS = 30.0
@@ -47,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = parse_config(_read(options.config), NodeConfig, str(options.config))
         clock = SystemClock()
         source = _source(config, options.gpus, node, clock)
-        writer = None if options.standalone else KubernetesGPUNodeWriter.connect(node)
+        writer = None if options.standalone else _connect(node)
     except (ConfigError, NoAPIServerError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,7 +69,7 @@ def _run(
     config: NodeConfig,
     source: GPUSource,
     clock: Clock,
-    writer: GPUNodeWriter | None,
+    writer: KubernetesWriter | None,
 ) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     _raise_descriptor_limit()
@@ -76,9 +83,10 @@ def _run(
     try:
         folders.make()
         agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
-        publisher = None
+        publisher, events = None, None
         if writer is not None:
             publisher = GPUNodePublisher(writer, agent.status, clock, config.status_interval_seconds)
+            events = PodEvents(writer, node, clock)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
         if stopped.is_set():
@@ -86,7 +94,7 @@ def _run(
         # What is there now stays: a collection then looks at sessions only, and takes microseconds.
         gc.collect()
         gc.freeze()
-        agent.run(publisher)
+        agent.run(publisher, events)
     except OSError as error:
         _log.error("%s", error)
         return 1
@@ -95,7 +103,9 @@ def _run(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="laneway-node-agent", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="laneway-node-agent", description="Sessions, lanes and turns on the GPUs of one node."
+    )
     parser.add_argument(
         "--config", type=Path, default=Path("/etc/laneway/node.yaml"), help="NodeConfig (%(default)s)"
     )
@@ -132,8 +142,16 @@ def _read(path: Path) -> str:
 
 def _source(config: NodeConfig, gpus: Path, node: str, clock: Clock) -> GPUSource:
     if config.gpu_source == "nvml":
+        from laneway.node_agent.gpus.nvml import NVML
+
         return NVML()
     return SimulatedGPUSource(parse_config(_read(gpus), SimulatedGPUs, str(gpus)), node, clock)
+
+
+def _connect(node: str) -> KubernetesWriter:
+    from laneway.node_agent.report.gpu_node_api import KubernetesWriter
+
+    return KubernetesWriter.connect(node)
 
 
 def _discover(

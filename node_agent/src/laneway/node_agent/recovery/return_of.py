@@ -76,7 +76,7 @@ class ReturnOfSessions:
             turns = self._gpus.get(gpu.uuid)
             if turns is not None and turns.holds:
                 self._bring_back(turns, gpu)
-                turns.waits_for_survivors = True
+                turns.giver.waits_for_survivors = True
                 self._wait(turns, now_seconds + _LEAST_WAIT_SECONDS, now_seconds + self._timeout_seconds)
 
     def _bring_back(self, turns: GPUTurns, state: GPUState) -> None:
@@ -134,7 +134,7 @@ class ReturnOfSessions:
         if expected:
             pids = ", ".join(str(session.pid) for session in expected)
             _log.warning("GPU %s: processes %s live and have not come back", turns.gpu.uuid, pids)
-        turns.survivors_are_back()
+        turns.giver.survivors_are_back()
 
 
 def _is_of(hold: Hold, state: HoldState) -> bool:

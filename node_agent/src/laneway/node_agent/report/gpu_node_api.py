@@ -1,15 +1,16 @@
-"""Writing this node's GPUNode by server-side apply, as field manager ``laneway-node``."""
+"""What the agent writes to the API server: this node's GPUNode, by server-side apply as ``laneway-node``, and events."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from laneway.api.names import API_VERSION, GROUP, NODE_FIELD_MANAGER, VERSION
+from laneway.node_agent.report.writing import MissingError, NoAPIServerError, WriteError
 
 _log = logging.getLogger(__name__)
 _PLURAL: Final = "gpunodes"
@@ -18,40 +19,7 @@ _TIMEOUT_SECONDS: Final = (3.0, 10.0)
 """To connect, and to read."""
 
 
-class WriteError(Exception):
-    """The API server did not take a write; the text says why."""
-
-
-class MissingError(WriteError):
-    """There is no GPUNode of that name yet."""
-
-
-class GPUNodeWriter(Protocol):
-    """Where a GPUNode is written to."""
-
-    def apply_object(self) -> None:
-        """Make sure that the object is there.
-
-        Raises:
-            WriteError: it could not be written.
-        """
-        ...
-
-    def apply_status(self, status: dict[str, Any]) -> None:
-        """Replace the status.
-
-        Raises:
-            MissingError: the object is not there.
-            WriteError: it could not be written.
-        """
-        ...
-
-
-class NoAPIServerError(Exception):
-    """There is no way to reach an API server from here."""
-
-
-class KubernetesGPUNodeWriter:
+class KubernetesWriter:
     """Writes through the cluster's API server."""
 
     def __init__(self, node: str, api: client.ApiClient) -> None:
@@ -61,7 +29,7 @@ class KubernetesGPUNodeWriter:
         self._owner: list[dict[str, Any]] | None = None
 
     @classmethod
-    def connect(cls, node: str) -> KubernetesGPUNodeWriter:
+    def connect(cls, node: str) -> KubernetesWriter:
         """Use the pod's service account, or ``KUBECONFIG`` where there is none.
 
         Raises:
@@ -106,6 +74,19 @@ class KubernetesGPUNodeWriter:
             "status": status,
         }
         self._apply(self._objects.patch_cluster_custom_object_status, body)
+
+    def create_event(self, namespace: str, event: dict[str, Any]) -> None:
+        """Create an event.
+
+        Raises:
+            WriteError: it could not be written.
+        """
+        try:
+            self._core.create_namespaced_event(namespace, event, _request_timeout=_TIMEOUT_SECONDS)
+        except ApiException as error:
+            raise WriteError(f"{error.status} {error.reason}: {_message(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise WriteError(f"{type(error).__name__}: {error}") from error
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
         try:

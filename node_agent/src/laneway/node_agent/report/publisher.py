@@ -14,7 +14,7 @@ from collections.abc import Callable
 from laneway.api.clock_text import to_text
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.node_agent.clock import Clock
-from laneway.node_agent.report.gpu_node_api import GPUNodeWriter, MissingError, WriteError
+from laneway.node_agent.report.writing import GPUNodeWriter, MissingError, WriteError
 
 _log = logging.getLogger(__name__)
 

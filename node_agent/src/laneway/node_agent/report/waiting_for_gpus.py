@@ -6,8 +6,8 @@ import logging
 
 from laneway.api.clock_text import to_text
 from laneway.node_agent.clock import Clock
-from laneway.node_agent.report.gpu_node_api import GPUNodeWriter, WriteError
 from laneway.node_agent.report.node_status import node_status, not_ready
+from laneway.node_agent.report.writing import GPUNodeWriter, WriteError
 
 _log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from laneway.api.gpu_node import Enforcement
@@ -19,8 +19,6 @@ from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.session import Session, Sizes
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -97,7 +95,7 @@ class SessionBroker:
         for other in earlier:
             # The figures are the process's; until it writes them itself they go on from where they were.
             page.carry_over(other.page)
-        known = hold.last_sizes
+        known = self._known_of(hold)
         connection.welcome(
             encode(
                 "welcome",
@@ -118,7 +116,7 @@ class SessionBroker:
         for other in earlier:
             self._replace(turns, hold, other)
         self._follow_process(connection, opened)
-        if fields.get("holds_turn", False) and not turns.adopt(hold, session):
+        if fields.get("holds_turn", False) and not turns.giver.adopt(hold, session):
             connection.revoke(0, "the turn ended with the connection that it was granted over")
 
     def _hold_for(self, gpu: str | None) -> tuple[Hold, GPUTurns]:
@@ -134,6 +132,17 @@ class SessionBroker:
             raise RefusedError(f"hello: the container has no share of GPU {uuid!r}; it has {', '.join(held)}")
         turns = self._gpus[uuid]
         return turns.holds[record.key], turns
+
+    def _known_of(self, hold: Hold) -> Sizes | None:
+        """Return what was measured of the container, or on this node of another one of its template."""
+        template = hold.record.template_hash
+        if hold.last_sizes is not None or not template:
+            return hold.last_sizes
+        for turns in self._gpus.values():
+            for other in chain(turns.holds.values(), turns.ended):
+                if other.last_sizes is not None and other.record.template_hash == template:
+                    return other.last_sizes
+        return None
 
     def _replace(self, turns: GPUTurns, hold: Hold, earlier: Session) -> None:
         turns.replaced(hold, earlier)
@@ -165,10 +174,10 @@ class SessionBroker:
         opened.page.close()
 
     def _request(self, opened: _Open, fields: Mapping[str, Any]) -> None:
-        opened.turns.request(opened.hold, opened.session)
+        opened.turns.giver.request(opened.hold, opened.session)
 
     def _release(self, opened: _Open, fields: Mapping[str, Any]) -> None:
-        opened.turns.release(
+        opened.turns.giver.release(
             opened.hold, opened.session, fields["turn"], fields["iterations"], fields["gpu_seconds"]
         )
 
@@ -185,12 +194,9 @@ class SessionBroker:
         opened.turns.measure(opened.hold, opened.session, sizes)
 
     def _overrun(self, opened: _Open, fields: Mapping[str, Any]) -> None:
-        hold = opened.hold
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
-        opened.turns.remark(
-            hold, f"hit its memory quota: needs {used} of {quota}: {fields['message']}"[:1024]
-        )
-        _log.warning("%s/%s %s", hold.record.namespace, hold.record.pod, hold.note)
+        text = f"hit its memory quota: needs {used} of {quota}: {fields['message']}"[:1024]
+        opened.turns.overran(opened.hold, text)
 
     def _goodbye(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         opened.session.said_goodbye = True

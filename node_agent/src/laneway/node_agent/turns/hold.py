@@ -75,6 +75,11 @@ class Hold:
         return self.record.key
 
     @property
+    def terms(self) -> tuple[bool, bool]:
+        """Return with whom it may share: whether its job spans GPUs, and whether it has the GPU alone."""
+        return self.record.spans_gpus, self.record.sharing == "Exclusive"
+
+    @property
     def connected(self) -> list[Session]:
         """Return its processes that the agent can talk to."""
         return [session for session in self.sessions if session.connected]
@@ -121,11 +126,12 @@ class Hold:
 
     def tenant(self) -> Tenant:
         """Return it as ``laneway.lanes`` sees it, with the sizes that count."""
+        spans_gpus, exclusive = self.terms
         tenant = Tenant(
             key=self.key,
             quota_bytes=self.quota_bytes,
-            spans_gpus=self.record.spans_gpus,
-            exclusive=self.record.sharing == "Exclusive",
+            spans_gpus=spans_gpus,
+            exclusive=exclusive,
         )
         if self.counted is None:
             return tenant

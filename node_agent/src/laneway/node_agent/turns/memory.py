@@ -34,6 +34,10 @@ class LaneMemory:
         """Return the hold's lane; None while it has none."""
         return self._lane_of.get(hold.key)
 
+    def hold(self, key: str) -> Hold:
+        """Return the hold of a tenant of the table."""
+        return self._holds[key]
+
     def members(self, lane: int) -> tuple[Hold, ...]:
         """Return the holds that take turns in a lane, in order of entry."""
         return self._members.get(lane, ())
@@ -45,32 +49,39 @@ class LaneMemory:
             hold.in_table = True
         self._take(table)
 
-    def enter(self, hold: Hold) -> frozenset[str]:
+    def enter(self, hold: Hold) -> frozenset[Hold]:
         """Take a hold in; it gets a lane, or waits for one.
 
         Returns:
-            The keys of the holds whose lane changed, this one included where it got one.
+            The holds whose lane changed, this one included where it got one.
         """
         self._holds[hold.key] = hold
         hold.in_table = True
         return self._follow(self.table.admit(hold.tenant()))
 
-    def measure(self, hold: Hold) -> frozenset[str]:
-        """Take note of a hold's sizes; returns the keys of the holds whose lane changed."""
+    def measure(self, hold: Hold) -> frozenset[Hold]:
+        """Take note of a hold's sizes; returns the holds whose lane changed."""
         before = hold.counted
         hold.counted = hold.sizes or hold.counted
         if hold.counted is None or (hold.counted == before and not hold.uncovered):
             return frozenset()
         return self._cover(hold) | self._cover_others(hold)
 
-    def leave(self, hold: Hold) -> frozenset[str]:
-        """Let a hold go; returns the keys of the holds whose lane changed."""
+    def leave(self, hold: Hold) -> frozenset[Hold]:
+        """Let a hold go; returns the holds whose lane changed."""
         hold.in_table = False
         hold.uncovered = ""
         hold.counted = None
-        changed = self._follow(self.table.leave(hold.key))
+        moved = self._follow(self.table.leave(hold.key))
         del self._holds[hold.key]
-        return changed | self._cover_others(hold)
+        return (moved - {hold}) | self._cover_others(hold)
+
+    def readmit(self, hold: Hold) -> frozenset[Hold]:
+        """Let a hold in anew, because what it may share has changed; returns the holds whose lane changed."""
+        counted = hold.counted
+        moved = self.leave(hold)
+        hold.counted = counted
+        return moved | self.enter(hold) | {hold}
 
     def why_no_lane(self, hold: Hold) -> str:
         """Return why a hold has no lane, as a sentence; empty where it has one."""
@@ -97,7 +108,7 @@ class LaneMemory:
     def _held(self) -> list[Tenant]:
         return [*self.table.tenants, *(waiting.tenant for waiting in self.table.waiting if waiting.parked)]
 
-    def _cover(self, hold: Hold) -> frozenset[str]:
+    def _cover(self, hold: Hold) -> frozenset[Hold]:
         tenant = hold.tenant()
         outcome = self.table.profile(hold.key, tenant.persistent_bytes, tenant.ephemeral_bytes)
         hold.uncovered = ""
@@ -108,16 +119,16 @@ class LaneMemory:
             hold.uncovered = f"gets no turns, and has to be stopped if that lasts: {reason}"
         return self._follow(outcome)
 
-    def _cover_others(self, changed: Hold) -> frozenset[str]:
-        moved: frozenset[str] = frozenset()
+    def _cover_others(self, changed: Hold) -> frozenset[Hold]:
+        moved: frozenset[Hold] = frozenset()
         for hold in self._holds.values():
             if hold.uncovered and hold is not changed:
                 moved |= self._cover(hold)
         return moved
 
-    def _follow(self, outcome: Outcome) -> frozenset[str]:
+    def _follow(self, outcome: Outcome) -> frozenset[Hold]:
         self._take(outcome.table)
-        return frozenset(moved.key for moved in outcome.moved)
+        return frozenset(self._holds[moved.key] for moved in outcome.moved)
 
     def _take(self, table: LaneTable) -> None:
         self.table = table

@@ -1,0 +1,308 @@
+"""Giving and taking the turns of one GPU.
+
+A session asks for a turn. If its lane is free it is granted at once. Otherwise the holder of the lane's turn is looked at
+until the policy would rather have somebody else run: when its quantum is over, or when it is between iterations for so
+long that the lane lies idle. Then it is asked to yield, releases at its next boundary, and the policy's choice is granted
+the turn. A holder that does not answer in time loses the turn.
+
+Invariants:
+
+- A lane has one turn at most: a turn keeps busy the lane that it was granted in, and the lane that its tenant is in now.
+- A turn is granted only where memory covers it beside the turns that run (:meth:`LaneMemory.has_room`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from laneway.lanes.turns import SessionView
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.making_room import MakeRoom, judge
+from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.notices import Notices
+from laneway.node_agent.turns.service import service_on_entry
+from laneway.node_agent.turns.session import NANOSECONDS, Session
+from laneway.node_agent.turns.settings import TurnSettings
+from laneway.node_agent.turns.timers import Timers
+from laneway.node_agent.turns.turn import Turn, TurnEnd
+from laneway.node_agent.turns.turn_log import TurnLog
+
+
+class TurnGiver:
+    """Gives the turns of all lanes of a GPU."""
+
+    def __init__(
+        self,
+        memory: LaneMemory,
+        settings: TurnSettings,
+        clock: Clock,
+        timers: Timers,
+        log: TurnLog,
+        notices: Notices,
+    ) -> None:
+        self.waits_for_survivors = False
+        """No turn is granted until it is known who held one before the agent started."""
+        self._memory = memory
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._log = log
+        self._notices = notices
+        self._turns: dict[Hold, Turn] = {}
+        self._numbers: dict[int, int] = {}
+        self._idle_lanes: set[int] = set()
+        self._unsettled = False
+        """Some turn belongs to an earlier lane table."""
+
+    @property
+    def turns(self) -> Mapping[Hold, Turn]:
+        """Return the turns that run, by who holds them."""
+        return self._turns
+
+    def request(self, hold: Hold, session: Session) -> None:
+        """A process wants a turn."""
+        turn = self._turns.get(hold)
+        if turn is not None and session in turn.holders:
+            session.line.grant(turn.number)
+            return
+        session.asked = session.has_run = True
+        if turn is not None:
+            if turn.yield_asked_seconds is None:
+                self._admit(turn, session)
+            return
+        if hold.view is None:
+            self._enter(hold)
+        lane = self._memory.lane_of(hold)
+        if lane is not None:
+            self._advance(lane)
+
+    def release(self, hold: Hold, session: Session, number: int, iterations: int, gpu_seconds: float) -> None:
+        """A process gives a turn back. One that it does not hold (any more) is ignored: a revocation may have crossed it."""
+        turn = self._turns.get(hold)
+        if turn is None or turn.number != number or session not in turn.holders:
+            return
+        now_seconds = self._clock.monotonic()
+        self._count_out(turn, session, now_seconds, iterations, gpu_seconds)
+        if not turn.holders:
+            self._end(turn, TurnEnd.RELEASED, now_seconds)
+
+    def leave(self, hold: Hold, session: Session, *, goodbye: bool) -> None:
+        """A process cannot be talked to any more: its turn, and its wish for one, are over."""
+        now_seconds = self._clock.monotonic()
+        session.asked = False
+        turn = self._turns.get(hold)
+        if turn is not None and session in turn.holders:
+            self._count_out(turn, session, now_seconds)
+            if not turn.holders:
+                self._end(turn, TurnEnd.RELEASED if goodbye else TurnEnd.DIED, now_seconds)
+        if hold.view is not None and not hold.wants_turn:
+            hold.view = None
+            hold.away_since_seconds = now_seconds
+
+    def adopt(self, hold: Hold, session: Session) -> bool:
+        """Let a process keep the turn that an agent before this one gave it; returns whether it may.
+
+        Only while nobody knows who held what: later the turn may be somebody else's.
+        """
+        lane = self._memory.lane_of(hold)
+        if not self.waits_for_survivors or lane is None:
+            return False
+        session.has_run = True
+        turn = self._turns.get(hold)
+        if turn is None:
+            self._begin(hold, lane, [session], self._clock.monotonic())
+        else:
+            self._admit(turn, session)
+        return True
+
+    def survivors_are_back(self) -> None:
+        """It is known who holds a turn: others may be granted theirs."""
+        self.waits_for_survivors = False
+        self.follow(())
+
+    def revoke_stalled(self) -> None:
+        """Take turns away that were asked back for too long, and look after lanes where somebody waits."""
+        now_seconds = self._clock.monotonic()
+        for turn in tuple(self._turns.values()):
+            asked_seconds = turn.yield_asked_seconds
+            if asked_seconds is not None and now_seconds - asked_seconds >= self._settings.timeout_seconds:
+                self._revoke(turn, now_seconds)
+        self._advance_all()
+
+    # Lanes
+
+    def follow(self, moved: Iterable[Hold]) -> None:
+        """Follow a change of lanes: who moved counts its service afresh, and turns that no longer fit are asked back."""
+        for hold in moved:
+            hold.service_seconds = 0.0
+            hold.newcomer = True
+            if hold.view is not None:
+                self._enter(hold)
+        for turn in self._turns.values():
+            if not self._is_settled(turn):
+                self._ask_yield(turn)
+        self._settle()
+        self._advance_all()
+
+    def _settle(self) -> None:
+        self._unsettled = not all(self._is_settled(turn) for turn in self._turns.values())
+
+    def _is_settled(self, turn: Turn) -> bool:
+        lane = self._memory.lane_of(turn.hold)
+        if lane != turn.lane or turn.hold.uncovered:
+            return False
+        return all(
+            other is turn or self._memory.lane_of(other.hold) != lane for other in self._turns.values()
+        )
+
+    def _advance_all(self) -> None:
+        for lane in self._memory.lanes:
+            self._advance(lane.id)
+
+    def _advance(self, lane: int) -> None:
+        """Grant the lane's turn, or look after its holder, where somebody waits for it."""
+        waiting = self._waiting(lane)
+        if not waiting or self.waits_for_survivors:
+            return
+        busy = self._busy_with(lane)
+        if busy:
+            for turn in busy:
+                self._watch(turn)
+            return
+        now_seconds = self._clock.monotonic()
+        key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
+        if key is None:
+            return
+        hold = self._memory.hold(key)
+        if not self._unsettled or self._memory.has_room(hold, self._turns):
+            sessions = [session for session in hold.sessions if session.asked]
+            turn = self._begin(hold, lane, sessions, now_seconds)
+            if len(waiting) > 1:
+                self._watch(turn)
+
+    def _waiting(self, lane: int) -> list[SessionView]:
+        return [
+            hold.view for hold in self._memory.members(lane) if hold.view is not None and not hold.uncovered
+        ]
+
+    def _busy_with(self, lane: int) -> list[Turn]:
+        return [
+            turn
+            for turn in self._turns.values()
+            if turn.lane == lane or self._memory.lane_of(turn.hold) == lane
+        ]
+
+    def _enter(self, hold: Hold) -> None:
+        """Let a hold wait, from now on or from when it began to."""
+        now_seconds = self._clock.monotonic()
+        since_seconds = hold.view.waiting_since_seconds if hold.view is not None else now_seconds
+        lane = self._memory.lane_of(hold)
+        if lane is not None:
+            active = (view for view in self._active(lane, now_seconds) if view.key != hold.key)
+            hold.service_seconds = service_on_entry(hold, active, self._settings, now_seconds)
+            hold.newcomer = False
+        hold.view = hold.see(since_seconds)
+
+    def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
+        yield from self._waiting(lane)
+        for turn in self._busy_with(lane):
+            yield turn.hold.see(now_seconds, turn.busy_seconds(now_seconds))
+
+    # Granting and taking
+
+    def _begin(self, hold: Hold, lane: int, sessions: list[Session], now_seconds: float) -> Turn:
+        number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
+        waited_seconds = 0.0 if hold.view is None else now_seconds - hold.view.waiting_since_seconds
+        turn = Turn(number, lane, hold, now_seconds, waited_seconds)
+        # Who fills a gap that another left in its iterations makes room as soon as that one is back and preferred.
+        fills_gap = lane in self._idle_lanes
+        self._idle_lanes.discard(lane)
+        turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else self._settings.quantum_seconds)
+        hold.view = None
+        hold.counters.turns += 1
+        self._turns[hold] = turn
+        for session in sessions:
+            self._admit(turn, session)
+        self._log.began(turn)
+        return turn
+
+    def _admit(self, turn: Turn, session: Session) -> None:
+        turn.holders.append(session)
+        session.mark_granted()
+        session.line.grant(turn.number)
+
+    def _watch(self, turn: Turn) -> None:
+        """See to it that the turn is looked at again, because somebody waits."""
+        if turn.yield_asked_seconds is None and turn.check is None:
+            self._check(turn)
+
+    def _check(self, turn: Turn) -> None:
+        """Ask for the turn if somebody else should run; else look again later."""
+        turn.check = None
+        waiting = self._waiting(turn.lane)
+        if not waiting or turn.yield_asked_seconds is not None or self._turns.get(turn.hold) is not turn:
+            return
+        verdict = judge(turn, waiting, self._settings, self._clock.monotonic())
+        if isinstance(verdict, MakeRoom):
+            turn.left_idle = verdict.idle
+            self._ask_yield(turn)
+            return
+        turn.quantum_ends_seconds = verdict.quantum_ends_seconds
+        turn.check = self._timers.call_at(verdict.look_again_seconds, lambda: self._check(turn))
+
+    def _ask_yield(self, turn: Turn) -> None:
+        if turn.yield_asked_seconds is not None:
+            return
+        turn.yield_asked_seconds = self._clock.monotonic()
+        for session in turn.holders:
+            session.line.ask_yield(turn.number)
+
+    def _count_out(
+        self,
+        turn: Turn,
+        session: Session,
+        now_seconds: float,
+        iterations: int | None = None,
+        gpu_seconds: float = 0.0,
+    ) -> None:
+        """Take a process out of a turn; what its page says counts where its message says less, or does not come."""
+        seen_seconds = session.busy_seconds_since_grant(
+            int(now_seconds * NANOSECONDS), int(turn.began_seconds * NANOSECONDS)
+        )
+        seen_iterations = max(0, session.page.iterations - session.granted_iterations)
+        turn.count_out(
+            session,
+            seen_iterations if iterations is None else iterations,
+            max(gpu_seconds, seen_seconds),
+            now_seconds,
+        )
+        session.page.show_turn(0)
+
+    def _revoke(self, turn: Turn, now_seconds: float) -> None:
+        text = f"asked to yield and did not for {self._settings.timeout_seconds:g} s"
+        turn.hold.note = f"lost turn {turn.number} of lane {turn.lane}: {text}"
+        for session in tuple(turn.holders):
+            self._count_out(turn, session, now_seconds)
+            session.line.revoke(turn.number, text)
+        self._end(turn, TurnEnd.REVOKED, now_seconds, "stalled")
+        self._notices.noted(turn.hold, "TurnRevoked", turn.hold.note)
+
+    def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
+        if turn.check is not None:
+            turn.check.cancel()
+            turn.check = None
+        hold = turn.hold
+        del self._turns[hold]
+        hold.service_seconds += turn.gpu_seconds
+        hold.away_since_seconds = now_seconds
+        self._log.ended(turn, end, reason, now_seconds)
+        if turn.left_idle:
+            self._idle_lanes.add(turn.lane)
+        if hold.wants_turn:
+            self._enter(hold)
+        if self._unsettled:
+            self._settle()
+            self._advance_all()
+        else:
+            self._advance(turn.lane)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from laneway.operator.records.gpu_node_record import parse_gpu_node
+from laneway.operator.records.job_record import parse_job
 
-from tests.unit.operator.builders import a_job, gpu_uuid
+from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu_uuid
 
 
 @pytest.mark.parametrize(
@@ -42,19 +43,19 @@ def test_a_wrong_spec_becomes_a_sentence(spec: dict[str, Any], want: str) -> Non
 def test_no_spec_at_all() -> None:
     raw = a_job().raw
     del raw["spec"]
-    from laneway.operator.records.job_record import parse_job
-
     assert parse_job(raw).wish is None
 
 
-def test_a_status_that_somebody_spoiled_is_named() -> None:
+@pytest.mark.parametrize(("field", "value"), [("attempt", "many"), ("attainedService", "much")])
+def test_a_status_that_somebody_spoiled_is_named_and_not_written_over(
+    field: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
     raw = a_job().visited().raw
-    raw["status"]["attempt"] = "many"
-    from laneway.operator.records.job_record import parse_job
-
+    raw["status"][field] = value
     record = parse_job(raw)
-    assert record.wish is None
-    assert "attempt" in record.problem
+    assert value in caplog.records[0].problem  # type: ignore[attr-defined]
+    view = a_view([record, a_job("other").record], gpu_nodes=[a_gpu_node("n1")])
+    assert [each.job.name for each in decided(view).statements] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -180,8 +180,8 @@ def _with_plan(standing: Standing, planned: Plan, view: ClusterView, now_seconds
 
 def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: float) -> TrainingJobStatus:
     """Return the status of a waiting job with why it waits."""
-    lately = "; ".join(f"kept away from {each.node}: {each.message}" for each in status.avoid)
-    message = f"{reason.message}; {lately}" if lately else reason.message
+    lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
+    message = " ".join([reason.message, *lately])
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,

@@ -184,6 +184,12 @@ class Engine:
             self.wake()
         except (ApiError, UnknownOutcome) as error:
             self._doubt(job, error)
+        except FencedOff:
+            raise
+        except Exception as error:
+            logger.exception("a job's objects could not be made", extra={"job": job.key})
+            text = f"the operator could not make the job's objects ({type(error).__name__}: {error}); see its log"
+            self._refusals[job.uid, statement.status.attempt] = text
         finally:
             self.last_sign_seconds = self._wall()
 

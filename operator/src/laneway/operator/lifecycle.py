@@ -85,6 +85,8 @@ class Facts:
 
 def advance(job: JobRecord, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
     """Return where the job stands after what happened to it."""
+    if job.spoiled:
+        return Standing(job, None)
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
     # Nodes report the last figures of a worker when it has ended already, so this comes before every other question.
     standing = Standing(job, None).becomes(_measured(job.status, mine, facts))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
 from laneway.api.records import explain
@@ -18,6 +20,8 @@ from laneway.api.training_job import (
 from laneway.operator.records.template_check import check_template
 from laneway.scheduling import Demand, PlacementMode
 from pydantic import ValidationError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class JobRecord:
     """What is wrong with the spec, as a sentence; empty where nothing is."""
 
     status: TrainingJobStatus
+    spoiled: bool = False
+    """Somebody else wrote a status that cannot be read: nothing is known of the job's past, so nothing is written over it."""
 
     @property
     def finished(self) -> bool:
@@ -77,11 +83,12 @@ def parse_job(raw: dict[str, Any]) -> JobRecord:
     namespace, name = metadata["namespace"], metadata["name"]
     key = f"{namespace}/{name}"
     wish, problem = _wish(raw.get("spec"))
-    try:
-        status = TrainingJobStatus.model_validate(raw.get("status") or {})
-    except ValidationError as error:
-        status = TrainingJobStatus()
-        wish, problem = None, explain(error, "status")
+    status, spoiled = _status(raw.get("status"))
+    if spoiled:
+        wish, problem = None, spoiled
+        logger.warning(
+            "a job's status cannot be read; the job is left alone", extra={"job": key, "problem": spoiled}
+        )
     return JobRecord(
         key=key,
         namespace=namespace,
@@ -94,7 +101,21 @@ def parse_job(raw: dict[str, Any]) -> JobRecord:
         wish=wish,
         problem=problem,
         status=status,
+        spoiled=bool(spoiled),
     )
+
+
+def _status(raw: object) -> tuple[TrainingJobStatus, str]:
+    """Return the status, and what is wrong with it as a sentence."""
+    try:
+        status = TrainingJobStatus.model_validate(raw or {})
+        for figure in (status.attained_service, status.executed, status.service_at_promotion):
+            quantity.parse(figure)
+    except ValidationError as error:
+        return TrainingJobStatus(), explain(error, "status")
+    except ValueError as error:
+        return TrainingJobStatus(), f"status: {error}"
+    return status, ""
 
 
 def _wish(spec: object) -> tuple[Wish | None, str]:

@@ -44,7 +44,7 @@ def test_wrong_chart_values_are_refused(laneway: Laneway, wrong: str, says: str)
         ({"gpus": {"share": 50, "perWorker": 1}}, "write exactly one of perWorker"),
         ({"workers": 0}, "workers is the size of the gang"),
         ({"sharing": "Exclusive"}, "write gpus.perWorker, or sharing: Lanes"),
-        ({"gpus": {"share": 50}, "sharingg": "Lanes"}, 'unknown field "spec.sharingg"'),
+        ({"gpus": {"share": 50}, "sharingg": "Lanes"}, 'unknown field "sharingg"'),
     ],
 )
 def test_wrong_specs_are_refused_at_apply_time(bench: Bench, wrong: dict[str, Any], says: str) -> None:

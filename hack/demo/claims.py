@@ -18,16 +18,15 @@ SHORT = ("short-1", "short-2")
 NEVER_FITS = "never-fits"
 OUTGROWS = "outgrows"
 
-Check = Callable[[Evidence], list[str]]
-
 
 @dataclass(frozen=True)
 class Claim:
-    """A numbered claim."""
+    """A numbered claim: what does not hold of it (nothing, when it holds), and what shows that it does."""
 
     number: int
     text: str
-    check: Check
+    check: Callable[[Evidence], list[str]]
+    shown: Callable[[Evidence], str]
 
 
 def lanes(evidence: Evidence) -> list[str]:
@@ -143,12 +142,49 @@ def outgrows(evidence: Evidence) -> list[str]:
     return problems
 
 
+def _lanes_shown(evidence: Evidence) -> str:
+    turns = evidence.turns_of(*LANES)
+    lanes_of = by_lane(turns)
+    parts = [
+        f"lane {lane}: {len(taken)} turns of {', '.join(sorted({turn.job for turn in taken}))}"
+        for (_, _, lane), taken in sorted(lanes_of.items())
+    ]
+    overlaps = overlaps_across_lanes(turns)
+    return f"{'; '.join(parts)}; {overlaps} of them began while the other lane had one under way, none within a lane"
+
+
+def _gang_shown(evidence: Evidence) -> str:
+    placement = evidence.placements.get(GANG, ())
+    return ", ".join(f"worker {worker.worker} on {worker.node}" for worker in placement)
+
+
+def _preemption_shown(evidence: Evidence) -> str:
+    lives = [
+        f"attempt {attempt.attempt} from step {_step(attempt, 'start', last=False)} to "
+        f"{_step(attempt, 'end') or _step(attempt, 'checkpoint')}"
+        for attempt in evidence.outputs.get(LONG, ())
+    ]
+    return f"{', '.join(lives)}; {evidence.preempted_by.get(LONG, '')}"
+
+
+def _never_fits_shown(evidence: Evidence) -> str:
+    job = evidence.jobs.get(NEVER_FITS)
+    waiting = job.status.waiting if job else None
+    return f"{waiting.message} {waiting.unblock}" if waiting else ""
+
+
+def _outgrows_shown(evidence: Evidence) -> str:
+    job = evidence.jobs.get(OUTGROWS)
+    lines = job.message("Failed").splitlines() if job else []
+    return next((line for line in lines if "Laneway:" in line), lines[-1] if lines else "")
+
+
 CLAIMS = (
-    Claim(1, "turns never overlap within a lane, and do across lanes", lanes),
-    Claim(2, "a gang of four workers runs over both nodes", gang),
-    Claim(3, "a preempted job checkpoints and resumes where it stopped", preemption),
-    Claim(4, "a job that can never fit says why, and what would let it run", never_fits),
-    Claim(5, "a job that outgrows its share fails alone, and its lane goes on", outgrows),
+    Claim(1, "turns never overlap within a lane, and do across lanes", lanes, _lanes_shown),
+    Claim(2, "a gang of four workers runs over both nodes", gang, _gang_shown),
+    Claim(3, "a preempted job checkpoints and resumes where it stopped", preemption, _preemption_shown),
+    Claim(4, "a job that can never fit says why, and what would let it run", never_fits, _never_fits_shown),
+    Claim(5, "a job that outgrows its share fails alone, and its lane goes on", outgrows, _outgrows_shown),
 )
 
 

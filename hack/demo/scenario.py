@@ -42,15 +42,14 @@ class Scenario:
         self._jobs.make_namespace()
         self._jobs.delete_all()
 
-    def run(self) -> Evidence:
-        """Apply the jobs, follow them to their ends, and return what was gathered.
+    def run(self) -> None:
+        """Apply the jobs and follow them to their ends.
 
         Raises:
             ClusterError: a step did not come about in time; says which, and what the jobs say.
         """
         self._lanes_and_gang()
         self._preemption()
-        return self._gathered()
 
     def _lanes_and_gang(self) -> None:
         together = (*LANES, OUTGROWS)
@@ -90,7 +89,8 @@ class Scenario:
         self.evidence.see_gpu_nodes(self._api.items(f"/apis/{names.API_VERSION}/gpunodes"))
         self._screen.show(views)
 
-    def _gathered(self) -> Evidence:
+    def gathered(self) -> Evidence:
+        """Return what was gathered, with the agents' record of turns and what the scripts printed."""
         self._outputs.settle()
         agents = system_pods(self._target, "node")
         evidence = self.evidence

@@ -61,6 +61,10 @@ generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the
 cluster-up: setup ## Start the local cluster: CLUSTER=laneway NODES=2
 	$(PYTHON) -m hack.cluster up --name $(CLUSTER) --nodes $(NODES)
 
+.PHONY: programs
+programs: setup ## Build Kubernetes and its tools from pinned sources, once; into the cache
+	@$(PYTHON) -m hack.cluster build
+
 .PHONY: cluster-status
 cluster-status: setup ## Show its components and nodes
 	$(PYTHON) -m hack.cluster status --name $(CLUSTER)
@@ -85,11 +89,12 @@ test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
 	$(PYTEST) tests/unit
 
 .PHONY: test-integration
-test-integration: setup ## Components against a real kube-apiserver, real sockets, real PyTorch
+test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
+	$(PYTHON) -m hack.images rootfs examples
 	$(PYTEST) tests/integration
 
 .PHONY: test-e2e
-test-e2e: setup ## All of it on real kubelets
+test-e2e: programs images ## All of it on real kubelets
 	$(PYTEST) tests/e2e
 
 ##@ Verify
@@ -123,7 +128,7 @@ verify-generated: $(INSTALLED) ## Generated files are current
 	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 
 .PHONY: verify-chart
-verify-chart: setup ## helm lint, and kubeconform on the rendered chart
+verify-chart: programs ## helm lint, and kubeconform on the rendered chart
 	$(PYTHON) -m hack.verify chart
 
 ##@ Images and chart

@@ -22,6 +22,7 @@ KINDS = {
     "accumulating": 12,
     "evaluating": 12,
     "closures": 12,
+    "compiled": 12,
     "adversarial": 24,  # the critic's and the generator's steps
 }
 
@@ -85,6 +86,23 @@ def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
     assert first["accuracy"] == second["accuracy"] > 0.5
     for rank in range(2):
         assert sum(turn["iterations"] for turn in turns(node, f"worker-{rank}")) == 20
+
+
+def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
+    make_node: MakeNode, run: Run, unused_tcp_port: int
+) -> None:
+    node = make_node()
+    job = run(
+        "launch.py",
+        str(unused_tcp_port),
+        "ddp.py",
+        container=node.container("job", 50),
+    )
+    results = {result["rank"]: result for result in job.results()}
+    assert set(results) == {0, 1}
+    assert results[0]["parameters"] == results[1]["parameters"]
+    assert sum(turn["iterations"] for turn in turns(node, "job")) == 20
+    assert node.session("job")["sizes"], "no process of the container that asked for a turn owes its profile"
 
 
 def test_without_an_agent_the_script_runs_as_if_nothing_were_there(tmp_path: Path, run: Run) -> None:

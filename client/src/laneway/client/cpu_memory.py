@@ -1,7 +1,8 @@
 """The memory of a simulated GPU: the process's CPU tensors stand for what would lie on the device.
 
 A dispatch mode sees the result of every operation of the thread that trains (autograd's backward pass included, which runs in the
-calling thread on a CPU) and books new storages. What an operation needs for itself while it runs is not seen.
+calling thread on a CPU) and books new storages. What an operation needs for itself while it runs is not seen. PyTorch compiles nothing
+under a dispatch mode: on a simulated GPU, what the script gave to `torch.compile` runs uncompiled.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class CpuMeter:
                     book(result, func)
                 elif isinstance(result, (tuple, list)):
                     for item in result:
-                        if isinstance(item, tensor_type):
+                        if type(item) is tensor_type:  # no subclass: a fake tensor, say, has no memory
                             book(item, func)
             return result
 

@@ -122,6 +122,11 @@ def adversarial(model: nn.Module, steps: int, losses: list[float]) -> None:
     model.load_state_dict(model.state_dict())
 
 
+def compiled(model: nn.Module, steps: int, losses: list[float]) -> None:
+    """Traced by PyTorch's compiler, in one graph; run by Python, because the machine may have no C compiler."""
+    plain(torch.compile(model, backend="eager", fullgraph=True), steps, losses)
+
+
 class Images(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
     """Transforms with a module in the worker, as torchvision does; says what the worker has of Laneway."""
 
@@ -173,6 +178,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, int, list[f
     "evaluating": (mlp, evaluating),
     "closures": (mlp, closures),
     "adversarial": (mlp, adversarial),
+    "compiled": (mlp, compiled),
     "loader-fork": (mlp, loading("fork")),
     "loader-spawn": (mlp, loading("spawn")),
 }

@@ -210,6 +210,25 @@ def test_what_the_node_noticed_is_part_of_the_failures_message() -> None:
     assert verdict.message.endswith("(Error): it outgrew its quota of 1.0 GiB: OutOfMemoryError")
 
 
+def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
+    job = a_job().placed("n1").record
+    words = "torch.OutOfMemoryError: Laneway: this process may hold 1.0 GiB of GPU-1, the quota of its share: use a smaller batch"
+    pod = (
+        a_pod(job)
+        .ended(1, message=f"step 1\nTraceback (most recent call last):\n  File x\n{words}\n\n")
+        .record
+    )
+    around = Surroundings({"n1": a_node("n1")}, index_sessions(()), PATIENCE, NOW)
+    verdict = judge(Attempt(1, NOW - 10, True, [pod]), around)
+    assert verdict.message == f"worker 0 on n1 ended with exit code 1 (Error): {words}"
+
+    noted = words.removeprefix("torch.OutOfMemoryError: ")
+    node = a_gpu_node("n1", sessions={0: [a_session(pod, message=f"hit its quota: {noted}")]})
+    around = Surroundings({"n1": a_node("n1")}, index_sessions([node]), PATIENCE, NOW)
+    verdict = judge(Attempt(1, NOW - 10, True, [pod]), around)
+    assert verdict.message == f"worker 0 on n1 ended with exit code 1 (Error): hit its quota: {noted}"
+
+
 def test_a_pod_that_the_api_server_refused_rolls_back_before_all_else() -> None:
     around = Surroundings({}, index_sessions(()), PATIENCE, NOW)
     verdict = judge(Attempt(1, NOW, False, [], refused="it is invalid"), around)

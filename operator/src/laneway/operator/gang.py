@@ -11,6 +11,9 @@ from laneway.operator.records.node_record import NodeRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import SessionIndex, noteworthy
 
+_TELLING = 60
+"""So many characters at its end tell one message from another."""
+
 
 class Outcome(StrEnum):
     """What is known of an attempt."""
@@ -127,7 +130,10 @@ def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:
     assert cause.failure is not None
     code = "" if cause.failure.exit_code is None else f" with exit code {cause.failure.exit_code}"
     message = f"worker {cause.rank} on {cause.node or 'no node'} ended{code} ({cause.failure.reason})"
-    details = [text for text in (noteworthy(cause, around.sessions), cause.failure.message) if text]
+    noted, words = noteworthy(cause, around.sessions), cause.failure.message
+    if noted and words[-_TELLING:] in noted:
+        words = ""  # the node says it too
+    details = [text for text in (noted, words) if text]
     started_seconds = _all_started_seconds(attempt)
     return Verdict(
         Outcome.FAILED,

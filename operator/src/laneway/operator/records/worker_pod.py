@@ -12,6 +12,8 @@ from laneway.api.clock_text import to_seconds
 TRAINER = "trainer"
 """The container of this name gets the GPU; where there is none, the first."""
 
+_LONGEST_WORDS = 1000
+
 _KUBELET_REFUSALS = (
     "UnexpectedAdmissionError",
     "NodeAffinity",
@@ -29,7 +31,8 @@ class WorkerFailure:
     """As the kubelet says: ``OOMKilled``, ``Error``."""
 
     message: str
-    """The termination message, or the last log lines where the container wrote none."""
+    """Its last words: the last line of the termination message, or of the log where the container wrote none. What comes
+    before (a traceback, say) is in the pod's log."""
 
     exit_code: int | None
 
@@ -190,8 +193,13 @@ def _failure(status: dict[str, Any]) -> WorkerFailure:
         return WorkerFailure(status.get("reason") or "Failed", status.get("message") or "", None)
     # The trainer's own end says more than that of a container beside it.
     _, terminated = min(ended, key=lambda pair: pair[0].get("name") != TRAINER)
-    message = (terminated.get("message") or "").strip()
+    message = _last_line(terminated.get("message") or "")
     return WorkerFailure(terminated.get("reason") or "Error", message, terminated["exitCode"])
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LONGEST_WORDS] if lines else ""
 
 
 def _refusal(status: dict[str, Any]) -> str:

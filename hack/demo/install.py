@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ DEMO_VALUES = Path(__file__).resolve().parent / "values.yaml"
 RELEASE = "laneway"
 SYSTEM_NAMESPACE = "laneway-system"
 
+_EXAMPLES = "examples"
 _HELM_TIMEOUT = "180s"
 _ADVERTISED_TIMEOUT_SECONDS = 90.0
 
@@ -82,11 +84,17 @@ def install(target: Target, *further: str | Path, advertised_percent: int = 800)
         ClusterError, ImageError: a step failed; says which and why.
     """
     images = tuple(build())
-    for image in images:
-        target.load(image.archive)
     installation = Installation(target, images)
-    with step(f"installing the chart in namespace {SYSTEM_NAMESPACE}"):
-        installation.upgrade(*further)
+    # The chart needs no examples, and theirs is by far the largest image.
+    system = [image for image in images if image.name != _EXAMPLES]
+    for image in system:
+        target.load(image.archive)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        loading = [pool.submit(target.load, image.archive) for image in images if image not in system]
+        with step(f"installing the chart in namespace {SYSTEM_NAMESPACE}"):
+            installation.upgrade(*further)
+        for outcome in loading:
+            outcome.result()
     with step(f"waiting for the nodes to offer {GPU_PERCENT}"):
         installation.wait_until_advertised(advertised_percent)
     return installation

@@ -78,6 +78,21 @@ def test_an_evaluation_counts_for_memory_and_not_for_time() -> None:
     assert profile.iteration_seconds == 0.01
 
 
+def test_a_process_that_only_evaluates_is_measured_after_a_while() -> None:
+    training = Training()
+    (profile,) = training.run(WINDOW_ITERATIONS, milliseconds=20, trained=False)
+    assert profile.ephemeral_bytes == 20 * MIB
+    assert profile.iteration_seconds == 0.02
+    assert profile.iterations == 0
+
+
+def test_an_evaluation_before_the_training_does_not_count_for_its_time() -> None:
+    training = Training()
+    training.run(5, milliseconds=500, trained=False)
+    (profile,) = training.run(3)
+    assert profile.iteration_seconds == 0.01
+
+
 def test_less_memory_is_told_when_it_has_lasted() -> None:
     training = Training()
     training.run(3)

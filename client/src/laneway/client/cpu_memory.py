@@ -76,8 +76,12 @@ class CpuMeter:
 
     def _book_what_is_there(self) -> None:
         tensor_type = self._torch.Tensor
+        own_types = (
+            tensor_type,
+            self._torch.nn.Parameter,
+        )  # other subclasses may have no memory: fake tensors
         for candidate in gc.get_objects():
-            if issubclass(type(candidate), tensor_type):
+            if type(candidate) in own_types:
                 self._book(candidate, "what the script had before its first iteration")
 
     def _dispatch(self) -> Any:

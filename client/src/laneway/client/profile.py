@@ -45,6 +45,7 @@ class Profiler:
         self.model_bytes = 0
         self.largest_tensor_bytes = 0
         self._iterations = 0
+        self._evaluations = 0
         self._windows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._reported_ns = 0
         self._highest_reported = 0
@@ -68,9 +69,11 @@ class Profiler:
         if highest_bytes > self._highest:  # noqa: PLR1730
             self._highest = highest_bytes
         if not trained:
-            return self._report(now_ns) if self.reported and self._outgrown() else None
+            return self._observe_evaluation(spent_ns, now_ns)
         self._iterations += 1
-        if self._iterations > 1:  # the first one compiles, allocates and caches
+        if self._iterations == 1:
+            self._spent_ns = self._timed = 0
+        else:  # the first one compiles, allocates and caches
             self._spent_ns += spent_ns
             self._timed += 1
         self._in_window += 1
@@ -85,6 +88,18 @@ class Profiler:
             self._start_window()
             return self._note(profile, now_ns) if due else None
         return self._report(now_ns) if self._outgrown() else None
+
+    def _observe_evaluation(self, spent_ns: int, now_ns: int) -> Optional[Profile]:
+        """A process that only evaluates is measured as well, after a while: it may yet train."""
+        if self.reported is not None:
+            return self._report(now_ns) if self._outgrown() else None
+        if self._iterations:
+            return None
+        self._evaluations += 1
+        if self._evaluations > 1:
+            self._spent_ns += spent_ns
+            self._timed += 1
+        return self._report(now_ns) if self._evaluations >= WINDOW_ITERATIONS else None
 
     def _outgrown(self) -> bool:
         """More memory than told of: that is told at once, because others rely on it."""

@@ -173,7 +173,7 @@ class Node:
         self.processes: list[PeerProcess] = []
         self.port = 0
         self._slots = dict.fromkeys(self.gpus, 0)
-        self._log = root / "agent.log"
+        self.log_name = "agent.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> Node:
@@ -196,7 +196,7 @@ class Node:
             self.name,
         ]
         command += ["--address", "127.0.0.1", "--port", "0", *arguments]
-        with self._log.open("wb") as log:
+        with (self.root / self.log_name).open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log, env={**os.environ, **self.environment})
         return self._process
 
@@ -245,7 +245,7 @@ class Node:
     @property
     def log(self) -> str:
         """Return what the agent logged."""
-        return self._log.read_text()
+        return (self.root / self.log_name).read_text()
 
     def end(self) -> None:
         """End everything that was started."""

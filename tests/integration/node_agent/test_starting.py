@@ -84,8 +84,10 @@ def test_without_an_api_server_it_names_both_ways_out(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_named(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node().start()
+    (tmp_path / "node.yaml").write_text("gpuSource: simulated")
+    (tmp_path / "gpus.yaml").write_text("gpus: [{}]")
     status, said = run(
-        node.root, "--standalone", "--node-name", "n1", "--address", "127.0.0.1", "--port", str(node.port)
+        tmp_path, "--standalone", "--node-name", "n2", "--address", "127.0.0.1", "--port", str(node.port)
     )
     assert status == 1
     assert "Address already in use" in said
@@ -102,3 +104,20 @@ def test_it_says_that_it_stands_alone_and_ends_when_asked(make_node: MakeNode) -
     node = make_node().start()
     assert "standalone: no API server is asked" in node.log
     assert node.terminate() == 0
+
+
+def test_a_second_agent_waits_for_the_end_of_the_first(make_node: MakeNode) -> None:
+    node = make_node().start()
+    container = node.container("a").await_socket()
+    process = container.process()
+    process.hello()
+    second = Node(node.root, node.name)
+    second.log_name = "second.log"
+    second.launch("--standalone")
+    try:
+        eventually("it waits", lambda: "another agent runs on this node" in second.log)
+        assert process.turn() == 1, "the first goes on"
+        node.kill()
+        eventually("it takes over", lambda: "HTTP on" in second.log)
+    finally:
+        second.end()

@@ -223,3 +223,41 @@ def test_a_session_that_comes_late_does_not_catch_up_on_the_past() -> None:
             holder.release()
             holder.request()
     assert second.page.busy_ns / NANOSECONDS == pytest.approx(5, abs=0.5)
+
+
+def test_a_holder_that_claims_to_be_at_a_boundary_all_the_time_loses_its_turn() -> None:
+    bench, liar, other = two_in_one_lane()
+    liar.request()
+    other.request()
+    liar.page.boundary_ns = 1 << 62
+    for _ in range(40):
+        bench.clock.advance(0.01)
+    assert liar.asked_to_yield
+
+
+def test_a_session_that_claims_to_use_nothing_gets_no_more_than_its_share() -> None:
+    bench, liar, other = two_in_one_lane()
+    had = {liar: 0.0, other: 0.0}
+    liar.request()
+    other.request()
+    until = bench.clock.now + 60
+    while bench.clock.now < until:
+        holder = liar if liar.holds else other
+        began = bench.clock.now
+        iterate(holder, 0.05)
+        had[holder] += bench.clock.now - began
+        liar.page.busy_ns = 0
+        if holder.asked_to_yield:
+            holder.release()
+            holder.request()
+    assert had[liar] == pytest.approx(had[other], rel=0.05)
+
+
+def test_an_iteration_time_that_is_a_lie_does_not_put_off_the_end_of_a_quantum() -> None:
+    bench, liar, other = two_in_one_lane()
+    liar.profile(100, 300, iteration_seconds=1e9)
+    liar.request()
+    liar.begin()
+    other.request()
+    bench.clock.advance(0.12)
+    assert liar.asked_to_yield

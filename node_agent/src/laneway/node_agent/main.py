@@ -30,6 +30,7 @@ from laneway.node_agent.report.pod_events import PodEvents
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
 from laneway.node_agent.report.writing import GPUNodeWriter, NoAPIServerError
+from laneway.node_agent.single_agent import AgentLock
 
 if TYPE_CHECKING:
     from laneway.node_agent.report.gpu_node_api import KubernetesWriter
@@ -82,6 +83,9 @@ def _run(
     folders = HostFolders(options.root)
     try:
         folders.make()
+        lock = AgentLock(folders.agent_state)
+        if not lock.acquire(stopped):
+            return 0
         agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
         publisher, events = None, None
         if writer is not None:

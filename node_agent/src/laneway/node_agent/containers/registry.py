@@ -40,7 +40,7 @@ class ContainerListener(Protocol):
         """Whether processes of the container are connected, so that it has not ended."""
         ...
 
-    def container_look_after(self, key: str) -> None:
+    def container_look_after(self, record: ContainerRecord, folder: Path) -> None:
         """Make sure that the container finds its door."""
         ...
 
@@ -125,7 +125,7 @@ class ContainerRegistry:
         signature = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._seen.get(key) == signature:
             if known is not None:
-                self._listener.container_look_after(key)
+                self._listener.container_look_after(known.record, folder)
             return
         try:
             record = read_record(path, self._gpus)
@@ -143,7 +143,7 @@ class ContainerRegistry:
         if known is not None and is_same_container(known.record, record):
             known.record = record
             self._listener.container_news(record)
-            self._listener.container_look_after(record.key)
+            self._listener.container_look_after(record, folder)
             return
         if known is not None:
             self._listener.container_went(record.key)

@@ -10,6 +10,7 @@ from typing import Any
 
 from laneway.api.gpu_node import Enforcement
 from laneway.api.quantity import format_bytes
+from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.recovery.processes import start_ticks
 from laneway.node_agent.sessions.connection import Connection, RefusedError
@@ -19,6 +20,9 @@ from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.session import Session, Sizes
+
+_PROFILE_SECONDS = 0.1
+"""Lanes are not cut anew for one session more often than that."""
 
 
 @dataclass(slots=True)
@@ -30,17 +34,25 @@ class _Open:
     turns: GPUTurns
     page: SharedPage
     pidfd: int | None
+    measured_seconds: float = float("-inf")
+    """When a profile was last passed on."""
+
+    newer: Sizes | None = None
+    """A profile that came too soon after that; it is passed on in time."""
 
 
 class SessionBroker:
     """The receiver of all connections of one container."""
 
-    def __init__(self, gpus: Mapping[str, GPUTurns], quantum_seconds: float, loop: EventLoop) -> None:
+    def __init__(
+        self, gpus: Mapping[str, GPUTurns], quantum_seconds: float, loop: EventLoop, clock: Clock
+    ) -> None:
         """Begin with no door; :attr:`door` is set before the first connection comes."""
         self.door: Door | None = None
         self._gpus = gpus
         self._quantum_seconds = quantum_seconds
         self._loop = loop
+        self._clock = clock
         self._opened: dict[Connection, _Open] = {}
         self._living: dict[Session, _Open] = {}
         """Sessions whose process has not ended, connected or not."""
@@ -191,7 +203,18 @@ class SessionBroker:
             largest_tensor_bytes=fields["largest_tensor_bytes"],
             model_bytes=fields["model_bytes"],
         )
-        opened.turns.measure(opened.hold, opened.session, sizes)
+        opened.newer, waits = sizes, opened.newer is not None
+        due_seconds = opened.measured_seconds + _PROFILE_SECONDS
+        if self._clock.monotonic() >= due_seconds:
+            self._pass_on(opened)
+        elif not waits:
+            self._loop.call_at(due_seconds, lambda: self._pass_on(opened))
+
+    def _pass_on(self, opened: _Open) -> None:
+        sizes, opened.newer = opened.newer, None
+        if sizes is not None and opened.session.connected:
+            opened.measured_seconds = self._clock.monotonic()
+            opened.turns.measure(opened.hold, opened.session, sizes)
 
     def _overrun(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])

@@ -19,6 +19,7 @@ from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.packets import encode
 
 _log = logging.getLogger(__name__)
+REOPEN_SECONDS = 0.5
 
 
 class Door:
@@ -48,6 +49,7 @@ class Door:
         self._quiet = QuietLog(_log, clock)
         self._accepted = 0
         self._window_ends_seconds = 0.0
+        self._missing_since_seconds: float | None = None
         self._listener, self._inode = self._listen()
         loop.add_reader(self._listener.fileno(), self._accept)
 
@@ -56,28 +58,37 @@ class Door:
         """Return the container's name for messages."""
         return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
 
-    def is_in_place(self) -> bool:
-        """Whether the socket can still be found in the folder."""
+    def look_after(self) -> None:
+        """Listen anew where the socket was taken away; connections stay.
+
+        Not at once: who removes the folder removes the socket first, and must not find another one in it.
+
+        Raises:
+            OSError: the folder is gone or cannot be written to.
+        """
+        if self._is_in_place():
+            self._missing_since_seconds = None
+            return
+        now_seconds = self._clock.monotonic()
+        if self._missing_since_seconds is None:
+            self._missing_since_seconds = now_seconds
+        if now_seconds - self._missing_since_seconds < REOPEN_SECONDS:
+            return
+        self._stop_listening()
+        self._listener, self._inode = self._listen()
+        self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _is_in_place(self) -> bool:
         try:
             return (self.folder / SOCKET_NAME).stat().st_ino == self._inode
         except OSError:
             return False
 
-    def reopen(self) -> None:
-        """Listen anew where the socket was taken away; connections stay.
-
-        Raises:
-            OSError: the folder is gone or cannot be written to.
-        """
-        self._stop_listening()
-        self._listener, self._inode = self._listen()
-        self._loop.add_reader(self._listener.fileno(), self._accept)
-
     def close(self) -> None:
         """Close the socket and all connections."""
         self._stop_listening()
         with suppress(OSError):
-            if self.is_in_place():
+            if self._is_in_place():
                 (self.folder / SOCKET_NAME).unlink()
         for connection in tuple(self.connections):
             connection.close()

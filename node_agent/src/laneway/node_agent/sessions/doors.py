@@ -39,11 +39,14 @@ class Doors:
         """Count the container on its GPUs and let its processes in."""
         for gpu in record.shares:
             self._gpus[gpu].allocate(record)
-        broker = SessionBroker(self._gpus, self._quantum_seconds, self._loop)
+        self._open(record, folder)
+
+    def _open(self, record: ContainerRecord, folder: Path) -> None:
+        broker = SessionBroker(self._gpus, self._quantum_seconds, self._loop, self._clock)
         try:
             door = Door(folder, record, broker, self._loop, self._clock, self._limits)
         except OSError as error:
-            _log.error("%s: no socket can be opened: %s", folder, error)
+            _log.error("%s: no socket can be opened: %s; it is tried again", folder, error)
             return
         broker.door = door
         self._doors[record.key] = (door, broker)
@@ -60,15 +63,14 @@ class Doors:
         """Whether processes of the container are connected."""
         return key in self._doors and bool(self._doors[key][0].connections)
 
-    def container_look_after(self, key: str) -> None:
-        """Open the door again if somebody took the socket away."""
-        if key not in self._doors:
+    def container_look_after(self, record: ContainerRecord, folder: Path) -> None:
+        """Open the door (again) if it could not be opened before, or somebody took the socket away."""
+        if record.key not in self._doors:
+            self._open(record, folder)
             return
-        door = self._doors[key][0]
-        if door.is_in_place():
-            return
+        door = self._doors[record.key][0]
         try:
-            door.reopen()
+            door.look_after()
         except OSError as error:
             _log.error("%s: no socket can be opened: %s", door.folder, error)
 

@@ -40,10 +40,12 @@ def decode(data: bytes) -> Packet:
     Raises:
         PacketError: it is not JSON, not an object, of an unknown type, or a field is missing or wrong.
     """
+    if data == _REQUEST_BYTES:
+        return _REQUEST
     if len(data) > MAX_PACKET_BYTES:
         raise PacketError(f"the packet is longer than {MAX_PACKET_BYTES} bytes")
     try:
-        message = json.loads(data, parse_constant=_refuse_constant)
+        message = _DECODER.decode(data.decode())
     except (ValueError, RecursionError) as error:
         raise PacketError(f"the packet is not JSON: {str(error)[:200]}") from error
     if not isinstance(message, dict):
@@ -103,6 +105,13 @@ def _version(value: Any) -> str:
     good = not isinstance(value, bool) and value == PROTOCOL_VERSION
     return "" if good else f"this agent speaks version {PROTOCOL_VERSION}"
 
+
+# A decoder made once: json.loads makes one a call when it is given an option.
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+# Half of all packets, and always the same.
+_REQUEST: Final = Packet("request", {})
+_REQUEST_BYTES: Final = encode("request")
 
 Check = Callable[[Any], str]
 """Returns what is wrong with a value; empty where nothing is."""

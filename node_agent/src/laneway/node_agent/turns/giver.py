@@ -167,7 +167,9 @@ class TurnGiver:
             return
         busy = self._busy_with(lane)
         if busy:
+            now_seconds = self._clock.monotonic()
             for turn in busy:
+                turn.note_wanted(now_seconds)
                 self._watch(turn)
             return
         now_seconds = self._clock.monotonic()
@@ -179,6 +181,7 @@ class TurnGiver:
             sessions = [session for session in hold.sessions if session.asked]
             turn = self._begin(hold, lane, sessions, now_seconds)
             if len(waiting) > 1:
+                turn.note_wanted(now_seconds)
                 self._watch(turn)
 
     def _waiting(self, lane: int) -> list[SessionView]:
@@ -207,7 +210,7 @@ class TurnGiver:
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
         yield from self._waiting(lane)
         for turn in self._busy_with(lane):
-            yield turn.hold.see(now_seconds, turn.busy_seconds(now_seconds))
+            yield turn.hold.see(now_seconds, turn.charge_seconds(now_seconds))
 
     # Granting and taking
 
@@ -294,9 +297,8 @@ class TurnGiver:
             turn.check = None
         hold = turn.hold
         del self._turns[hold]
-        hold.service_seconds += turn.gpu_seconds
+        hold.service_seconds += turn.charge_seconds(now_seconds)
         hold.away_since_seconds = now_seconds
-        self._log.ended(turn, end, reason, now_seconds)
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         if hold.wants_turn:
@@ -306,3 +308,5 @@ class TurnGiver:
             self._advance_all()
         else:
             self._advance(turn.lane)
+        # Last, because the next one waits for its grant and nobody for the record.
+        self._log.ended(turn, end, reason, now_seconds)

@@ -35,6 +35,12 @@ class Turn:
     """The processes that have not released yet."""
 
     yield_asked_seconds: float | None = None
+    wanted_since_seconds: float | None = None
+    """Since when somebody else wants the lane."""
+
+    busy_before_seconds: float = 0.0
+    """Time inside iterations up to then."""
+
     check: Timer | None = None
     """When to see whether somebody else is to run."""
 
@@ -57,13 +63,28 @@ class Turn:
         )
         return max(self.gpu_seconds, running)
 
-    def idle_since_seconds(self) -> float | None:
-        """Return since when no process is inside an iteration; None while one is."""
+    def charge_seconds(self, now_seconds: float) -> float:
+        """Return the service that the turn costs its hold: what its pages say, until somebody else wants the lane; from
+        then on the time that it keeps others waiting, whatever its pages say."""
+        busy_seconds = self.busy_seconds(now_seconds)
+        if self.wanted_since_seconds is None:
+            return busy_seconds
+        return max(busy_seconds, self.busy_before_seconds + now_seconds - self.wanted_since_seconds)
+
+    def note_wanted(self, now_seconds: float) -> None:
+        """Somebody else wants the lane from now on."""
+        if self.wanted_since_seconds is None:
+            self.busy_before_seconds = self.busy_seconds(now_seconds)
+            self.wanted_since_seconds = now_seconds
+
+    def idle_since_seconds(self, now_seconds: float) -> float | None:
+        """Return since when no process is inside an iteration; None while one is. A boundary is not in the future."""
+        now_ns = int(now_seconds * NANOSECONDS)
         since_ns = int(self.began_seconds * NANOSECONDS)
         for session in self.holders:
             if session.page.inside:
                 return None
-            since_ns = max(since_ns, session.page.boundary_ns)
+            since_ns = max(since_ns, min(session.page.boundary_ns, now_ns))
         return since_ns / NANOSECONDS
 
     def count_out(self, session: Session, iterations: int, gpu_seconds: float, now_seconds: float) -> None:

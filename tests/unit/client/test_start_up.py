@@ -28,11 +28,11 @@ def python(
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LANEWAY"))
     }
-    environment["PYTHONPATH"] = os.pathsep.join(str(entry) for entry in (CLIENT, *path))
+    environment["PYTHONPATH"] = os.pathsep.join(str(entry) for entry in (client, *path))
     if laneway:
         environment["LANEWAY_DIR"] = "/nonexistent"
     done = subprocess.run(
-        [sys.executable, *options, "-c", code], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -96,6 +96,17 @@ def test_the_images_own_sitecustomize_runs(tmp_path: Path, laneway: bool) -> Non
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = 'ran'; name = 'own'")
     code = "import sys, sitecustomize; print(sys.own, sitecustomize.name)"
     assert python(code, [tmp_path], laneway=laneway) == ["ran own"]
+
+
+def test_it_works_through_links_as_on_a_node(tmp_path: Path) -> None:
+    opt, own = tmp_path / "opt", tmp_path / "own"
+    opt.mkdir()
+    own.mkdir()
+    for name in ("laneway", "sitecustomize.py"):
+        (opt / name).symlink_to(CLIENT / name)
+    (own / "sitecustomize.py").write_text("import sys; sys.own = 'ran'")
+    code = "import sys; print(sys.own, 'laneway.client.torch_import' in sys.modules)"
+    assert python(code, [own], client=opt) == ["ran True"]
 
 
 def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_for_ever(tmp_path: Path) -> None:

@@ -21,9 +21,7 @@ laneway.client.torch_hooks.install = installed.append
 """
 
 
-def python(
-    code: str, path: Sequence[Path], *, laneway: bool = True, options: Sequence[str] = ()
-) -> list[str]:
+def python(code: str, path: Sequence[Path], *, laneway: bool = True, client: Path = CLIENT) -> list[str]:
     """Runs code in a new interpreter with the client in front of the path, and returns the lines that it prints."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LANEWAY"))

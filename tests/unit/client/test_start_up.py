@@ -112,7 +112,9 @@ def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_for_ever(tm
     last = tmp_path / "last"
     last.mkdir()
     (last / "sitecustomize.py").write_text("import sys; sys.own = 'ran'")
-    assert python("import sys; print(sys.own)", [tmp_path, last]) == ["ran"]
+    (last / "torch.py").write_text(FAKE_TORCH)
+    code = "import sys, torch; print(sys.own, len(torch.installed))"
+    assert python(code, [tmp_path, last]) == ["ran 1"]
 
 
 def test_what_scripts_may_use_works_where_nothing_is_there() -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def prepare() -> None:
-    """Sees to it that PyTorch gets its hooks when it is imported, or now if it is there already."""
+    """Sees to it that PyTorch gets its hooks when it is imported, or now if it is there already; once, however often it is called."""
     if "torch" in sys.modules:
         _install(sys.modules["torch"])
-    else:
+    elif not any(isinstance(finder, AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, AfterImport("torch", _install))
 
 
@@ -37,8 +37,10 @@ class AfterImport:
         """Finds nothing itself: for `name`, returns what the other finders find, with one more call behind its execution."""
         if fullname != self._name:
             return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
+        finders = list(sys.meta_path)
+        # Those before this one were asked already, and may be of its kind.
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            if not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
@@ -65,7 +67,14 @@ class AfterImport:
             return
 
 
+_installed = False
+
+
 def _install(torch: ModuleType) -> None:
+    global _installed  # noqa: PLW0603 - PyTorch is one module, and gets its hooks once
+    if _installed:
+        return
+    _installed = True
     try:
         from laneway.client.torch_hooks import install
 

@@ -147,8 +147,9 @@ class Jobs:
 
     def delete_all(self, timeout_seconds: float = 120.0) -> None:
         """Delete every job and wait until their pods are gone, so that the GPUs are free."""
-        self._kubectl.run("delete", "trainingjobs", "--all", "--namespace", self.namespace, "--wait=true")
         deadline = time.monotonic() + timeout_seconds
+        wait = ("--wait=true", f"--timeout={timeout_seconds:.0f}s")
+        self._kubectl.run("delete", "trainingjobs", "--all", "--namespace", self.namespace, *wait)
         while self.pods():
             if time.monotonic() > deadline:
                 left = ", ".join(pod["metadata"]["name"] for pod in self.pods())

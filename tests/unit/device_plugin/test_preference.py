@@ -177,11 +177,8 @@ def test_whatever_is_preferred_may_be_allocated(
     """Free, of the right size, on healthy GPUs, never a split part, with all that must be there."""
     gpus, available = node
     assume(available)
-    wishes = [
-        Wish("w", tuple(chosen))
-        for chosen in data.draw(st.lists(st.lists(st.sampled_from(gpus), max_size=3), max_size=2))
-        for chosen in [[one.uuid for one in chosen]]
-    ]
+    choices = data.draw(st.lists(st.lists(st.sampled_from(gpus), max_size=3), max_size=2))
+    wishes = [Wish("w", tuple(one.uuid for one in choice)) for choice in choices]
     promised = {one.uuid: data.draw(st.integers(0, 200)) for one in gpus}
     healthy = {one.uuid for one in gpus if one.healthy}
     must = tuple(data.draw(st.lists(st.sampled_from(available), max_size=2, unique=True)))

@@ -66,15 +66,13 @@ COPY node_agent/src /source/node_agent/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
-# No byte code: the Python that will import the client is the user's. The start-up hook is no part of the wheel: it would take effect in every
-# environment that the wheel is installed in.
+# No byte code: the Python that will import the client is the user's.
 FROM build AS client-own
 COPY client/pyproject.toml /source/client/
 COPY client/src /source/client/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/client \
     && /build/bin/pip install --quiet --no-deps --no-index --no-compile --target /client /wheels/*.whl \
-    && rm -r /client/*.dist-info \
-    && cp /source/client/src/sitecustomize.py /client/
+    && rm -r /client/*.dist-info
 
 # ---- The images.
 

@@ -59,6 +59,9 @@ class ContainerRegistry:
     """Keeps what was told last and compares it with the folders."""
 
     RESCAN_SECONDS = 1.0
+    BLIND_RESCAN_SECONDS = 0.2
+    """Where the kernel gives no inotify instance: root's are limited for the whole machine, and others use them too."""
+
     WIPED_SECONDS = 10.0
     """A folder that is gone while its container's processes are connected was wiped: the plugin gets this long to put it
     back."""
@@ -78,8 +81,9 @@ class ContainerRegistry:
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._seen: dict[str, _Signature] = {}
-        self._inotify = Inotify()
-        loop.add_reader(self._inotify.descriptor, self._changed)
+        self._inotify = _open_inotify()
+        if self._inotify is not None:
+            loop.add_reader(self._inotify.descriptor, self._changed)
         self._rescan()
 
     def look_at_all(self) -> None:
@@ -92,16 +96,18 @@ class ContainerRegistry:
 
     def close(self) -> None:
         """Stop watching."""
-        self._loop.remove_reader(self._inotify.descriptor)
-        self._inotify.close()
+        if self._inotify is not None:
+            self._loop.remove_reader(self._inotify.descriptor)
+            self._inotify.close()
 
     def _rescan(self) -> None:
-        self._loop.call_at(self._clock.monotonic() + self.RESCAN_SECONDS, self._rescan)
+        pause_seconds = self.BLIND_RESCAN_SECONDS if self._inotify is None else self.RESCAN_SECONDS
+        self._loop.call_at(self._clock.monotonic() + pause_seconds, self._rescan)
         self.look_at_all()
 
     def _changed(self) -> None:
         keys = set()
-        for folder, name in self._inotify.changes():
+        for folder, name in self._inotify.changes() if self._inotify is not None else ():
             if folder == self._folder and not name:
                 self.look_at_all()
                 return
@@ -165,9 +171,23 @@ class ContainerRegistry:
         self._listener.container_went(key)
 
     def _watch(self, folder: Path) -> None:
+        """Watch a folder, if the kernel lets us; raises OSError if it is not there."""
+        if self._inotify is None:
+            folder.stat()
+            return
         try:
             self._inotify.watch(folder)
         except (FileNotFoundError, NotADirectoryError):
             raise
         except OSError as error:
             _log.debug("%s is not watched (%s); the regular look has to do", folder, error)
+
+
+def _open_inotify() -> Inotify | None:
+    try:
+        return Inotify()
+    except OSError as error:
+        _log.warning(
+            "no inotify instance (%s): the containers' folders are looked at every 0.2 s instead", error
+        )
+        return None

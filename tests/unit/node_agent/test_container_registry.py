@@ -1,0 +1,105 @@
+"""Containers' folders, followed with inotify and without."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key
+from laneway.node_agent.clock import SystemClock
+from laneway.node_agent.containers import registry as registry_module
+from laneway.node_agent.containers.registry import ContainerRegistry
+from laneway.node_agent.event_loop import EventLoop
+
+
+class Listener:
+    """Writes down what it is told, and ends the loop when it has been told enough."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self.told: list[str] = []
+        self.enough = ""
+        self._loop = loop
+
+    def container_came(self, record: ContainerRecord, folder: Path) -> None:
+        self._note(f"{record.pod} came")
+
+    def container_news(self, record: ContainerRecord) -> None:
+        self._note(f"{record.pod} is of {record.job}")
+
+    def container_is_connected(self, key: str) -> bool:
+        return False
+
+    def container_look_after(self, record: ContainerRecord, folder: Path) -> None:
+        """Not of interest here."""
+
+    def container_went(self, key: str) -> None:
+        self._note("went")
+
+    def _note(self, what: str) -> None:
+        self.told.append(what)
+        if what == self.enough:
+            self._loop.stop()
+
+
+@pytest.fixture
+def loop() -> Iterator[EventLoop]:
+    loop = EventLoop(SystemClock())
+    yield loop
+    loop.close()
+
+
+def write(root: Path, pod: str, job: str | None = None) -> Path:
+    ids = (f"GPU-a::{len(pod)}",)
+    record = ContainerRecord(
+        key=container_key(ids),
+        namespace="default",
+        pod=pod,
+        container="c",
+        device_ids=ids,
+        shares={"GPU-a": 1},
+        job=job,
+    )
+    folder = root / record.key
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / ".container.json"
+    temporary.write_text(record.model_dump_json())
+    return temporary.rename(folder / "container.json")
+
+
+def no_inotify() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+def test_containers_come_get_news_and_go(
+    tmp_path: Path, loop: EventLoop, monkeypatch: pytest.MonkeyPatch, inotify: bool
+) -> None:
+    if not inotify:
+        monkeypatch.setattr(registry_module, "Inotify", no_inotify)
+    listener = Listener(loop)
+    steps = [
+        ("a came", lambda: write(tmp_path, "a")),
+        ("a is of digits", lambda: write(tmp_path, "a", "digits")),
+        ("went", lambda: write(tmp_path, "a").unlink()),
+    ]
+    registry = ContainerRegistry(tmp_path, {"GPU-a"}, listener, loop, SystemClock())
+    began = SystemClock().monotonic()
+    for wanted, do in steps:
+        listener.enough = wanted
+        do()
+        while wanted not in listener.told:
+            loop.run_once()
+            assert SystemClock().monotonic() < began + 20
+    registry.close()
+
+
+def test_what_was_there_before_is_told_at_once(tmp_path: Path, loop: EventLoop) -> None:
+    write(tmp_path, "a")
+    write(tmp_path, "bb")
+    (tmp_path / "not-a-key").mkdir()
+    listener = Listener(loop)
+    ContainerRegistry(tmp_path, {"GPU-a"}, listener, loop, SystemClock()).close()
+    assert sorted(listener.told) == ["a came", "bb came"]

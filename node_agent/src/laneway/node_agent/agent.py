@@ -27,7 +27,6 @@ from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status, ready_condition
-from laneway.node_agent.report.pod_events import PodEvents, PodNews
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
 from laneway.node_agent.sessions.doors import Doors
@@ -71,7 +70,6 @@ class Agent:
         self._realtime = SteadyRealtime(clock)
         self.loop = EventLoop(clock)
         self._publisher: GPUNodePublisher | None = None
-        self._events: PodEvents | None = None
         self._keeper: StateKeeper | None = None
         self._monitor = GPUMonitor(source, gpus, self._health_changed)
         self._turns = self._make_turns()
@@ -85,14 +83,13 @@ class Agent:
         """Return the port that HTTP is served on."""
         return self._http.port
 
-    def run(self, publisher: GPUNodePublisher | None, events: PodEvents | None = None) -> None:
+    def run(self, publisher: GPUNodePublisher | None) -> None:
         """Serve until :meth:`stop`.
 
         Raises:
             OSError: a folder cannot be written to.
         """
         self._publisher = publisher
-        self._events = events
         folders = self._place.folders
         self._write_inventory()
         remembered = self._read_state(folders.agent_state / STATE_NAME)
@@ -114,8 +111,6 @@ class Agent:
         self._http.start()
         if publisher is not None:
             publisher.start()
-        if events is not None:
-            events.start()
         self._tick()
         _log.info(
             "node %s: %d GPUs; HTTP on %s:%d",
@@ -174,8 +169,6 @@ class Agent:
     def noted(self, hold: Hold, reason: str, message: str) -> None:
         """Something happened to a container that its owner should know."""
         _log.warning("%s/%s: %s: %s", hold.record.namespace, hold.record.pod, reason, message)
-        if self._events is not None:
-            self._events.tell(PodNews(hold.record, reason, message))
         self.changed()
 
     def _health_changed(self) -> None:

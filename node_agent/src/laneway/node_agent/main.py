@@ -26,7 +26,6 @@ from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.host_folders import HostFolders
-from laneway.node_agent.report.pod_events import PodEvents
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
 from laneway.node_agent.report.writing import GPUNodeWriter, NoAPIServerError
@@ -87,10 +86,9 @@ def _run(
         if not lock.acquire(stopped):
             return 0
         agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
-        publisher, events = None, None
+        publisher = None
         if writer is not None:
             publisher = GPUNodePublisher(writer, agent.status, clock, config.status_interval_seconds)
-            events = PodEvents(writer, node, clock)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
         if stopped.is_set():
@@ -98,7 +96,7 @@ def _run(
         # What is there now stays: a collection then looks at sessions only, and takes microseconds.
         gc.collect()
         gc.freeze()
-        agent.run(publisher, events)
+        agent.run(publisher)
     except OSError as error:
         _log.error("%s", error)
         return 1

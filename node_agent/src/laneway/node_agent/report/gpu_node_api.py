@@ -1,4 +1,4 @@
-"""What the agent writes to the API server: this node's GPUNode, by server-side apply as ``laneway-node``, and events."""
+"""What the agent writes to the API server: this node's GPUNode, by server-side apply as ``laneway-node``."""
 
 from __future__ import annotations
 
@@ -74,19 +74,6 @@ class KubernetesWriter:
             "status": status,
         }
         self._apply(self._objects.patch_cluster_custom_object_status, body)
-
-    def create_event(self, namespace: str, event: dict[str, Any]) -> None:
-        """Create an event.
-
-        Raises:
-            WriteError: it could not be written.
-        """
-        try:
-            self._core.create_namespaced_event(namespace, event, _request_timeout=_TIMEOUT_SECONDS)
-        except ApiException as error:
-            raise WriteError(f"{error.status} {error.reason}: {_message(error)}") from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise WriteError(f"{type(error).__name__}: {error}") from error
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
         try:

@@ -36,15 +36,3 @@ class GPUNodeWriter(Protocol):
 
 class NoAPIServerError(Exception):
     """There is no way to reach an API server from here."""
-
-
-class EventWriter(Protocol):
-    """Where events are written to."""
-
-    def create_event(self, namespace: str, event: dict[str, Any]) -> None:
-        """Create an event.
-
-        Raises:
-            WriteError: it could not be written.
-        """
-        ...

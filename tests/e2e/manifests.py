@@ -7,7 +7,7 @@ from typing import Any
 
 from laneway.api import names
 
-IMAGE = "docker.io/laneway/examples:0.1.0"
+IMAGE = "laneway/examples:0.1.0"
 SHARED_FOLDER = "/var/lib/laneway-shared"
 
 _SCRIPT = (Path(__file__).parent / "worker.py").read_text()

@@ -27,7 +27,8 @@ def main() -> None:
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().numpy().tobytes())
-    print(json.dumps({"rank": dist.get_rank(), "parameters": digest.hexdigest()}), flush=True)
+    result = json.dumps({"rank": dist.get_rank(), "parameters": digest.hexdigest()})
+    os.write(1, f"{result}\n".encode())  # one write: ranks of one container share the pipe
     dist.destroy_process_group()
 
 

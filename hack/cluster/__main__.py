@@ -152,7 +152,8 @@ def _load_image(options: argparse.Namespace) -> int:
     if choice.backend is Backend.KUBECONFIG:
         raise ClusterError(
             f"the nodes of the cluster of {kubeconfig_of(options.name, choice)} can't be loaded from here: "
-            "push the image to a registry that they reach"
+            "bring the images to them (`python -m hack.images build` prints where their archives are), "
+            "and say so with LANEWAY_IMAGES=there"
         )
     if choice.backend is Backend.KIND:
         kind.load_image(options.name, options.archive, running_engine())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +35,13 @@ class Target:
         return embedded.open_cluster(self.name) if self.backend is Backend.EMBEDDED else None
 
     def load(self, archive: Path) -> None:
-        """Bring an image to the nodes.
+        """Bring an image to the nodes. LANEWAY_IMAGES=there says that a cluster of the user's own has them.
 
         Raises:
             ClusterError: the nodes cannot be loaded from here; says what to do instead.
         """
+        if self.backend is Backend.KUBECONFIG and os.environ.get("LANEWAY_IMAGES") == "there":
+            return
         running = self.embedded
         if running is not None:
             running.load_image(archive)

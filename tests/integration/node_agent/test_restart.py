@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 from tests.integration.node_agent.node import Node, PeerProcess, eventually
@@ -56,7 +55,7 @@ def test_a_holder_keeps_its_turn_over_a_crash_and_nobody_else_gets_it(make_node:
 
 
 def test_a_holder_that_died_with_the_agent_is_not_waited_for(make_node: MakeNode) -> None:
-    node = make_node(lanes={"maxPerGpu": 1}).start()
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 3600}).start()
     holder, other = session(node, "a"), session(node, "b")
     holder.turn()
     saved(node, "a", "b")
@@ -65,9 +64,7 @@ def test_a_holder_that_died_with_the_agent_is_not_waited_for(make_node: MakeNode
     node.start()
     other.hello(n=1)
     other.send("request", n=1)
-    began = time.monotonic()
     other.expect("grant", n=1)
-    assert time.monotonic() - began < 5
 
 
 def test_a_process_that_does_not_come_back_is_waited_for_no_longer_than_the_timeout(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,9 +74,7 @@ def test_goes_on_without_turns_when_the_agent_does_not_come_back(
 ) -> None:
     case = Restart(make_client(agent_timeout_seconds=0.5), folder)
     case.kill()
-    began = time.monotonic()
-    case.iterate(3)
-    assert 0.3 < time.monotonic() - began < 5
+    Background(lambda: case.iterate(3)).result()
     assert case.gate.iterations == 3
 
 
@@ -87,9 +84,9 @@ def test_the_time_that_the_agent_has_runs_from_its_loss_and_not_from_each_iterat
     case = Restart(make_client(agent_timeout_seconds=0.5), folder)
     case.kill()
     case.iterate()
-    began = time.monotonic()
-    case.iterate(100)
-    assert time.monotonic() - began < 0.4
+    Background(
+        lambda: case.iterate(1000)
+    ).result()  # over 8 minutes, were each to wait anew: far beyond its deadline
 
 
 def test_keeps_the_turn_for_the_iteration_that_it_is_in(restart: Restart) -> None:

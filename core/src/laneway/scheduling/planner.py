@@ -14,6 +14,7 @@ conclusion, or to a better one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -47,14 +48,16 @@ def next_decision_seconds(snapshot: ClusterSnapshot, now_seconds: float, policie
 
     That is when a job changes its queue, or when a running job may be preempted from then on.
     """
-    changes = [policies.order.next_change_seconds(job, now_seconds) for job in snapshot.jobs]
+    gpus = sum(len(node.gpus) for node in snapshot.nodes)
+    ranks = policies.order.ranks(snapshot.jobs, gpus, now_seconds)
+    changes = [rank.until_seconds for rank in ranks.values()]
     if any(job.state is JobState.WAITING for job in snapshot.jobs):
         changes += [
             policies.preemption.protected_until_seconds(job)
             for job in snapshot.jobs
             if job.state is JobState.RUNNING
         ]
-    return min((change for change in changes if change is not None and change > now_seconds), default=None)
+    return min((change for change in changes if now_seconds < change < math.inf), default=None)
 
 
 class _Walk:
@@ -68,7 +71,7 @@ class _Walk:
         self._now = Room(self._ledger, snapshot.avoid, now=True)
         self._later = Room(self._ledger, snapshot.avoid, now=False)
         self._supply = Supply(self._ledger)
-        self._ranks = policies.order.ranks(snapshot.jobs, now_seconds)
+        self._ranks = policies.order.ranks(snapshot.jobs, len(self._ledger.gpus), now_seconds)
         self._order = sorted(snapshot.jobs, key=self._place_in_order)
         self._preemptible = [job for job in reversed(self._order) if self._may_be_preempted(job)]
         self._leaving = any(job.state is JobState.LEAVING for job in snapshot.jobs)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
@@ -40,9 +41,20 @@ class Demand:
 
     mode: PlacementMode = PlacementMode.AUTO
 
+    min_workers: int | None = None
+    """Of a malleable job: the fewest workers that it can run with; None: ``workers``."""
+
+    max_workers: int | None = None
+    """Of a malleable job: the most workers that it can make use of; None: ``workers``."""
+
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise ValueError(f"workers is {self.workers}: a gang has 1 or more")
+        if not self.fewest_workers <= self.workers <= self.most_workers or self.fewest_workers < 1:
+            raise ValueError(
+                f"workers is {self.workers}, and min_workers to max_workers is {self.fewest_workers} to "
+                f"{self.most_workers}: write a range, from 1 up, that holds it"
+            )
         if self.gpus_per_worker < 1:
             raise ValueError(f"gpus_per_worker is {self.gpus_per_worker}: write 1 or more")
         if not 1 <= self.share_percent <= 100:
@@ -62,6 +74,33 @@ class Demand:
         """Whether the job's workers together use more than one GPU."""
         return self.gpus > 1
 
+    @property
+    def fewest_workers(self) -> int:
+        """The fewest workers that the job can run with."""
+        return self.workers if self.min_workers is None else self.min_workers
+
+    @property
+    def most_workers(self) -> int:
+        """The most workers that the job can make use of."""
+        return self.workers if self.max_workers is None else self.max_workers
+
+    @property
+    def malleable(self) -> bool:
+        """Whether the number of workers may be changed."""
+        return self.fewest_workers < self.most_workers
+
+
+class StageSeconds(NamedTuple):
+    """How long one iteration, alone on its GPUs, keeps each kind of resource busy, per GPU, in seconds.
+
+    The stages of one iteration may overlap, so their sum may exceed the iteration's time.
+    """
+
+    storage: float
+    cpu: float
+    gpu: float
+    network: float
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -74,9 +113,19 @@ class Profile:
     """Used beyond that inside an iteration."""
 
     iteration_seconds: float = 0.0
+    """Alone on its GPUs; 0: not known."""
+
     model_bytes: int = 0
     largest_tensor_bytes: int = 0
     """Over ``model_bytes`` it is Tiresias' skew."""
+
+    stages: StageSeconds | None = None
+    """What of the iteration's time is spent where; None: not known."""
+
+    @property
+    def skew_ratio(self) -> float | None:
+        """The largest tensor over the model's size (Tiresias, NSDI'19, section 3.3); None: not known."""
+        return self.largest_tensor_bytes / self.model_bytes if self.model_bytes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +152,10 @@ class JobState(StrEnum):
     """Its placement; all of its workers run."""
     LEAVING = "Leaving"
     """Its placement, until its workers are gone: it ends, fails or makes way."""
+    PAUSED = "Paused"
+    """Its placement and its memory; it takes no turns."""
+    OFFLOADED = "Offloaded"
+    """Its placement; its memory is on the host, and it takes no turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +176,21 @@ class Job:
     """The value of its PriorityClass. A higher one goes first, whatever the order policy says."""
 
     attained_service_gpu_seconds: float = 0.0
-    """Up to the plan's ``now``. A share of s percent counts as s/100 of a GPU."""
+    """Up to ``as_of_seconds``. A share of s percent counts as s/100 of a GPU."""
 
     executed_seconds: float = 0.0
-    """Time in ``RUNNING``, over all of its runs."""
+    """Time in ``RUNNING``, over all of its runs, up to ``as_of_seconds``."""
+
+    as_of_seconds: float | None = None
+    """When service and executed time were counted; while ``RUNNING`` both grow from then on. None: they are those of
+    the plan's ``now``."""
+
+    service_rate_gpus: float | None = None
+    """GPU-seconds of service a second while it runs; None: its share of the GPUs that it holds."""
+
+    expected_seconds: float | None = None
+    """How long it runs in all on what it demands, known or estimated from earlier jobs of its template; None: nobody
+    knows. Only policies that ask for durations read it."""
 
     waiting_since_seconds: float | None = None
     """Since when it is ``WAITING``; None: since ``created_seconds``. Not read in other states."""
@@ -150,6 +214,27 @@ class Job:
     def namespace(self) -> str:
         """The part of the key before the slash; empty where there is none."""
         return self.key.rpartition("/")[0]
+
+    @property
+    def rate_gpus(self) -> float:
+        """GPU-seconds of service that it attains a second; 0 while it does not run."""
+        if self.state is not JobState.RUNNING:
+            return 0.0
+        if self.service_rate_gpus is not None:
+            return self.service_rate_gpus
+        return sum(worker.share_percent * len(worker.gpus) for worker in self.placement) / 100
+
+    def service_gpu_seconds(self, now_seconds: float) -> float:
+        """Return the service attained up to a moment."""
+        if self.as_of_seconds is None or self.state is not JobState.RUNNING:
+            return self.attained_service_gpu_seconds
+        return self.attained_service_gpu_seconds + (now_seconds - self.as_of_seconds) * self.rate_gpus
+
+    def ran_seconds(self, now_seconds: float) -> float:
+        """Return the time executed up to a moment."""
+        if self.as_of_seconds is None or self.state is not JobState.RUNNING:
+            return self.executed_seconds
+        return self.executed_seconds + now_seconds - self.as_of_seconds
 
     def waited_seconds(self, now_seconds: float) -> float:
         """Return how long it has waited this time; 0 while it does not wait."""
@@ -188,6 +273,10 @@ class GPU:
     allocatable_percent: int = 100
     """Shares on offer: 100 times the overcommit factor."""
 
+    active_percent: int | None = None
+    """Shares that may take turns at the same time; what is on offer beyond them can only be held by jobs that are paused
+    or offloaded. None: all on offer."""
+
     healthy: bool = True
     numa_node: int | None = None
     nvlink_peers: frozenset[str] = frozenset()
@@ -211,6 +300,15 @@ class Node:
 
     reason: str = ""
     """Why it is not schedulable, as a clause: "it is cordoned"."""
+
+    rack: str = ""
+    """Nodes of one rack are nearer to one another; empty: not known."""
+
+    cpu_millis: int = 0
+    """CPUs for jobs, in thousandths; 0: not known."""
+
+    memory_bytes: int = 0
+    """Host memory for jobs; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,13 @@ class TraceJob:
 
     priority: int = 0
     profile: Profile | None = None
-    """What a worker's iterations need of the GPU's memory; None where the trace does not say."""
+    """What a worker's iterations need of the GPU's memory and time; None where the trace does not say."""
+
+    model: str = ""
+    """What it trains, where the trace says so; empty: not known."""
+
+    user: str = ""
+    """Who submitted it, where the trace says so; its namespace is the tenant that fairness counts."""
 
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:

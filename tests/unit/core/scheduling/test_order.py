@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from laneway.scheduling import PlacementMode, next_decision_seconds, policies
 from laneway.scheduling.order.fifo import Fifo
@@ -109,8 +111,10 @@ def test_a_plan_says_the_queue_of_each_job_and_who_was_promoted() -> None:
     ],
 )
 def test_when_a_rank_changes_by_itself(story: str, job: JobBuilder, want: float | None) -> None:
-    assert TiresiasLAS().next_change_seconds(job.made, NOW) == want, story
-    assert Fifo().next_change_seconds(job.made, NOW) is None
+    made = job.made
+    until = TiresiasLAS().ranks([made], 8, NOW)[made.key].until_seconds
+    assert until == (math.inf if want is None else want), story
+    assert Fifo().ranks([made], 8, NOW)[made.key].until_seconds == math.inf
 
 
 def test_the_next_decision_is_due_when_a_queue_changes_or_a_protection_ends() -> None:

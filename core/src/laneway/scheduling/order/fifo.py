@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling.order.policy import Rank
@@ -17,7 +18,22 @@ class Fifo:
     """Nobody passes a job that waits for room, as in YARN's capacity scheduler and Tiresias' simulator. False: whoever
     fits may, which uses more of the GPUs and lets large gangs wait longer."""
 
-    def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
+    @property
+    def relative(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """There is one queue."""
+        return True
+
+    @property
+    def interval_seconds(self) -> float:
+        """Creation does not change."""
+        return math.inf
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return one queue, ordered by creation."""
         return {job.key: Rank(0, (job.created_seconds,)) for job in jobs}
 
@@ -28,7 +44,3 @@ class Fifo:
     def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether the policy is strict."""
         return self.strict
-
-    def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
-        """Never: creation does not change."""
-        return None

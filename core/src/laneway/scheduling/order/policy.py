@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,12 +21,41 @@ class Rank:
     promoted: bool = False
     """It is in this queue because it waited long, not by its service."""
 
+    until_seconds: float = math.inf
+    """When time alone changes this rank: it is asked for again then, and a decision is due."""
+
+    drifts: bool = False
+    """It changes all the time (remaining time while the job runs): it is asked for again at every decision, and no
+    decision is due because of it."""
+
 
 class OrderPolicy(Protocol):
     """Puts the jobs of equal priority in order. Pure: the same jobs and clock give the same ranks."""
 
-    def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
-        """Return the rank of each job, by key."""
+    @property
+    def relative(self) -> bool:
+        """Whether a job's rank depends on the others. If so, ``ranks`` is asked for all jobs at every decision, else for
+        those that have changed and those whose rank's time has come."""
+        ...
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """Whether ``may_preempt`` compares queues only, and says yes exactly where the waiting job's is the smaller."""
+        ...
+
+    @property
+    def interval_seconds(self) -> float:
+        """How long a decision stands at most while somebody waits; infinite where ``until_seconds`` says it all."""
+        ...
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
+        """Return the rank of each job, by key.
+
+        Args:
+            jobs: those to rank: all of them where the policy is ``relative``.
+            cluster_gpus: how many GPUs the cluster has.
+            now_seconds: the moment, on the clock of the jobs' times.
+        """
         ...
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
@@ -34,8 +64,4 @@ class OrderPolicy(Protocol):
 
     def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether a job that waits for room lets nobody pass on GPUs that it could use; else smaller jobs may."""
-        ...
-
-    def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
-        """Return when the job's rank changes though its state doesn't; None: never, as far as the job alone decides."""
         ...

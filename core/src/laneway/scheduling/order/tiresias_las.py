@@ -8,8 +8,9 @@ first queue (the paper's PromoteKnob), and from there on its service counts anew
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling.order.policy import Rank
@@ -46,7 +47,22 @@ class TiresiasLAS:
                 f"patience_seconds is {self.patience_seconds}: write 0 for no end, or a time above 0"
             )
 
-    def ranks(self, jobs: Sequence[Job], now_seconds: float) -> Mapping[str, Rank]:
+    @property
+    def relative(self) -> bool:
+        """No: a job's own service decides."""
+        return False
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """Jobs of one queue don't preempt one another."""
+        return True
+
+    @property
+    def interval_seconds(self) -> float:
+        """Every change of a rank is announced."""
+        return math.inf
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
@@ -58,41 +74,21 @@ class TiresiasLAS:
         """Whether the job is in the first queue and its patience has come to its end."""
         return rank.queue == 0 and 0 < self.patience_seconds <= job.waited_seconds(now_seconds)
 
-    def next_change_seconds(self, job: Job, now_seconds: float) -> float | None:
-        """Return when a running job's service reaches the next threshold, or a waiting job is promoted.
-
-        The end of a job's patience is no such moment: from then on, less happens.
-        """
-        queue = self._queue_by_service(job)
-        if job.state is JobState.RUNNING and queue < len(self.thresholds_gpu_seconds):
-            rate = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
-            return now_seconds + (self.thresholds_gpu_seconds[queue] - _service(job)) / rate
-        if (
-            job.state is JobState.WAITING
-            and queue
-            and self.promotion_factor
-            and not self._promoted(job, now_seconds)
-        ):
-            left_seconds = self.promotion_factor * job.executed_seconds - job.waited_seconds(now_seconds)
-            return now_seconds + left_seconds
-        return None
-
     def _rank(self, job: Job, now_seconds: float) -> Rank:
-        queue = self._queue_by_service(job)
+        service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
+        queue = bisect_right(self.thresholds_gpu_seconds, service)
         waits = job.state is JobState.WAITING
-        promoted = queue > 0 and self._promoted(job, now_seconds)
         since = job.created_seconds if waits or job.started_seconds is None else job.started_seconds
-        return Rank(0 if promoted else queue, (float(waits), since), promoted)
+        position = (float(waits), since)
+        if waits and queue and self.promotion_factor:
+            left_seconds = self.promotion_factor * job.executed_seconds - job.waited_seconds(now_seconds)
+            if left_seconds <= 0:
+                return Rank(0, position, promoted=True)
+            return Rank(queue, position, until_seconds=now_seconds + left_seconds)
+        return Rank(queue, position, until_seconds=self._demotion_seconds(job, queue, service, now_seconds))
 
-    def _queue_by_service(self, job: Job) -> int:
-        return bisect_right(self.thresholds_gpu_seconds, _service(job))
-
-    def _promoted(self, job: Job, now_seconds: float) -> bool:
-        if not self.promotion_factor or job.state is not JobState.WAITING:
-            return False
-        return job.waited_seconds(now_seconds) >= self.promotion_factor * job.executed_seconds
-
-
-def _service(job: Job) -> float:
-    """The service that counts: what the job has had since it was last promoted."""
-    return job.attained_service_gpu_seconds - job.service_at_promotion_gpu_seconds
+    def _demotion_seconds(self, job: Job, queue: int, service: float, now_seconds: float) -> float:
+        """Return when a running job's service reaches the next threshold."""
+        if not job.rate_gpus or queue == len(self.thresholds_gpu_seconds):
+            return math.inf
+        return now_seconds + (self.thresholds_gpu_seconds[queue] - service) / job.rate_gpus

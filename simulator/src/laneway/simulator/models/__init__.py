@@ -1,0 +1,1 @@
+"""How fast jobs get on. The protocol is in ``speed_model``; every other file is one model."""

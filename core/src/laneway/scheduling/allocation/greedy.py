@@ -1,0 +1,46 @@
+"""First come, best demand (Synergy-Greedy, OSDI'22, section 4.1): here to show why not.
+
+A few jobs with large demands take all CPUs of a node, and its other GPUs stand idle: whoever is placed on them gets
+nothing. Synergy measures average completion times worse than with proportional shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.allocation.load import Load
+from laneway.scheduling.allocation.options import Grain, options
+from laneway.scheduling.allocation.parts import independent_parts
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, WorkerAllotment
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """In the order of jobs, each its best demand or nothing."""
+
+    tolerance_ratio: float = 0.01
+    """Throughput this close to the best counts as the best: a measurement is no better."""
+
+    cpu_step_millis: int = 1000
+    """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
+
+    def __post_init__(self) -> None:
+        self._grain()
+
+    def allot(
+        self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
+    ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
+        """Return the best demands that fit; a gang whose demand no longer fits is left out, and its GPUs are stranded."""
+        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        for part in independent_parts(nodes, gangs):
+            load = Load(part)
+            for number, gang in enumerate(part.gangs):
+                best = options(gang, part.nodes, self._grain())[0]
+                if load.fits(number, None, best):
+                    load.take(number, best)
+                    allotted[gang.key] = best.workers
+        return allotted
+
+    def _grain(self) -> Grain:
+        return Grain(self.tolerance_ratio, self.cpu_step_millis)

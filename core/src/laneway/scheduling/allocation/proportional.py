@@ -1,0 +1,25 @@
+"""What schedulers do that look at GPUs alone: CPUs and memory in proportion to GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.allocation.parts import independent_parts
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, WorkerAllotment
+from laneway.scheduling.allocation.shares import proportional_share
+
+
+@dataclass(frozen=True, slots=True)
+class Proportional:
+    """Each worker has the part of its node's CPUs and memory that it has of its GPUs."""
+
+    def allot(
+        self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
+    ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
+        """Return the proportional shares."""
+        return {
+            gang.key: tuple(proportional_share(worker, part.nodes[worker.node]) for worker in gang.workers)
+            for part in independent_parts(nodes, gangs)
+            for gang in part.gangs
+        }

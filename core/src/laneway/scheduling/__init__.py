@@ -8,6 +8,7 @@ policy is one file there, chosen by name through :func:`policies`.
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.plan_types import (
     NEVER_FITS,
+    Depth,
     Plan,
     Preemption,
     PreemptionReason,
@@ -15,7 +16,8 @@ from laneway.scheduling.plan_types import (
     WaitingReason,
 )
 from laneway.scheduling.planner import next_decision_seconds, plan
-from laneway.scheduling.registry import Policies, policies
+from laneway.scheduling.registry import policies
+from laneway.scheduling.scheduler import Scheduler
 from laneway.scheduling.snapshot import (
     GPU,
     ClusterSnapshot,
@@ -25,15 +27,20 @@ from laneway.scheduling.snapshot import (
     JobState,
     Node,
     Profile,
+    StageSeconds,
     WorkerPlacement,
 )
+from laneway.scheduling.stages import Policies
 from laneway.scheduling.validation import InvalidPlan, validate
+from laneway.scheduling.walk import Decision
 
 __all__ = [
     "GPU",
     "NEVER_FITS",
     "ClusterSnapshot",
+    "Decision",
     "Demand",
+    "Depth",
     "ForeignTenant",
     "InvalidPlan",
     "Job",
@@ -45,6 +52,8 @@ __all__ = [
     "Preemption",
     "PreemptionReason",
     "Profile",
+    "Scheduler",
+    "StageSeconds",
     "WaitingCode",
     "WaitingReason",
     "WorkerPlacement",

@@ -10,7 +10,7 @@ from laneway.lanes import RefusalReason
 from laneway.scheduling.placement.policy import PlacementPolicy
 from laneway.scheduling.plan_types import WaitingCode, WaitingReason
 from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import Job
+from laneway.scheduling.snapshot import Job, JobState
 from laneway.scheduling.supply import Supply, count_suited, needs
 
 _NAMED = 3
@@ -21,6 +21,24 @@ def suspended() -> WaitingReason:
     """Return the reason of a job that its user does not want to run."""
     return WaitingReason(
         WaitingCode.SUSPENDED, "It is suspended.", "Set spec.suspend to false to let it compete for GPUs."
+    )
+
+
+def not_allotted() -> WaitingReason:
+    """Return the reason of a malleable job that gets no workers for now."""
+    return WaitingReason(
+        WaitingCode.NOT_ADMITTED,
+        "The elastic policy gives it no workers for now: others make better use of the GPUs.",
+        "It starts when GPUs become idle, or when its share is due.",
+    )
+
+
+def parked(state: JobState) -> WaitingReason:
+    """Return the reason of a paused or offloaded job that does not go on."""
+    return WaitingReason(
+        WaitingCode.GPUS_BUSY,
+        f"It is {state.lower()}: a job that goes before it has the turns of its GPUs.",
+        "It goes on where it is when that job ends or makes way.",
     )
 
 

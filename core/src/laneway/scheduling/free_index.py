@@ -7,10 +7,12 @@ whatever the order of the snapshot's lists.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from laneway.scheduling.suitability import GPUClass
+
+Change = tuple[int, int, int]
+"""A GPU's number, and its free percent before and after."""
 
 
 class NodeCounts:
@@ -32,6 +34,51 @@ class NodeCounts:
         self.of[node] = after
 
 
+class _ClassIndex:
+    """The GPUs of one class by free percent. Counts by node are kept per threshold that was asked for, and catch up with
+    what has changed when they are asked for again: a share that nobody wants any more costs nothing."""
+
+    def __init__(self) -> None:
+        self.levels: dict[int, list[int]] = {}
+        self.gpus = 0
+        self.free_sum = 0
+        self._changes: list[Change] = []
+        self._counts: dict[int, tuple[int, NodeCounts]] = {}
+
+    def add(self, gpu: int, percent: int) -> None:
+        """Enter a GPU, in rising order of numbers."""
+        self.levels.setdefault(percent, []).append(gpu)
+        self.free_sum += percent
+        self.gpus += 1
+
+    def move(self, gpu: int, before: int, after: int) -> None:
+        """Note what is free of a GPU now."""
+        self.free_sum += after - before
+        _discard(self.levels, before, gpu)
+        insort(self.levels.setdefault(after, []), gpu)
+        if self._counts:
+            self._changes.append((gpu, before, after))
+            if len(self._changes) > 2 * self.gpus + 16:  # counting anew is cheaper than catching up
+                self._changes.clear()
+                self._counts.clear()
+
+    def counts(self, at_least_percent: int, nodes: Sequence[int]) -> NodeCounts:
+        """Return, by node, how many GPUs have at least so much free, as of now."""
+        seen, counts = self._counts.get(at_least_percent, (0, None))
+        if counts is None:
+            counts = NodeCounts()
+            for gpu in sorted(
+                gpu for level, at in self.levels.items() if level >= at_least_percent for gpu in at
+            ):
+                counts.change(nodes[gpu], 1)
+        else:
+            for gpu, before, after in self._changes[seen:]:
+                if (before >= at_least_percent) != (after >= at_least_percent):
+                    counts.change(nodes[gpu], 1 if after >= at_least_percent else -1)
+        self._counts[at_least_percent] = (len(self._changes), counts)
+        return counts
+
+
 class FreeIndex:
     """GPUs by class and free percent."""
 
@@ -48,50 +95,44 @@ class FreeIndex:
         self._classes = classes
         self._nodes = nodes
         self._free = dict(free_percent)
-        self._levels: dict[GPUClass, dict[int, list[int]]] = defaultdict(dict)
-        self._watched: dict[GPUClass, dict[int, NodeCounts]] = defaultdict(dict)
-        self._free_sum: dict[GPUClass, int] = defaultdict(int)
+        self._of: dict[GPUClass, _ClassIndex] = {}
         for gpu, percent in self._free.items():
-            self._free_sum[classes[gpu]] += percent
-            self._levels[classes[gpu]].setdefault(percent, []).append(gpu)
+            self._of_class(classes[gpu]).add(gpu, percent)
 
     def update(self, gpu: int, percent: int) -> None:
         """Note how much of a GPU is free now; GPUs that are not in the index are left out."""
         before = self._free.get(gpu)
-        if before is None or before == percent:
-            return
-        gpu_class = self._classes[gpu]
-        self._free[gpu] = percent
-        self._free_sum[gpu_class] += percent - before
-        _discard(self._levels[gpu_class], before, gpu)
-        insort(self._levels[gpu_class].setdefault(percent, []), gpu)
-        for threshold, counts in self._watched[gpu_class].items():
-            if (before >= threshold) != (percent >= threshold):
-                counts.change(self._nodes[gpu], 1 if percent >= threshold else -1)
+        if before is not None and before != percent:
+            self._free[gpu] = percent
+            self._of[self._classes[gpu]].move(gpu, before, percent)
+
+    def free_percent(self, gpu: int) -> int:
+        """Return what is free of a GPU; 0 where it is not in the index."""
+        return self._free.get(gpu, 0)
 
     def fullest(self, gpu_class: GPUClass, at_least_percent: int) -> Iterator[int]:
         """Yield the GPUs of a class with at least so much free, the least free first."""
-        levels = self._levels[gpu_class]
-        for level in sorted(levels):
-            if level >= at_least_percent:
-                yield from levels[level]
+        levels = self._of_class(gpu_class).levels
+        for level in sorted(level for level in levels if level >= at_least_percent):
+            yield from levels[level]
 
     def free_sum(self, gpu_class: GPUClass) -> int:
         """Return the free percent of all GPUs of a class together."""
-        return self._free_sum[gpu_class]
+        return self._of_class(gpu_class).free_sum
 
     def most_free(self, gpu_class: GPUClass) -> int:
         """Return the free percent of the emptiest GPU of a class; 0 where there is none."""
-        return max(self._levels[gpu_class], default=0)
+        return max(self._of_class(gpu_class).levels, default=0)
 
     def counts(self, gpu_class: GPUClass, at_least_percent: int) -> NodeCounts:
-        """Return, by node, how many GPUs of a class have at least so much free; kept current from then on."""
-        watched = self._watched[gpu_class]
-        if at_least_percent not in watched:
-            counts = watched[at_least_percent] = NodeCounts()
-            for gpu in sorted(self.fullest(gpu_class, at_least_percent)):
-                counts.change(self._nodes[gpu], 1)
-        return watched[at_least_percent]
+        """Return, by node, how many GPUs of a class have at least so much free."""
+        return self._of_class(gpu_class).counts(at_least_percent, self._nodes)
+
+    def _of_class(self, gpu_class: GPUClass) -> _ClassIndex:
+        found = self._of.get(gpu_class)
+        if found is None:
+            found = self._of[gpu_class] = _ClassIndex()
+        return found
 
 
 def _discard(buckets: dict[int, list[int]], bucket: int, item: int) -> None:

@@ -1,61 +1,77 @@
-"""Who holds what of each GPU while a plan is made.
+"""Who holds what of each GPU, kept from one decision to the next.
 
-Three kinds of holds: *settled* (stays, or starts in this plan), *departing* (its workers are about to go) and *reserved*
-(for a job that waits until somebody has gone). Two rooms look at them: ``now``, in which a job can start, counts the
-departing and the reserved, where one covers the other; ``later``, in which a job can wait for departures, does not count
-the departing.
+Holds are *settled* (the job stays, or starts by this decision), *parked* (it is paused or offloaded: it takes no turns),
+*departing* (it is about to make way) or *reserved* (for a job that waits until somebody has made way). A :class:`View`
+says which of them count; the free percent of every GPU in a view is indexed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from laneway.lanes import Tenant
+from laneway.lanes import Tenant, fits
 from laneway.scheduling.free_index import FreeIndex
-from laneway.scheduling.snapshot import GPU, ClusterSnapshot, Job, JobState, WorkerPlacement
+from laneway.scheduling.plan_types import Depth
+from laneway.scheduling.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.suitability import GPUClass, class_of
-from laneway.scheduling.tenancy import foreign_tenant, tenant_of
+from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
+
+Level = tuple[int, int]
+"""(-priority, queue): who may take the GPUs of whom. A job can make those of larger levels make way."""
+
+_IDLE_DECISIONS = 64
+"""A view that was not asked for in so many decisions is no longer kept."""
 
 
-class Hold(NamedTuple):
-    """A worker's part of a GPU."""
+class Kind(Enum):
+    """What a hold is."""
 
-    percent: int
-    tenant: Tenant
+    SETTLED = "settled"
+    PARKED = "parked"
+    DEPARTING = "departing"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What counts as held."""
+
+    now: bool = False
+    """Departing holds count, as far as reserved ones don't cover them: what a job can start on. Else they don't: what
+    a job can wait for."""
+
+    below: Level | None = None
+    """Settled and parked holds of larger levels don't count: what a job could have if others made way."""
+
+
+NOW = View(now=True)
+LATER = View()
 
 
 @dataclass(slots=True)
-class Holds:
-    """All holds on one GPU, by job."""
+class Entry:
+    """One job's holds."""
 
-    foreign: tuple[Hold, ...] = ()
-    settled: dict[str, Hold] = field(default_factory=dict)
-    departing: dict[str, Hold] = field(default_factory=dict)
-    reserved: dict[str, Hold] = field(default_factory=dict)
+    job: Job
+    placement: tuple[WorkerPlacement, ...]
+    kind: Kind
+    shares: tuple[tuple[int, int], ...]
+    """GPU number and percent of each hold."""
 
-    def percent(self, *, now: bool) -> int:
-        """Return how much is not free."""
-        stays = sum(hold.percent for hold in (*self.foreign, *self.settled.values()))
-        reserved = sum(hold.percent for hold in self.reserved.values())
-        if not now:
-            return stays + reserved
-        return stays + max(reserved, sum(hold.percent for hold in self.departing.values()))
+    level: Level | None = None
+    """None: it can't be made to make way."""
 
-    def tenants(self, *, now: bool) -> tuple[Tenant, ...]:
-        """Return whose memory counts."""
-        kinds = (self.settled, self.reserved, self.departing) if now else (self.settled, self.reserved)
-        return tuple(hold.tenant for hold in self.foreign) + tuple(
-            hold.tenant for kind in kinds for hold in kind.values()
-        )
+    depth: Depth = Depth.EVICT
+    """Of a departing hold: what will be left of it."""
 
 
 class Ledger:
     """The holds on every GPU, numbered in the order of (node, index, uuid)."""
 
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self.nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
         numbered = [
             (number, gpu)
             for number, node in enumerate(self.nodes)
@@ -63,89 +79,209 @@ class Ledger:
         ]
         self.gpus: tuple[GPU, ...] = tuple(gpu for _, gpu in numbered)
         self.node_numbers: tuple[int, ...] = tuple(number for number, _ in numbered)
-        self.classes: tuple[GPUClass, ...] = tuple(class_of(gpu) for gpu in self.gpus)
+        self.classes: tuple[GPUClass, ...] = _interned(class_of(gpu) for gpu in self.gpus)
         self.number = {gpu.uuid: number for number, gpu in enumerate(self.gpus)}
         self.usable = frozenset(
             number
             for number, gpu in enumerate(self.gpus)
             if gpu.healthy and self.nodes[self.node_numbers[number]].schedulable
         )
+        self.usable_classes = tuple(sorted({self.classes[number] for number in self.usable}))
         self.gpus_of_node: tuple[tuple[int, ...], ...] = _grouped(self.node_numbers, len(self.nodes))
-        self.holds = [
-            Holds(foreign=tuple(Hold(f.share_percent, foreign_tenant(f, gpu)) for f in gpu.foreign))
+        self.entries: dict[str, Entry] = {}
+        self.frees = 0
+        """Counts what may have given somebody room; while it stands still, what did not fit does not fit."""
+
+        self._on: list[dict[str, tuple[int, Entry]]] = [{} for _ in self.gpus]
+        self._limits = [
+            (
+                gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent,
+                gpu.allocatable_percent,
+            )
             for gpu in self.gpus
         ]
-        self._of_job: dict[str, tuple[int, ...]] = {}
-        for job in snapshot.jobs:
-            if job.placement:
-                self._enter(job, job.placement, departing=job.state is JobState.LEAVING)
-        self.indexes = {
-            now: FreeIndex(
-                self.classes,
-                self.node_numbers,
-                {number: self.free_percent(number, now=now) for number in sorted(self.usable)},
-            )
-            for now in (True, False)
-        }
+        self.parking = any(most_active < most for most_active, most in self._limits)
+        """Whether there is room for jobs that are paused beside those that take turns."""
 
-    def free_percent(self, gpu: int, *, now: bool) -> int:
-        """Return what is free of a GPU; 0 where more is held than it offers."""
-        return max(0, self.gpus[gpu].allocatable_percent - self.holds[gpu].percent(now=now))
+        self._foreign_percent = [gpu.foreign_percent for gpu in self.gpus]
+        self._indexes: dict[View, FreeIndex] = {}
+        self._asked: dict[View, int] = {}
 
-    def settle(self, job: Job, placement: Iterable[WorkerPlacement]) -> None:
-        """Let a job start: from now on its GPUs are taken."""
-        self._refresh(self._enter(job, placement, departing=False))
+    def index(self, view: View) -> FreeIndex:
+        """Return what is free in a view; it is kept current from then on."""
+        self._asked[view] = 0
+        found = self._indexes.get(view)
+        if found is None:
+            free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
+            found = self._indexes[view] = FreeIndex(self.classes, self.node_numbers, free)
+        return found
 
-    def reserve(self, job: Job, placement: Iterable[WorkerPlacement]) -> None:
-        """Keep GPUs for a job until those that leave have gone."""
-        numbers = []
-        for worker in placement:
-            for uuid in worker.gpus:
-                number = self.number[uuid]
-                tenant = tenant_of(job, self.gpus[number], worker.share_percent)
-                self.holds[number].reserved[job.key] = Hold(worker.share_percent, tenant)
-                numbers.append(number)
-        self._refresh(numbers)
+    def keeps(self, view: View) -> bool:
+        """Whether a view's index is kept current."""
+        return view in self._indexes
 
-    def depart(self, keys: Iterable[str]) -> None:
-        """Count settled jobs as leaving."""
-        for key in keys:
-            for number in self._of_job[key]:
-                self.holds[number].departing[key] = self.holds[number].settled.pop(key)
-            self._refresh(self._of_job[key])
+    def forget_idle_views(self) -> None:
+        """Drop indexes that have not been asked for since many calls of this."""
+        for view in [view for view, idle in self._asked.items() if idle >= _IDLE_DECISIONS]:
+            del self._indexes[view], self._asked[view]
+        for view in self._asked:
+            self._asked[view] += 1
 
-    def stay(self, keys: Iterable[str]) -> None:
-        """Count leaving jobs as settled again."""
-        for key in keys:
-            for number in self._of_job[key]:
-                self.holds[number].settled[key] = self.holds[number].departing.pop(key)
-            self._refresh(self._of_job[key])
+    def enter(
+        self, job: Job, placement: tuple[WorkerPlacement, ...], kind: Kind, level: Level | None
+    ) -> None:
+        """Let a job hold what its placement says, and nothing else."""
+        before = self.entries.get(job.key)
+        if (
+            before is not None
+            and before.placement == placement
+            and before.kind is kind
+            and before.level == level
+        ):
+            if before.job.profile != job.profile:
+                self.frees += 1
+            before.job = job
+            return
+        self.leave(job.key)
+        shares = tuple(
+            (self.number[uuid], worker.share_percent)
+            for worker in placement
+            for uuid in worker.gpus
+            if uuid in self.number  # else its node is gone from the cluster, and nothing is left to hold
+        )
+        entry = self.entries[job.key] = Entry(job, placement, kind, shares, level)
+        for number, percent in shares:
+            self._on[number][job.key] = (percent, entry)
+        self._refresh(entry)
+
+    def leave(self, key: str) -> None:
+        """Let a job hold nothing."""
+        entry = self.entries.pop(key, None)
+        if entry is not None:
+            for number, _ in entry.shares:
+                del self._on[number][key]
+            self.frees += 1
+            self._refresh(entry)
+
+    def depart(self, key: str, depth: Depth = Depth.EVICT) -> None:
+        """Count a job as making way. It is an assumption of one decision, so it does not count as having freed anything."""
+        entry = self.entries[key]
+        entry.kind, entry.depth = Kind.DEPARTING, depth
+        self._refresh(entry)
+
+    def stay(self, key: str, kind: Kind) -> None:
+        """Count a job that was to make way as staying."""
+        entry = self.entries[key]
+        entry.kind = kind
+        self._refresh(entry)
+
+    def resumable(self, key: str) -> bool:
+        """Whether a parked job can take turns again where it is: the others there leave it turns and memory."""
+        entry = self.entries[key]
+        for number, percent in entry.shares:
+            others = [held for held in self._on[number].values() if held[1].kind is not Kind.PARKED]
+            active = self._foreign_percent[number] + sum(held for held, _ in others)
+            gpu = self.gpus[number]
+            tenants = [tenant for tenant in self.tenants(number, NOW) if tenant.key != key]
+            if active + percent > self._limits[number][0] or not fits(
+                gpu.allocatable_bytes, tenants, tenant_of(entry.job, gpu, percent), gpu.lane_rules
+            ):
+                return False
+        return True
+
+    def resume(self, key: str) -> None:
+        """Count a parked job as taking turns. Like a departure, it is an assumption of one decision."""
+        self.stay(key, Kind.SETTLED)
 
     def departing_from(self, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are leaving these GPUs."""
+        return self._on_gpus(placement, lambda entry: entry.kind is Kind.DEPARTING)
+
+    def below(self, level: Level, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
+        """Return the jobs of larger levels that hold some of these GPUs."""
+        return self._on_gpus(
+            placement,
+            lambda entry: (
+                entry.kind in (Kind.SETTLED, Kind.PARKED) and entry.level is not None and entry.level > level
+            ),
+        )
+
+    def sharers(self, number: int, view: View) -> list[Job]:
+        """Return the jobs that count on a GPU in a view and take turns there, by key."""
+        on = self._on[number]
+        return [
+            on[key][1].job
+            for key in sorted(on)
+            if _counts(on[key][1], view) and on[key][1].kind is not Kind.PARKED
+        ]
+
+    def tenants(self, number: int, view: View) -> list[Tenant]:
+        """Return whose memory counts on a GPU in a view."""
+        gpu = self.gpus[number]
+        tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
+        for percent, entry in self._on[number].values():
+            parked = entry.kind is Kind.PARKED
+            departing = entry.kind is Kind.DEPARTING and not view.now
+            if (parked and entry.job.state is JobState.OFFLOADED) or (
+                departing and entry.depth is not Depth.PAUSE
+            ):
+                continue
+            if departing or (parked and _counts(entry, view)):
+                tenants.append(parked_tenant(entry.job, gpu, percent))
+            elif _counts(entry, view):
+                tenants.append(tenant_of(entry.job, gpu, percent))
+        return tenants
+
+    def _on_gpus(
+        self, placement: Iterable[WorkerPlacement], wanted: Callable[[Entry], bool]
+    ) -> tuple[str, ...]:
         numbers = [self.number[uuid] for worker in placement for uuid in worker.gpus]
-        return tuple(sorted({key for number in numbers for key in self.holds[number].departing}))
+        return tuple(
+            sorted(
+                {key for number in numbers for key, (_, entry) in self._on[number].items() if wanted(entry)}
+            )
+        )
 
-    def _enter(self, job: Job, placement: Iterable[WorkerPlacement], *, departing: bool) -> tuple[int, ...]:
-        numbers = []
-        for worker in placement:
-            for uuid in worker.gpus:
-                number = self.number.get(uuid)
-                if number is None:
-                    continue  # its node is gone from the snapshot: nothing is left to hold
-                tenant = tenant_of(job, self.gpus[number], worker.share_percent)
-                holds = self.holds[number]
-                (holds.departing if departing else holds.settled)[job.key] = Hold(
-                    worker.share_percent, tenant
-                )
-                numbers.append(number)
-        self._of_job[job.key] = tuple(numbers)
-        return self._of_job[job.key]
+    def _refresh(self, entry: Entry) -> None:
+        for view, index in self._indexes.items():
+            for number, _ in entry.shares:
+                index.update(number, self._free_percent(number, view))
 
-    def _refresh(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            for now, index in self.indexes.items():
-                index.update(number, self.free_percent(number, now=now))
+    def _free_percent(self, number: int, view: View) -> int:
+        """Return what is free of a GPU; 0 where more is held than it offers."""
+        active, parked, departing, reserved = self._foreign_percent[number], 0, 0, 0
+        below, now = view.below, view.now
+        for percent, entry in self._on[number].values():
+            kind = entry.kind
+            if kind is Kind.RESERVED:
+                reserved += percent
+            elif kind is Kind.DEPARTING:
+                departing += percent
+                if not now and entry.depth is not Depth.EVICT:
+                    parked += percent
+            elif below is None or entry.level is None or entry.level <= below:
+                if kind is Kind.SETTLED:
+                    active += percent
+                else:
+                    parked += percent
+        active += max(reserved, departing) if now else reserved
+        most_active, most = self._limits[number]
+        return max(0, min(most_active - active, most - active - parked))
+
+
+def _counts(entry: Entry, view: View) -> bool:
+    """Whether a hold's memory and presence count in a view."""
+    if entry.kind is Kind.RESERVED:
+        return True
+    if entry.kind is Kind.DEPARTING:
+        return view.now
+    return view.below is None or entry.level is None or entry.level <= view.below
+
+
+def _interned(classes: Iterable[GPUClass]) -> tuple[GPUClass, ...]:
+    """Return equal classes as one object, so that looking them up in a dict need not compare them."""
+    seen: dict[GPUClass, GPUClass] = {}
+    return tuple(seen.setdefault(each, each) for each in classes)
 
 
 def _grouped(node_numbers: Iterable[int], count: int) -> tuple[tuple[int, ...], ...]:

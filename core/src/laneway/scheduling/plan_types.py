@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
+from laneway.scheduling.allocation.policy import WorkerAllotment
 from laneway.scheduling.snapshot import WorkerPlacement
 
 Value = TypeVar("Value")
@@ -110,6 +111,21 @@ class PreemptionReason(StrEnum):
     HIGHER_QUEUE = "HigherQueue"
     """A job that the order policy puts before it needs its GPUs."""
     SUSPENDED = "Suspended"
+    RESCALED = "Rescaled"
+    """It is malleable, and starts again with another number of workers."""
+
+
+class Depth(StrEnum):
+    """How far a job makes way: each frees more than the one before, and costs more."""
+
+    PAUSE = "Pause"
+    """It stops at the end of an iteration and takes no turns; its memory stays on the GPU."""
+
+    OFFLOAD = "Offload"
+    """It also moves its memory to the host; its process stays."""
+
+    EVICT = "Evict"
+    """It saves a checkpoint and ends; it starts again later, perhaps elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +140,12 @@ class Preemption:
     beneficiary: str | None
     """The job that gets its GPUs; None where it stops for its own reasons."""
 
+    depth: Depth = Depth.EVICT
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do now. Every job of the snapshot is in exactly one of starts, preemptions, keeps and waiting,
+    """What to do now. Every job of the snapshot is in exactly one of starts, resumes, preemptions, keeps and waiting,
     but for those that are ``LEAVING``, which are in none."""
 
     starts: Mapping[str, tuple[WorkerPlacement, ...]] = field(default_factory=_none)
@@ -135,6 +153,16 @@ class Plan:
     waits in this plan and starts in one of the next, when they are gone."""
 
     preemptions: Mapping[str, Preemption] = field(default_factory=_none)
+    resumes: tuple[str, ...] = ()
+    """Paused and offloaded jobs that go on where they are."""
+
+    rescales: Mapping[str, int] = field(default_factory=_none)
+    """By malleable job that is preempted to be rescaled: the number of workers that it is to start with again."""
+
+    allocations: Mapping[str, tuple[WorkerAllotment, ...]] = field(default_factory=_none)
+    """By job that starts or stays: what each worker may use of its node's CPUs and memory. Empty where no allocation
+    policy is chosen."""
+
     keeps: tuple[str, ...] = ()
     """Jobs that stay where they are, in order."""
 

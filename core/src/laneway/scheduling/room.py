@@ -5,33 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, refusal
-from laneway.scheduling.ledger import Ledger
-from laneway.scheduling.snapshot import GPU, Job
+from laneway.scheduling.ledger import Ledger, View
+from laneway.scheduling.snapshot import GPU, Job, Node
 from laneway.scheduling.suitability import GPUClass, suitable
 from laneway.scheduling.tenancy import tenant_of
 
 
 class Room:
-    """A look at the ledger for one purpose: what is free ``now``, or ``later`` when those that leave have gone."""
+    """A look at the ledger for one purpose: what is free now, or later when those that leave have gone."""
 
-    def __init__(self, ledger: Ledger, avoid: Mapping[str, frozenset[str]], *, now: bool) -> None:
+    def __init__(self, ledger: Ledger, view: View, avoided: Mapping[str, frozenset[int]]) -> None:
+        """Look at a ledger.
+
+        Args:
+            ledger: read only.
+            view: what counts as held.
+            avoided: by job, the numbers of the nodes that it is not to be placed on now.
+        """
         self._ledger = ledger
-        self._now = now
-        self._index = ledger.indexes[now]
-        names = {node.name: number for number, node in enumerate(ledger.nodes)}
-        self._avoid = {
-            key: frozenset(names[name] for name in nodes if name in names) for key, nodes in avoid.items()
-        }
-        self._usable_classes = tuple({ledger.classes[number] for number in ledger.usable})
+        self._view = view
+        self._index = ledger.index(view)
+        self._avoided = avoided
+        self._suitable: dict[object, tuple[tuple[GPUClass, int], ...]] = {}
         self._fewest: dict[object, int] = {}
 
     def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
         """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
-        return suitable(job.demand, self._usable_classes)
+        found = self._suitable.get(job.demand)
+        if found is None:
+            found = self._suitable[job.demand] = suitable(job.demand, self._ledger.usable_classes)
+        return found
 
     def free_percent(self, gpu: GPU) -> int:
         """Return what is free of a GPU."""
-        return self._ledger.free_percent(self._ledger.number[gpu.uuid], now=self._now)
+        return self._index.free_percent(self._ledger.number[gpu.uuid])
+
+    def node(self, node: int) -> Node:
+        """Return a node by its number."""
+        return self._ledger.nodes[node]
+
+    def sharers(self, gpu: GPU) -> list[Job]:
+        """Return the jobs that hold a part of a GPU and take turns there, by key."""
+        return self._ledger.sharers(self._ledger.number[gpu.uuid], self._view)
 
     def fullest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
         """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
@@ -64,10 +79,10 @@ class Room:
             for number in self._ledger.gpus_of_node[node]
             if number in self._ledger.usable
             and self._ledger.classes[number] == gpu_class
-            and self._ledger.free_percent(number, now=self._now) >= share_percent
+            and self._index.free_percent(number) >= share_percent
             and (not checked or self._fits(job, number, share_percent))
         ]
-        numbers.sort(key=lambda number: (self._ledger.free_percent(number, now=self._now), number))
+        numbers.sort(key=lambda number: (self._index.free_percent(number), number))
         return [self._ledger.gpus[number] for number in numbers]
 
     def free_gpus(self, job: Job) -> int:
@@ -106,7 +121,7 @@ class Room:
 
     def avoided(self, job: Job) -> frozenset[int]:
         """Return the numbers of the nodes that the job is not to be placed on now."""
-        return self._avoid.get(job.key, frozenset())
+        return self._avoided.get(job.key, frozenset())
 
     def node_name(self, node: int) -> str:
         """Return the name of a node."""
@@ -134,7 +149,7 @@ class Room:
 
     def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._ledger.gpus[number]
-        tenants = self._ledger.holds[number].tenants(now=self._now)
+        tenants = self._ledger.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
+from laneway.scheduling.allocation.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,9 @@ class Job:
     """Its attained service when it was last promoted for having waited long (see ``Plan.promotions``); 0: never."""
 
     profile: Profile | None = None
+    sensitivity: Sensitivity | None = None
+    """How its throughput depends on CPUs and memory; None: not measured."""
+
     preemptible: bool = True
     suspended: bool = False
     """Its user does not want it to run."""

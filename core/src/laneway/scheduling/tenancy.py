@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laneway.api import quota
 from laneway.lanes import Tenant
 from laneway.scheduling.snapshot import GPU, ForeignTenant, Job
@@ -22,6 +24,11 @@ def tenant_of(job: Job, gpu: GPU, share_percent: int) -> Tenant:
         spans_gpus=job.demand.spans_gpus,
         exclusive=job.demand.exclusive,
     )
+
+
+def parked_tenant(job: Job, gpu: GPU, share_percent: int) -> Tenant:
+    """Return what a paused job's worker is on its GPU: it keeps its persistent memory and uses nothing beyond."""
+    return replace(tenant_of(job, gpu, share_percent), ephemeral_bytes=0, exclusive=False)
 
 
 def foreign_tenant(foreign: ForeignTenant, gpu: GPU) -> Tenant:

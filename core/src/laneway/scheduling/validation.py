@@ -3,41 +3,122 @@ counting of bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from laneway.lanes import Tenant, tightest_bytes
 from laneway.scheduling.plan_types import Plan
 from laneway.scheduling.snapshot import GPU, ClusterSnapshot, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.suitability import accepts_model, class_of, share_needed
-from laneway.scheduling.tenancy import foreign_tenant, tenant_of
+from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
+
+_PARKED = (JobState.PAUSED, JobState.OFFLOADED)
 
 
 class InvalidPlan(Exception):  # noqa: N818 - the caller did nothing wrong; the name says what it is
     """A plan breaks an invariant; the message says which, and where."""
 
 
-def validate(snapshot: ClusterSnapshot, plan: Plan) -> None:
-    """Check a plan against the snapshot that it was made from.
+class Decided(Protocol):
+    """What is checked of a decision."""
 
-    GPUs on which the plan starts nobody are not looked at: what the snapshot found there is not the plan's doing.
+    @property
+    def starts(self) -> Mapping[str, tuple[WorkerPlacement, ...]]:
+        """By job: where its workers are to be."""
+        ...
+
+    @property
+    def resumes(self) -> Sequence[str]:
+        """Parked jobs that are to go on."""
+        ...
+
+
+class Holdings:
+    """Who holds what, as it was observed: kept apart from what the policies see."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.avoided: dict[str, frozenset[str]] = {}
+        self.on_gpu: dict[str, dict[str, WorkerPlacement]] = {}
+        """By uuid and job; also of GPUs that the cluster no longer has."""
+
+        self.set_nodes(nodes)
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the cluster's nodes."""
+        self.nodes = {node.name: node for node in nodes}
+        self.gpus = {gpu.uuid: gpu for node in self.nodes.values() for gpu in node.gpus}
+
+    def observe(self, job: Job) -> None:
+        """Note a job that is new or has changed."""
+        before = self.jobs.get(job.key)
+        self.jobs[job.key] = job
+        if before is None or before.placement != job.placement:
+            self._release(before)
+            for worker in job.placement:
+                for uuid in worker.gpus:
+                    self.on_gpu.setdefault(uuid, {})[job.key] = worker
+
+    def forget(self, key: str) -> None:
+        """Note that a job is no longer there."""
+        self._release(self.jobs.pop(key))
+        self.avoided.pop(key, None)
+
+    def avoid(self, key: str, nodes: frozenset[str]) -> None:
+        """Note the nodes that a job is not to be placed on."""
+        self.avoided[key] = nodes
+
+    def _release(self, job: Job | None) -> None:
+        for worker in () if job is None else job.placement:
+            for uuid in worker.gpus:
+                self.on_gpu[uuid].pop(job.key if job else "", None)
+
+
+def check_decision(holdings: Holdings, decided: Decided) -> None:
+    """Check who starts and goes on against what is held.
+
+    GPUs on which nobody starts or goes on are not looked at: what was found there is not the decision's doing.
 
     Raises:
         InvalidPlan: with a sentence that names the job, the GPU and the numbers.
     """
-    jobs = {job.key: job for job in snapshot.jobs}
-    _check_every_job_has_one_fate(jobs, plan)
-    nodes = {node.name: node for node in snapshot.nodes}
-    for key, placement in plan.starts.items():
-        _check_gang(jobs[key], placement)
+    touched: dict[str, dict[str, WorkerPlacement]] = {}
+    for key, placement in decided.starts.items():
+        if key not in holdings.jobs:
+            raise InvalidPlan(f"the plan lets {key} start, and the snapshot has no such job")
+        _check_gang(holdings.jobs[key], placement)
         for worker in placement:
-            _check_worker(jobs[key], worker, nodes, snapshot.avoid.get(key, frozenset()))
-    _check_gpus(snapshot, plan)
+            _check_worker(holdings.jobs[key], worker, holdings)
+            for uuid in worker.gpus:
+                touched.setdefault(uuid, {})[key] = worker
+    for key in decided.resumes:
+        for worker in holdings.jobs[key].placement:
+            for uuid in worker.gpus:
+                touched.setdefault(uuid, {})
+    for uuid in sorted(touched):
+        _check_gpu(holdings.gpus[uuid], touched[uuid], holdings, frozenset(decided.resumes))
+
+
+def validate(snapshot: ClusterSnapshot, plan: Plan) -> None:
+    """Check a whole plan against the snapshot that it was made from.
+
+    Raises:
+        InvalidPlan: with a sentence that names the job, the GPU and the numbers.
+    """
+    holdings = Holdings(snapshot.nodes)
+    for job in snapshot.jobs:
+        holdings.observe(job)
+    for key, nodes in snapshot.avoid.items():
+        holdings.avoid(key, nodes)
+    _check_every_job_has_one_fate(holdings.jobs, plan)
+    check_decision(holdings, plan)
 
 
 def _check_every_job_has_one_fate(jobs: dict[str, Job], plan: Plan) -> None:
     fates: dict[str, list[str]] = {key: [] for key in jobs}
     for fate, keys in {
         "start": plan.starts,
+        "go on": plan.resumes,
         "make way": plan.preemptions,
         "stay": plan.keeps,
         "wait": plan.waiting,
@@ -50,6 +131,8 @@ def _check_every_job_has_one_fate(jobs: dict[str, Job], plan: Plan) -> None:
         state = jobs[key].state
         if state is JobState.LEAVING:
             allowed: tuple[list[str], ...] = ([],)
+        elif state in _PARKED:
+            allowed = (["go on"], ["wait"], ["make way"])
         elif state is JobState.WAITING:
             allowed = (["wait"],) if jobs[key].suspended else (["start"], ["wait"])
         else:
@@ -62,59 +145,83 @@ def _check_every_job_has_one_fate(jobs: dict[str, Job], plan: Plan) -> None:
 
 def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
     ranks = [worker.worker for worker in placement]
-    if ranks != list(range(job.demand.workers)):
-        raise InvalidPlan(f"job {job.key} has {job.demand.workers} workers and starts with ranks {ranks}")
+    demand = job.demand
+    if ranks != list(range(len(ranks))) or not demand.fewest_workers <= len(ranks) <= demand.most_workers:
+        raise InvalidPlan(f"job {job.key} has {demand.workers} workers and starts with ranks {ranks}")
+    if not demand.malleable and len(ranks) != demand.workers:
+        raise InvalidPlan(f"job {job.key} has {demand.workers} workers and starts with ranks {ranks}")
     gpus = [uuid for worker in placement for uuid in worker.gpus]
     if len(gpus) != len(set(gpus)):
         raise InvalidPlan(f"workers of job {job.key} share a GPU: {', '.join(gpus)}")
 
 
-def _check_worker(job: Job, worker: WorkerPlacement, nodes: dict[str, Node], avoided: frozenset[str]) -> None:
-    who = f"worker {worker.worker} of job {job.key}"
+def _check_worker(job: Job, worker: WorkerPlacement, holdings: Holdings) -> None:
     if len(worker.gpus) != job.demand.gpus_per_worker:
-        raise InvalidPlan(f"{who} needs {job.demand.gpus_per_worker} GPUs and gets {len(worker.gpus)}")
-    node = nodes.get(worker.node)
-    if node is None or not node.schedulable or worker.node in avoided:
-        raise InvalidPlan(f"{who} is to start on {worker.node}, which takes no worker of it")
-    on_node = {gpu.uuid: gpu for gpu in node.gpus}
+        raise InvalidPlan(
+            f"{_named(job, worker)} needs {job.demand.gpus_per_worker} GPUs and gets {len(worker.gpus)}"
+        )
+    node = holdings.nodes.get(worker.node)
+    if node is None or not node.schedulable or worker.node in holdings.avoided.get(job.key, frozenset()):
+        raise InvalidPlan(f"{_named(job, worker)} is to start on {worker.node}, which takes no worker of it")
     for uuid in worker.gpus:
-        gpu = on_node.get(uuid)
-        if gpu is None or not gpu.healthy:
-            raise InvalidPlan(f"{who} is to use {uuid}, which is no healthy GPU of {worker.node}")
+        gpu = holdings.gpus.get(uuid)
+        if gpu is None or gpu.node != worker.node or not gpu.healthy:
+            raise InvalidPlan(
+                f"{_named(job, worker)} is to use {uuid}, which is no healthy GPU of {worker.node}"
+            )
         if not accepts_model(job.demand, gpu.model):
-            raise InvalidPlan(f"{who} is to use {uuid}, a {gpu.model}, which it does not accept")
+            raise InvalidPlan(
+                f"{_named(job, worker)} is to use {uuid}, a {gpu.model}, which it does not accept"
+            )
         needed = share_needed(job.demand, class_of(gpu))
         if needed != worker.share_percent:
-            raise InvalidPlan(f"{who} gets {worker.share_percent} percent of {uuid} and needs {needed}")
+            raise InvalidPlan(
+                f"{_named(job, worker)} gets {worker.share_percent} percent of {uuid} and needs {needed}"
+            )
 
 
-def _check_gpus(snapshot: ClusterSnapshot, plan: Plan) -> None:
-    """Check percent, memory and exclusiveness of every GPU on which somebody starts."""
-    gpus = {gpu.uuid: gpu for node in snapshot.nodes for gpu in node.gpus}
-    touched = {uuid for placement in plan.starts.values() for worker in placement for uuid in worker.gpus}
-    percent = {uuid: gpus[uuid].foreign_percent for uuid in touched}
-    tenants = {uuid: [foreign_tenant(f, gpus[uuid]) for f in gpus[uuid].foreign] for uuid in touched}
-    for job, worker, uuid in _placed(snapshot, plan):
-        if uuid in touched:
-            percent[uuid] += worker.share_percent
-            tenants[uuid].append(tenant_of(job, gpus[uuid], worker.share_percent))
-    for uuid in sorted(touched):
-        _check_gpu(gpus[uuid], percent[uuid], tenants[uuid])
+def _named(job: Job, worker: WorkerPlacement) -> str:
+    return f"worker {worker.worker} of job {job.key}"
 
 
-def _placed(snapshot: ClusterSnapshot, plan: Plan) -> Iterator[tuple[Job, WorkerPlacement, str]]:
-    for job in snapshot.jobs:
-        for worker in (*job.placement, *plan.starts.get(job.key, ())):
-            for uuid in worker.gpus:
-                yield job, worker, uuid
+def _check_gpu(
+    gpu: GPU, starting: Mapping[str, WorkerPlacement], holdings: Holdings, resuming: frozenset[str]
+) -> None:
+    """Check percent, memory and exclusiveness of a GPU on which somebody starts or goes on."""
+    held = holdings.on_gpu.get(gpu.uuid, {})
+    if len(held) + len(starting) + len(gpu.foreign) == 1 and starting:
+        (worker,) = starting.values()
+        if worker.share_percent <= min(100, gpu.allocatable_percent) and gpu.allocatable_percent <= 100:
+            return  # alone on a GPU that is not promised twice, it has what its share entitles it to
+    percent, parked_percent = gpu.foreign_percent, 0
+    tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
+    for key, worker in (*held.items(), *starting.items()):
+        job = holdings.jobs[key]
+        if job.state in _PARKED and key not in resuming:
+            parked_percent += worker.share_percent
+            if job.state is JobState.PAUSED:
+                tenants.append(parked_tenant(job, gpu, worker.share_percent))
+        else:
+            percent += worker.share_percent
+            tenants.append(tenant_of(job, gpu, worker.share_percent))
+    _check_percent(gpu, percent, parked_percent, tenants)
+    _check_tenants(gpu, tenants)
 
 
-def _check_gpu(gpu: GPU, percent: int, tenants: list[Tenant]) -> None:
+def _check_percent(gpu: GPU, percent: int, parked_percent: int, tenants: list[Tenant]) -> None:
     names = ", ".join(sorted(tenant.key for tenant in tenants))
-    if percent > gpu.allocatable_percent:
+    if percent + parked_percent > gpu.allocatable_percent:
         raise InvalidPlan(
-            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent} to {names}"
+            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent + parked_percent} to {names}"
         )
+    if gpu.active_percent is not None and percent > gpu.active_percent:
+        raise InvalidPlan(
+            f"{gpu.uuid} lets {gpu.active_percent} percent take turns and is promised {percent} to {names}"
+        )
+
+
+def _check_tenants(gpu: GPU, tenants: list[Tenant]) -> None:
+    names = ", ".join(sorted(tenant.key for tenant in tenants))
     needed_bytes = tightest_bytes(tenants, gpu.lane_rules)
     if needed_bytes > gpu.allocatable_bytes:
         raise InvalidPlan(

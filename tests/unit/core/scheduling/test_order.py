@@ -123,7 +123,9 @@ def test_the_next_decision_is_due_when_a_queue_changes_or_a_protection_ends() ->
     alone = a_snapshot([a_node("n", 1)], runs)
     assert next_decision_seconds(alone, NOW, chosen) == NOW + 250
     with_another = a_snapshot([a_node("n", 1)], runs, a_job("b"))
-    assert next_decision_seconds(with_another, NOW, chosen) == NOW + 50
+    assert next_decision_seconds(with_another, NOW, chosen) == NOW + 250, "it may not preempt one of its own queue"
+    lower = a_job("a").served(5000).runs_on("n/0", since=NOW - 10)
+    assert next_decision_seconds(a_snapshot([a_node("n", 1)], lower, a_job("b")), NOW, chosen) == NOW + 50
     assert next_decision_seconds(a_snapshot([a_node("n", 1)], a_job("b")), NOW, chosen) is None
 
 

@@ -1,15 +1,16 @@
-"""Trace files: the two formats, and what a wrong line is told."""
+"""Trace files: which format a file is taken for, what is left out, and what a wrong file is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from laneway.scheduling import Demand, PlacementMode, Profile
-from laneway.simulator import TraceError, TraceJob, make_nodes, read_trace
+from laneway.scheduling import Demand
+from laneway.simulator import ReadOptions, TraceError, TraceJob, TraceRead, load_trace, read_trace
 
 TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 NATIVE = "job,submit_seconds,duration_seconds"
+HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -18,52 +19,74 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_csv_of_tiresias(tmp_path: Path) -> None:
-    path = written(tmp_path, TIRESIAS + "7,8,30,133,vgg11,147,23\n3,1,5,10,vgg16,12.5,20\n")
-    assert read_trace(path) == (
-        TraceJob("default/3", Demand(1), 5, 12.5),
-        TraceJob("default/7", Demand(8), 30, 147),
+def a_helios_job(number: int, submitted: str, *, gpus: int = 1, duration: str = "60") -> str:
+    return f"{number},uA,vcB,{gpus},4,1,COMPLETED,{submitted},{submitted},{submitted},{duration},0\n"
+
+
+def test_jobs_come_in_order_of_submission(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{NATIVE}\nlate,9,1\nearly,2,1\nb,5,1\na,5,1\n")
+    assert [job.key for job in read_trace(path)] == [
+        "default/early",
+        "default/a",
+        "default/b",
+        "default/late",
+    ]
+
+
+def test_a_limit_keeps_the_first_by_submission_and_counts_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{NATIVE}\nlate,9,1\nearly,2,1\nb,5,1\na,5,1\n")
+    assert load_trace(path, ReadOptions(limit=2)) == TraceRead(
+        (TraceJob("default/early", Demand(), 2, 1), TraceJob("default/a", Demand(), 5, 1)),
+        "laneway",
+        {"it comes after the first 2": 2},
     )
+    assert load_trace(path, ReadOptions(limit=4)).left_out == {}
 
 
-def test_laneways_own_format_with_everything(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        f"{NATIVE},workers,gpus_per_worker,share_percent,memory_bytes,models,exclusive,placement,priority,"
-        "persistent_bytes,ephemeral_bytes\n"
-        "team/a,0,10,2,,50,,A100|H100,false,Spread,5,100,200\n"
-        "b,1,10,,4,,,,true,,,,\n"
-        "c,2,10,,,,1024,,,,,,\n",
-    )
-    assert read_trace(path) == (
-        TraceJob(
-            "team/a",
-            Demand(2, share_percent=50, models=frozenset({"A100", "H100"}), mode=PlacementMode.SPREAD),
-            0,
-            10,
-            priority=5,
-            profile=Profile(100, 200),
-        ),
-        TraceJob("default/b", Demand(1, gpus_per_worker=4, exclusive=True), 1, 10),
-        TraceJob("default/c", Demand(1, memory_bytes=1024), 2, 10),
-    )
+def test_the_clock_of_a_log_begins_with_the_first_job_that_is_kept(tmp_path: Path) -> None:
+    lines = [
+        a_helios_job(1, "2020-06-09 00:00:00", gpus=0),
+        a_helios_job(3, "2020-06-10 00:01:00"),
+        a_helios_job(2, "2020-06-10 00:00:00"),
+    ]
+    read = load_trace(written(tmp_path, HELIOS + "".join(lines)))
+    assert [(job.key, job.submit_seconds) for job in read.jobs] == [("vcB/2", 0), ("vcB/3", 60)]
+    assert read.summary() == "2 jobs (helios); left out: 1 (it uses no GPU)"
 
 
-def test_laneways_own_format_with_only_what_it_needs(tmp_path: Path) -> None:
-    assert read_trace(written(tmp_path, f"{NATIVE}\na,0,1\n")) == (TraceJob("default/a", Demand(), 0, 1),)
+def test_a_log_that_lists_a_job_twice_has_it_once(tmp_path: Path) -> None:
+    line = a_helios_job(1, "2020-06-10 00:00:00")
+    read = load_trace(written(tmp_path, HELIOS + line + line))
+    assert len(read.jobs) == 1
+    assert read.left_out == {"it is listed again": 1}
+
+
+def test_a_mark_of_byte_order_and_blank_lines_are_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(f"\ufeff{NATIVE}\r\n\r\na,0,1\r\n\r\n".encode())
+    assert read_trace(path) == (TraceJob("default/a", Demand(), 0, 1),)
 
 
 @pytest.mark.parametrize(
     ("story", "text", "says"),
     [
-        ("no header", "", r"has the columns \(none\), which is no known format \(laneway: duration_seconds"),
         (
-            "another program's columns",
-            "time,cpu\n1,2\n",
-            "has the columns time, cpu, which is no known format",
+            "nothing",
+            "",
+            r"begins with '', which is no known format; there are:\n  laneway: columns duration_s",
         ),
-        ("a column too many", f"{NATIVE},color\na,0,1,red\n", "no known format"),
-        ("no jobs", f"{NATIVE}\n", "has a header and no jobs"),
+        ("another program's columns", "time,cpu\n1,2\n", "begins with 'time,cpu', which is no known format"),
+        (
+            "a column too many",
+            f"{NATIVE},color\na,0,1,red\n",
+            "has columns that the format laneway has not: color; leave them out, or write one of cpu_seconds",
+        ),
+        ("no jobs", f"{NATIVE}\n", "has no jobs to simulate"),
+        (
+            "only jobs that are left out",
+            HELIOS + a_helios_job(1, "2020-06-10 00:00:00", gpus=0),
+            r"has no jobs to simulate: left out are 1 \(it uses no GPU\)",
+        ),
         ("a short line", f"{NATIVE}\na,0\n", "line 2: it has not as many fields"),
         ("a long line", f"{NATIVE}\na,0,1,2\n", "line 2: it has not as many fields"),
         (
@@ -74,21 +97,12 @@ def test_laneways_own_format_with_only_what_it_needs(tmp_path: Path) -> None:
         ("no end", f"{NATIVE}\na,0,inf\n", "duration_seconds is 'inf'"),
         ("no duration", f"{NATIVE}\na,0,0\n", "duration_seconds of job default/a is 0.0: write more than 0"),
         ("before the beginning", f"{NATIVE}\na,-1,1\n", "submit_seconds of job default/a is -1.0"),
-        ("no name", f"{NATIVE}\n,0,1\n", "job is empty"),
+        ("no name", f"{NATIVE}\n,0,1\n", "line 2: job is empty: write its name"),
         ("the same job twice", f"{NATIVE}\na,0,1\na,1,1\n", "lists the job default/a twice"),
         ("part of a GPU", TIRESIAS + "1,0.5,0,1,m,1,1\n", "line 2: num_gpu is '0.5': write a whole number"),
-        ("no GPU", TIRESIAS + "1,0,0,1,m,1,1\n", "workers is 0"),
-        (
-            "another mode",
-            f"{NATIVE},placement\na,0,1,Near\n",
-            "placement is 'Near': write one of Auto, Consolidate",
-        ),
-        ("yes for true", f"{NATIVE},exclusive\na,0,1,yes\n", "exclusive is 'yes': write true or false"),
-        (
-            "half a profile",
-            f"{NATIVE},persistent_bytes,ephemeral_bytes\na,0,1,5,\n",
-            "persistent_bytes stands alone",
-        ),
+        ("no GPU", TIRESIAS + "1,0,0,1,m,1,1\n", "line 2: workers is 0"),
+        ("no date", HELIOS + a_helios_job(1, "today"), "submit_time is 'today': write a date and a time"),
+        ("a quote that never ends", f'{NATIVE}\n"a,0,1\n', "is no CSV file"),
     ],
 )
 def test_a_wrong_file_is_told_where_and_what_to_write(
@@ -103,19 +117,12 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         read_trace(tmp_path / "nowhere.csv")
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TraceError, match="is no CSV file"):
+    with pytest.raises(TraceError, match="is no text file"):
         read_trace(binary)
 
 
-def test_nodes_are_described_in_short() -> None:
-    nodes = make_nodes("2x4, 1x8:H200:141")
-    assert [(node.name, len(node.gpus)) for node in nodes] == [("n0000", 4), ("n0001", 4), ("n0002", 8)]
-    assert nodes[2].gpus[0].model == "H200"
-    assert nodes[2].gpus[0].memory_bytes == 141 * 2**30
-    assert nodes[2].gpus[0].allocatable_bytes < nodes[2].gpus[0].memory_bytes
-
-
-@pytest.mark.parametrize("text", ["", "8", "0x4", "4x0", "4x4:", "4x4,,2x2", "axb"])
-def test_nodes_that_make_no_sense_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="does not describe nodes: write <nodes>x<GPUs of each>"):
-        make_nodes(text)
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="limit is 0: write 1 or more"):
+        ReadOptions(limit=0)
+    with pytest.raises(ValueError, match="durations is 'guess': write column or iterations"):
+        ReadOptions(durations="guess")

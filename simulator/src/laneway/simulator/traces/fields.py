@@ -1,9 +1,22 @@
-"""Numbers in a line of a trace, with errors that name the column."""
+"""Fields of a line of a trace, with errors that name the column."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
+
+
+def name(row: Mapping[str, str], column: str) -> str:
+    """Return a column that names something.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    text = row.get(column, "")
+    if not text:
+        raise ValueError(f"{column} is empty: write its name")
+    return text
 
 
 def whole(row: Mapping[str, str], column: str, default: int | None = None) -> int:
@@ -21,8 +34,13 @@ def whole(row: Mapping[str, str], column: str, default: int | None = None) -> in
         raise ValueError(f"{column} is {text!r}: write a whole number") from None
 
 
-def seconds(row: Mapping[str, str], column: str) -> float:
-    """Return a column as a time in seconds.
+def number(row: Mapping[str, str], column: str, what: str = "a number") -> float:
+    """Return a column as a number.
+
+    Args:
+        row: the line's fields.
+        column: the column's name.
+        what: what is to be written there, for the message.
 
     Raises:
         ValueError: it is not a finite number.
@@ -31,7 +49,40 @@ def seconds(row: Mapping[str, str], column: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{column} is {text!r}: write a number of seconds") from None
+        raise ValueError(f"{column} is {text!r}: write {what}") from None
     if not math.isfinite(value):
-        raise ValueError(f"{column} is {text!r}: write a number of seconds")
+        raise ValueError(f"{column} is {text!r}: write {what}")
     return value
+
+
+def seconds(row: Mapping[str, str], column: str) -> float:
+    """Return a column as a time in seconds.
+
+    Raises:
+        ValueError: it is not a finite number.
+    """
+    return number(row, column, "a number of seconds")
+
+
+def milliseconds(row: Mapping[str, str], column: str) -> float:
+    """Return a column in milliseconds as a time in seconds.
+
+    Raises:
+        ValueError: it is not a finite number.
+    """
+    return number(row, column, "a number of milliseconds") / 1000
+
+
+def moment(row: Mapping[str, str], column: str) -> float:
+    """Return a date with a time of day, ``2017-10-09 07:01:55``, in seconds since 1970; a zone is not known, nor needed.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    text = row.get(column, "")
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise ValueError(
+            f"{column} is {text!r}: write a date and a time, such as 2017-10-09 07:01:55"
+        ) from None

@@ -1,35 +1,40 @@
-"""Laneway's own trace format: CSV with a header; times in seconds, sizes in bytes.
+"""Laneway's own trace format: CSV with a header; times in seconds, sizes in bytes. ``docs/traces.md`` describes it.
 
-Required columns: ``job`` (``name`` or ``namespace/name``), ``submit_seconds``, ``duration_seconds``.
-
-Optional columns, with what an empty or missing one means: ``workers`` (1), ``gpus_per_worker`` (1), ``share_percent``
-(100), ``memory_bytes`` (none; instead of a share), ``models`` (any; separated by ``|``), ``exclusive`` (``false``),
-``placement`` (``Auto``), ``priority`` (0), and both or neither of ``persistent_bytes`` and ``ephemeral_bytes`` (not
-profiled).
+Required columns: ``job`` (``name`` or ``namespace/name``), ``submit_seconds``, ``duration_seconds``. Of the others, an empty
+field and a missing column mean the same: what :data:`COLUMNS` shows for a job that has nothing of the kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from laneway.scheduling import Demand, PlacementMode, Profile
-from laneway.simulator.trace import TraceJob
-from laneway.simulator.traces.fields import seconds, whole
+from laneway.scheduling.snapshot import StageSeconds
+from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.traces.fields import name, number, seconds, whole
+from laneway.simulator.traces.rows import each_line, headed_format
 
-REQUIRED = frozenset({"job", "submit_seconds", "duration_seconds"})
-OPTIONAL = frozenset(
-    {
-        "workers",
-        "gpus_per_worker",
-        "share_percent",
-        "memory_bytes",
-        "models",
-        "exclusive",
-        "placement",
-        "priority",
-        "persistent_bytes",
-        "ephemeral_bytes",
-    }
+REQUIRED = ("job", "submit_seconds", "duration_seconds")
+STAGES = ("storage_seconds", "cpu_seconds", "gpu_seconds", "network_seconds")
+SIZES = ("persistent_bytes", "ephemeral_bytes")
+PROFILE = (*SIZES, "iteration_seconds", "model_bytes", "largest_tensor_bytes", *STAGES)
+OPTIONAL = (
+    "workers",
+    "gpus_per_worker",
+    "share_percent",
+    "memory_bytes",
+    "models",
+    "exclusive",
+    "placement",
+    "min_workers",
+    "max_workers",
+    "priority",
+    "model",
+    "user",
+    "expected_seconds",
+    *PROFILE,
 )
 
 
@@ -39,11 +44,9 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
     Raises:
         ValueError: a field is wrong; says which, and what to write.
     """
-    name = row["job"]
-    if not name:
-        raise ValueError("job is empty: write its name")
+    key = name(row, "job")
     return TraceJob(
-        name if "/" in name else f"default/{name}",
+        key if "/" in key else f"default/{key}",
         Demand(
             workers=whole(row, "workers", 1),
             gpus_per_worker=whole(row, "gpus_per_worker", 1),
@@ -52,12 +55,92 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
             models=frozenset(model for model in row.get("models", "").split("|") if model),
             exclusive=_flag(row, "exclusive"),
             mode=_mode(row),
+            min_workers=whole(row, "min_workers") if row.get("min_workers") else None,
+            max_workers=whole(row, "max_workers") if row.get("max_workers") else None,
         ),
         seconds(row, "submit_seconds"),
         seconds(row, "duration_seconds"),
         priority=whole(row, "priority", 0),
         profile=_profile(row),
+        model=row.get("model", ""),
+        user=row.get("user", ""),
+        expected_seconds=seconds(row, "expected_seconds") if row.get("expected_seconds") else None,
     )
+
+
+FORMAT = headed_format("laneway", frozenset(REQUIRED), frozenset(OPTIONAL), each_line(read_row))
+
+
+def write_trace(jobs: Iterable[TraceJob], path: Path) -> None:
+    """Write jobs in Laneway's own format; :func:`read_trace` returns the same jobs. Columns that say nothing are left out.
+
+    Raises:
+        TraceError: the file cannot be written, or a job has a name that the format cannot hold.
+    """
+    rows = [_row(job) for job in jobs]
+    used = [column for column in OPTIONAL if any(row[column] for row in rows)]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*REQUIRED, *used], extrasaction="ignore", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise TraceError(f"cannot write the trace {path}: {error.strerror}") from error
+
+
+def _row(job: TraceJob) -> dict[str, str]:
+    demand = job.demand
+    _refuse_unwritable(job)
+    row = {
+        "job": job.key,
+        "submit_seconds": repr(job.submit_seconds),
+        "duration_seconds": repr(job.duration_seconds),
+        "workers": _unless(1, demand.workers),
+        "gpus_per_worker": _unless(1, demand.gpus_per_worker),
+        "share_percent": _unless(100, demand.share_percent),
+        "memory_bytes": _unless(None, demand.memory_bytes),
+        "models": "|".join(sorted(demand.models)),
+        "exclusive": "true" if demand.exclusive else "",
+        "placement": _unless(PlacementMode.AUTO.value, demand.mode.value),
+        "min_workers": _unless(None, demand.min_workers),
+        "max_workers": _unless(None, demand.max_workers),
+        "priority": _unless(0, job.priority),
+        "model": job.model,
+        "user": job.user,
+        "expected_seconds": _unless(None, job.expected_seconds),
+    }
+    return row | dict.fromkeys(PROFILE, "") | (_profile_fields(job.profile) if job.profile else {})
+
+
+def _profile_fields(profile: Profile) -> dict[str, str]:
+    fields = {
+        "persistent_bytes": str(profile.persistent_bytes),
+        "ephemeral_bytes": str(profile.ephemeral_bytes),
+        "iteration_seconds": _unless(0.0, profile.iteration_seconds),
+        "model_bytes": _unless(0, profile.model_bytes),
+        "largest_tensor_bytes": _unless(0, profile.largest_tensor_bytes),
+    }
+    if profile.stages is not None:
+        fields |= {column: repr(value) for column, value in zip(STAGES, profile.stages, strict=True)}
+    return fields
+
+
+def _unless(default: object, value: object) -> str:
+    return "" if value == default else str(value)
+
+
+def _refuse_unwritable(job: TraceJob) -> None:
+    if "/" not in job.key:
+        raise TraceError(f"the job {job.key!r} has no namespace: name it namespace/name")
+    for text in (job.key, job.model, job.user, *job.demand.models):
+        if text != text.strip() or "\0" in text:
+            raise TraceError(
+                f"the job {job.key!r} has a name with spaces around it, {text!r}: write it without"
+            )
+    if any("|" in model or not model for model in job.demand.models):
+        raise TraceError(
+            f"the job {job.key!r} names a GPU model that is empty or has a |, which separates models"
+        )
 
 
 def _flag(row: Mapping[str, str], column: str) -> bool:
@@ -76,11 +159,41 @@ def _mode(row: Mapping[str, str]) -> PlacementMode:
 
 
 def _profile(row: Mapping[str, str]) -> Profile | None:
-    given = [column for column in ("persistent_bytes", "ephemeral_bytes") if row.get(column)]
-    if not given:
+    if not any(row.get(column) for column in PROFILE):
         return None
-    if len(given) == 1:
-        raise ValueError(
-            f"{given[0]} stands alone: write both persistent_bytes and ephemeral_bytes, or neither"
-        )
-    return Profile(whole(row, "persistent_bytes"), whole(row, "ephemeral_bytes"))
+    _refuse_some(row, SIZES, "both (0 where memory is not to count)")
+    return Profile(
+        _size(row, "persistent_bytes"),
+        _size(row, "ephemeral_bytes"),
+        _span(row, "iteration_seconds") if row.get("iteration_seconds") else 0.0,
+        _size(row, "model_bytes"),
+        _size(row, "largest_tensor_bytes"),
+        _stages(row),
+    )
+
+
+def _stages(row: Mapping[str, str]) -> StageSeconds | None:
+    if not any(row.get(column) for column in STAGES):
+        return None
+    _refuse_some(row, STAGES, "all four, or none")
+    return StageSeconds(*(_span(row, column) for column in STAGES))
+
+
+def _refuse_some(row: Mapping[str, str], columns: Sequence[str], instead: str) -> None:
+    missing = [column for column in columns if not row.get(column)]
+    if missing:
+        raise ValueError(f"{', '.join(missing)}: empty or missing; of {', '.join(columns)} write {instead}")
+
+
+def _size(row: Mapping[str, str], column: str) -> int:
+    value = whole(row, column, 0)
+    if value < 0:
+        raise ValueError(f"{column} is {value}: write 0 or more")
+    return value
+
+
+def _span(row: Mapping[str, str], column: str) -> float:
+    value = number(row, column, "a number of seconds")
+    if value < 0:
+        raise ValueError(f"{column} is {value}: write 0 or more")
+    return value

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from laneway.scheduling import Demand
 from laneway.simulator.trace import TraceJob
-from laneway.simulator.traces.fields import seconds, whole
+from laneway.simulator.traces.fields import name, seconds, whole
+from laneway.simulator.traces.form import gang
+from laneway.simulator.traces.rows import each_line, headed_format
 
 REQUIRED = frozenset({"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval"})
-OPTIONAL: frozenset[str] = frozenset()
 
 
 def read_row(row: Mapping[str, str]) -> TraceJob:
@@ -23,11 +23,13 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
     Raises:
         ValueError: a field is wrong; says which, and what to write.
     """
-    if not row["job_id"]:
-        raise ValueError("job_id is empty: write a number or a name")
     return TraceJob(
-        f"default/{row['job_id']}",
-        Demand(whole(row, "num_gpu")),
+        f"default/{name(row, 'job_id')}",
+        gang(whole(row, "num_gpu")),
         seconds(row, "submit_time"),
         seconds(row, "duration"),
+        model=row["model_name"],
     )
+
+
+FORMAT = headed_format("tiresias", REQUIRED, frozenset(), each_line(read_row))

@@ -1,0 +1,108 @@
+"""Microsoft's Philly clusters: ``cluster_job_log``, a JSON list of jobs with the attempts that each was given.
+
+A job runs for the sum of its attempts that have a start and an end (``None`` where the log missed one), on as many GPUs as the
+first of these had; jobs that failed or were killed count as long as they ran. The namespace is the virtual cluster (``vc``).
+Left out: jobs without attempts, and those that still ran when the log ended (their last attempt has no end).
+Source: https://github.com/msr-fiddle/philly-traces (Jeon et al., ATC'19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.traces.fields import moment
+from laneway.simulator.traces.form import (
+    NEVER_RAN,
+    NO_GPU,
+    NO_TIME,
+    STILL_RAN,
+    Format,
+    Head,
+    JobRead,
+    ReadOptions,
+    gang,
+)
+from laneway.simulator.traces.json_list import json_items
+
+
+def read_job(job: dict[str, Any]) -> JobRead:
+    """Return a job of the log, or why it is left out.
+
+    Raises:
+        ValueError: something of it is missing or wrong; says which, and what to write.
+    """
+    attempts = _listed(job, "attempts")
+    if not attempts:
+        return NEVER_RAN
+    if _time(attempts[-1], "end_time") is None:
+        return STILL_RAN
+    ran = [
+        (end - start, _gpus(attempt))
+        for attempt in attempts
+        if (start := _time(attempt, "start_time")) is not None
+        and (end := _time(attempt, "end_time")) is not None
+    ]
+    duration_seconds = sum(seconds for seconds, _ in ran)
+    if duration_seconds <= 0:
+        return NO_TIME
+    if ran[0][1] == 0:
+        return NO_GPU
+    submitted = _time(job, "submitted_time")
+    if submitted is None:
+        raise ValueError("submitted_time is missing: write a date and a time, such as 2017-10-09 07:01:55")
+    return TraceJob(
+        f"{_text(job, 'vc')}/{_text(job, 'jobid')}",
+        gang(ran[0][1]),
+        submitted,
+        duration_seconds,
+        user=_text(job, "user"),
+    )
+
+
+def _gpus(attempt: Any) -> int:
+    return sum(len(_listed(server, "gpus")) for server in _listed(attempt, "detail"))
+
+
+def _listed(item: Any, field: str) -> list[Any]:
+    value = _field(item, field)
+    if not isinstance(value, list):
+        raise ValueError(f"{field} is {value!r}: write a list")
+    return value
+
+
+def _text(item: Any, field: str) -> str:
+    value = _field(item, field)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{field} is {value!r}: write a name")
+    return value
+
+
+def _time(item: Any, field: str) -> float | None:
+    text = _field(item, field)
+    return None if text in (None, "None", "") else moment({field: str(text)}, field)
+
+
+def _field(item: Any, field: str) -> Any:
+    if not isinstance(item, dict):
+        raise ValueError(f"{item!r} has no {field}: write an object, {{...}}")
+    return item.get(field)
+
+
+def _recognise(head: Head) -> bool:
+    return head.text.lstrip().startswith("[")
+
+
+def _jobs(path: Path, _: ReadOptions) -> Iterator[JobRead]:
+    for line, job in json_items(path):
+        try:
+            yield read_job(job)
+        except ValueError as error:
+            raise TraceError(f"{path}, the job that begins on line {line}: {error}") from error
+
+
+FORMAT = Format(
+    "philly", "a JSON list of jobs with jobid, vc, user, submitted_time and attempts", _recognise, _jobs, True
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
+from laneway.scheduling.node_states import NodeStates
 from laneway.scheduling.suitability import GPUClass
 
 Change = tuple[int, int, int]
@@ -44,6 +45,7 @@ class _ClassIndex:
         self.free_sum = 0
         self._changes: list[Change] = []
         self._counts: dict[int, tuple[int, NodeCounts]] = {}
+        self._states: tuple[int, NodeStates] | None = None
 
     def add(self, gpu: int, percent: int) -> None:
         """Enter a GPU, in rising order of numbers."""
@@ -56,11 +58,12 @@ class _ClassIndex:
         self.free_sum += after - before
         _discard(self.levels, before, gpu)
         insort(self.levels.setdefault(after, []), gpu)
-        if self._counts:
+        if self._counts or self._states:
             self._changes.append((gpu, before, after))
             if len(self._changes) > 2 * self.gpus + 16:  # counting anew is cheaper than catching up
                 self._changes.clear()
                 self._counts.clear()
+                self._states = None
 
     def counts(self, at_least_percent: int, nodes: Sequence[int]) -> NodeCounts:
         """Return, by node, how many GPUs have at least so much free, as of now."""
@@ -77,6 +80,18 @@ class _ClassIndex:
                     counts.change(nodes[gpu], 1 if after >= at_least_percent else -1)
         self._counts[at_least_percent] = (len(self._changes), counts)
         return counts
+
+
+    def states(self, nodes: Sequence[int]) -> NodeStates:
+        """Return the nodes by what is free of their GPUs, as of now."""
+        if self._states is None:
+            states = NodeStates((nodes[gpu], level) for level, at in self.levels.items() for gpu in at)
+        else:
+            seen, states = self._states
+            for gpu, before, after in self._changes[seen:]:
+                states.move(nodes[gpu], before, after)
+        self._states = (len(self._changes), states)
+        return states
 
 
 class FreeIndex:
@@ -127,6 +142,10 @@ class FreeIndex:
     def counts(self, gpu_class: GPUClass, at_least_percent: int) -> NodeCounts:
         """Return, by node, how many GPUs of a class have at least so much free."""
         return self._of_class(gpu_class).counts(at_least_percent, self._nodes)
+
+    def states(self, gpu_class: GPUClass) -> NodeStates:
+        """Return the nodes by what is free of their GPUs of a class."""
+        return self._of_class(gpu_class).states(self._nodes)
 
     def _of_class(self, gpu_class: GPUClass) -> _ClassIndex:
         found = self._of.get(gpu_class)

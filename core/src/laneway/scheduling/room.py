@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, refusal
 from laneway.scheduling.ledger import Ledger, View
+from laneway.scheduling.node_states import NodeStates
 from laneway.scheduling.snapshot import GPU, Job, Node
 from laneway.scheduling.suitability import GPUClass, suitable
 from laneway.scheduling.tenancy import tenant_of
@@ -70,6 +71,10 @@ class Room:
         for node in sorted(counts):
             nodes.setdefault(counts[node], []).append(node)
         return nodes
+
+    def states(self, gpu_class: GPUClass) -> NodeStates:
+        """Return the nodes by what is free of their usable GPUs of a class; memory and avoided nodes are not looked at."""
+        return self._index.states(gpu_class)
 
     def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
         """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""

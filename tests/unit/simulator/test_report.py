@@ -23,7 +23,7 @@ REQUIRED = {
 
 def test_figures_of_two_jobs_one_after_the_other() -> None:
     simulation = simulated(a_job("a", 10, submit=2), a_job("b", 20, submit=2), order="fifo", nodes="1x2")
-    found = report(simulation, policy="fifo", placement="best-fit", gpus=2)
+    found = report(simulation, policy="fifo", placement="best-fit")
     assert found.jobs == 2
     assert found.average_jct_seconds == 15
     assert found.median_jct_seconds == 15
@@ -35,7 +35,7 @@ def test_figures_of_two_jobs_one_after_the_other() -> None:
 
 def test_jobs_that_never_finish_are_counted_and_explained() -> None:
     simulation = simulated(a_job("huge", 10, gpus=9))
-    found = report(simulation, policy="fifo", placement="best-fit", gpus=1)
+    found = report(simulation, policy="fifo", placement="best-fit")
     assert (found.jobs, found.unfinished_jobs, found.average_jct_seconds) == (0, 1, 0)
     assert found.unfinished == ("huge: It needs 9 GPUs (9 workers), and the cluster has 1 that suits it.",)
 
@@ -49,7 +49,7 @@ def test_percentiles(values: list[float], percent: float, want: float) -> None:
 
 
 def test_as_json_and_as_a_table() -> None:
-    found = report(simulated(a_job("a", 12345)), policy="tiresias-las", placement="best-fit", gpus=1)
+    found = report(simulated(a_job("a", 12345)), policy="tiresias-las", placement="best-fit")
     (row,) = as_json([found])
     assert row.keys() >= REQUIRED
     header, line = as_table([found]).splitlines()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import WaitingCode
-from laneway.simulator import Costs, TraceJob
+from laneway.scheduling import WaitingCode, policies
+from laneway.simulator import Costs, Simulation, TraceJob, make_nodes
 
 from tests.unit.simulator.builders import a_job, finishes, simulated
 
@@ -14,13 +14,13 @@ from tests.unit.simulator.builders import a_job, finishes, simulated
 def test_jobs_run_one_after_the_other() -> None:
     simulation = simulated(a_job("a", 10), a_job("b", 5, submit=1), order="fifo")
     assert finishes(simulation) == {"a": 10, "b": 15}
-    assert simulation.used_gpu_seconds == 15
+    assert simulation.meter.held_gpu_seconds == 15
 
 
 def test_halves_of_a_gpu_run_beside_each_other() -> None:
     simulation = simulated(a_job("a", 10, share=50), a_job("b", 5, share=50))
     assert finishes(simulation) == {"a": 10, "b": 5}
-    assert simulation.used_gpu_seconds == 7.5
+    assert simulation.meter.held_gpu_seconds == 7.5
 
 
 def test_a_short_job_preempts_a_long_one_at_the_threshold_and_it_goes_on_where_it_stopped() -> None:
@@ -41,7 +41,7 @@ def test_leaving_and_restarting_take_their_time_and_hold_the_gpu() -> None:
     )
     # long runs 1..50, leaves until 53; short starts, runs 54..74; long restarts, runs 81..132
     assert finishes(simulation) == {"long": 132, "short": 74}
-    assert simulation.used_gpu_seconds == 132
+    assert simulation.meter.held_gpu_seconds == 132
 
 
 def test_a_job_that_just_started_is_not_preempted_before_its_minimum_run() -> None:
@@ -73,8 +73,7 @@ def test_nothing_to_simulate_is_over_at_once() -> None:
 
 def test_progress_is_told_after_every_step() -> None:
     seen: list[tuple[int, int]] = []
-    simulation = simulated()
-    simulation = type(simulation)([a_job("a", 1), a_job("b", 2)], simulation._nodes, simulation._policies)
+    simulation = Simulation([a_job("a", 1), a_job("b", 2)], make_nodes("1x1"), policies())
     simulation.run(lambda finished, of: seen.append((finished, of)))
     assert seen[-1] == (2, 2)
 
@@ -108,7 +107,7 @@ def test_every_job_finishes_having_run_exactly_its_duration(
     )
     for run in simulation.runs.values():
         assert run.finish_seconds is not None
-        assert run.executed_before_seconds == pytest.approx(run.job.duration_seconds)
+        assert run.executed_seconds == pytest.approx(run.job.duration_seconds)
         assert run.finish_seconds - run.job.submit_seconds >= run.job.duration_seconds - 1e-6
 
 

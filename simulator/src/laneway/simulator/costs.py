@@ -1,28 +1,71 @@
-"""What starting and preempting cost in time."""
+"""What starting, moving and preempting cost in time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+
+from laneway.scheduling import Profile
+
+UNPROFILED_GIB = 4.0
+"""Taken to be in a worker's GPU memory when it is offloaded and the trace does not say how much that is."""
+
+_GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Times in which a job holds its GPUs and does not train.
 
-    Leaving and restarting together are 50 s by default: Lucid and Tiresias measured 40 to 62 s for a preemption, of which
-    the 30 s for a restart are those of Pollux's simulator. 0 for all gives the free preemption of Tiresias' simulator.
+    An eviction, that is leaving and restarting, is 50 s by default: Lucid and Tiresias measured 40 to 62 s for a preemption, of
+    which the 30 s for a restart are those of Pollux' simulator. 0 for all gives the free preemption of Tiresias' simulator.
+    What lanes cost while jobs run is the speed model's (see ``models``).
     """
 
     start_seconds: float = 0.0
     """A first start. 0: the durations of a trace contain it."""
 
     leave_seconds: float = 20.0
-    """From the decision to preempt a job to the end of its workers: the iteration ends, a checkpoint is saved."""
+    """From the decision to evict a job to the end of its workers: the iteration ends, a checkpoint is saved. Lucid and Tiresias,
+    less the restart."""
 
     restart_seconds: float = 30.0
-    """A start after a preemption: the checkpoint is loaded, data and processes are set up again."""
+    """A start after an eviction or with other workers: the checkpoint is loaded, data and processes are set up again. The
+    restart penalty of Pollux' simulator (OSDI'21, section 5.3)."""
+
+    migration_seconds: float = 0.0
+    """Beyond that, where it restarts on a node that it was not on before. 0: the checkpoint and the data are on shared storage, so
+    that the restart's measured time contains it."""
+
+    pause_seconds: float = 0.1
+    """From the decision to pause a job to the moment at which its GPUs are free for others: its iteration ends. Gandiva
+    (OSDI'18, section 4.1): typically within 0.1 s, up to 1 s for large language models."""
+
+    resume_seconds: float = 0.1
+    """From the decision to resume a paused job to its next iteration. Gandiva, as above."""
+
+    offload_seconds_per_gib: float = 0.1
+    """To bring a paused worker's persistent memory to the host: 10 GiB/s, what pageable copies reach on PCIe 3 and 4. All of a
+    job's workers copy at the same time."""
+
+    restore_seconds_per_gib: float = 0.1
+    """To bring it back; as above."""
+
+    end_seconds: float = 0.0
+    """From the end of a job's work to the end of its workers. 0: the durations of a trace contain it."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 0:
+            if not getattr(self, field.name) >= 0:
                 raise ValueError(f"{field.name} is {getattr(self, field.name)}: write 0 or more")
+
+    def offload_seconds(self, profile: Profile | None) -> float:
+        """Return how long it takes to bring a job's memory to the host."""
+        return self.pause_seconds + self.offload_seconds_per_gib * _persistent_gib(profile)
+
+    def restore_seconds(self, profile: Profile | None) -> float:
+        """Return how long it takes until a job whose memory is on the host trains again."""
+        return self.resume_seconds + self.restore_seconds_per_gib * _persistent_gib(profile)
+
+
+def _persistent_gib(profile: Profile | None) -> float:
+    return UNPROFILED_GIB if profile is None else profile.persistent_bytes / _GIB

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from laneway.scheduling import JobState
+from laneway.simulator.occupancy import uuids
+from laneway.simulator.run import Run
 
 
 class Phase(StrEnum):
@@ -14,6 +19,15 @@ class Phase(StrEnum):
     LEAVING = "leaving"
     PARKED = "parked"
     """Paused or offloaded: it takes no turns."""
+
+
+PHASES = {
+    JobState.STARTING: Phase.STARTING,
+    JobState.RUNNING: Phase.RUNNING,
+    JobState.LEAVING: Phase.LEAVING,
+    JobState.PAUSED: Phase.PARKED,
+    JobState.OFFLOADED: Phase.PARKED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +52,10 @@ class Moment:
     seconds: float
     waiting_jobs: int
     running_jobs: int
-    held_gpus: float
-    """In fractions."""
+    """With those that start or leave, and without those that are parked."""
 
-    fragmented_ratio: float
-    """Of the free GPU capacity: what lies on partly held GPUs, where no whole GPU can be had."""
+    held_gpus: float
+    """In fractions; a GPU that is held more than once counts once."""
 
 
 @dataclass(slots=True)
@@ -51,3 +64,27 @@ class History:
 
     intervals: list[Interval] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
+
+    def note_interval(self, run: Run, now_seconds: float) -> None:
+        """Take down what a job has held since it entered the state that it is about to leave."""
+        self.intervals.extend(self.under_way([run], now_seconds))
+
+    @staticmethod
+    def under_way(runs: Iterable[Run], now_seconds: float) -> Iterator[Interval]:
+        """Yield what jobs have held since they entered the states that they are in."""
+        for run in runs:
+            if run.placement and now_seconds > run.state_since_seconds:
+                yield Interval(
+                    run.job.key,
+                    PHASES[run.state],
+                    run.state_since_seconds,
+                    now_seconds,
+                    uuids(run.placement),
+                    run.placement[0].share_percent,
+                )
+
+    def note_moment(self, moment: Moment) -> None:
+        """Take down how the cluster is from now on."""
+        if self.moments and self.moments[-1].seconds == moment.seconds:
+            self.moments.pop()
+        self.moments.append(moment)

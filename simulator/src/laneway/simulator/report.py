@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
+from laneway.scheduling import Demand
 from laneway.simulator.simulation import Simulation
+from laneway.simulator.trace import TraceJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,30 @@ class Report:
     """From the first submission to the last finish."""
 
     average_queueing_seconds: float
-    """JCT less the time in which the job ran: waiting, starting and leaving."""
+    """JCT less the time in which the job ran: waiting, starting, leaving and parked."""
 
     preemptions: int
+    """Of any depth: paused, offloaded and evicted."""
+
+    evictions: int
+    """Of those, how many cost a checkpoint and a restart; and restarts with other numbers of workers."""
+
+    migrations: int
+    """Restarts on a node that the job was not on before."""
+
     utilization_ratio: float
-    """GPU time that was held, of what the cluster had until the last finish."""
+    """GPU time that was held, of what the cluster had until the last finish. A GPU that several jobs share counts once."""
+
+    work_ratio: float
+    """Work that was done, in GPU time as the trace has it, of what the cluster had until the last finish. Above 1: jobs that
+    shared GPUs did more together than one after the other."""
+
+    fragmentation_ratio: float
+    """Of the GPU capacity that was free while jobs waited: what the trace's mean worker could not use where it was
+    (fragmentation gradient descent, ATC'23, section 3)."""
+
+    jain_fairness_ratio: float
+    """Jain's index over the slowdowns (JCT over duration) of the jobs: 1 if all are slowed down alike, 1/n if one is alone."""
 
     decisions: int
     decision_seconds: float
@@ -56,24 +78,28 @@ COLUMNS = (
     ("AVG QUEUED", "average_queueing_seconds"),
     ("PREEMPTIONS", "preemptions"),
     ("UTILIZATION", "utilization_ratio"),
+    ("FRAGMENTED", "fragmentation_ratio"),
+    ("FAIRNESS", "jain_fairness_ratio"),
     ("DECIDING", "decision_seconds"),
 )
 
 
-def report(simulation: Simulation, *, policy: str, placement: str, gpus: int) -> Report:
+def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
     """Return the figures of a simulation, as far as it got.
 
     Args:
         simulation: run to its end, or interrupted.
         policy: the order policy's name.
         placement: the placement policy's name.
-        gpus: how many the cluster has.
     """
-    done = [run for run in simulation.runs.values() if run.finish_seconds is not None]
-    completion = sorted((run.finish_seconds or 0.0) - run.job.submit_seconds for run in done)
-    queued = [(run.finish_seconds or 0.0) - run.job.submit_seconds - run.job.duration_seconds for run in done]
-    first = min((run.job.submit_seconds for run in simulation.runs.values()), default=0.0)
-    last = max((run.finish_seconds or 0.0 for run in done), default=first)
+    runs = simulation.runs.values()
+    done = [(run, run.finish_seconds) for run in runs if run.finish_seconds is not None]
+    completion = sorted(finish - run.job.submit_seconds for run, finish in done)
+    first = min((run.job.submit_seconds for run in runs), default=0.0)
+    last = max((finish for _, finish in done), default=first)
+    meter = simulation.meter
+    capacity_gpu_seconds = meter.gpus * (last - first)
+    work_gpu_seconds = sum(run.counted_progress_seconds * gpus_of(run.job.demand) for run in runs)
     return Report(
         policy=policy,
         placement=placement,
@@ -84,13 +110,39 @@ def report(simulation: Simulation, *, policy: str, placement: str, gpus: int) ->
         p95_jct_seconds=percentile(completion, 95),
         p99_jct_seconds=percentile(completion, 99),
         makespan_seconds=last - first,
-        average_queueing_seconds=_mean(queued),
-        preemptions=sum(run.preemptions for run in simulation.runs.values()),
-        utilization_ratio=simulation.used_gpu_seconds / (gpus * (last - first)) if last > first else 0.0,
+        average_queueing_seconds=_mean(
+            [finish - run.job.submit_seconds - run.executed_seconds for run, finish in done]
+        ),
+        preemptions=sum(run.preemptions for run in runs),
+        evictions=sum(run.evictions for run in runs),
+        migrations=sum(run.migrations for run in runs),
+        utilization_ratio=_ratio(meter.held_gpu_seconds, capacity_gpu_seconds),
+        work_ratio=_ratio(work_gpu_seconds, capacity_gpu_seconds),
+        fragmentation_ratio=_ratio(meter.contended_fragment_gpu_seconds, meter.contended_free_gpu_seconds),
+        jain_fairness_ratio=jain_ratio([slowdown(run.job, finish) for run, finish in done]),
         decisions=simulation.decisions,
         decision_seconds=simulation.decision_seconds,
-        unfinished=tuple(f"{key}: {reason.message}" for key, reason in list(simulation.waiting.items())[:10]),
+        unfinished=tuple(
+            f"{key}: {reason.message}" for key, reason in islice(simulation.waiting.items(), 10)
+        ),
     )
+
+
+def gpus_of(demand: Demand) -> float:
+    """Return the GPUs that a job demands, in fractions; a demand for memory, or for a GPU alone, counts as whole."""
+    whole = demand.exclusive or demand.memory_bytes is not None
+    return demand.gpus * (1.0 if whole else demand.share_percent / 100)
+
+
+def slowdown(job: TraceJob, finish_seconds: float) -> float:
+    """Return how many times longer a job was there than it would have run undisturbed."""
+    return (finish_seconds - job.submit_seconds) / job.duration_seconds
+
+
+def jain_ratio(values: Sequence[float]) -> float:
+    """Return Jain's fairness index (DEC TR-301, 1984): 1 if all values are alike, 1/n if one of n is not 0; 1 of none."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -127,6 +179,10 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
     return str(value)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:

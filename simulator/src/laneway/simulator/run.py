@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laneway.scheduling import Job, JobState, WorkerPlacement
+from laneway.scheduling.allocation.policy import WorkerAllotment
+from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
 
 
@@ -14,44 +16,89 @@ class Run:
 
     job: TraceJob
     state_since_seconds: float
+    expected_seconds: float
+    profiled: bool = False
+    """Whether the scheduler knows its profile, if the trace has one."""
+
     state: JobState = JobState.WAITING
     placement: tuple[WorkerPlacement, ...] = ()
-    executed_before_seconds: float = 0.0
-    """Time in which it ran, up to when it entered the state that it is in."""
+    allotments: tuple[WorkerAllotment, ...] = ()
+    speed: Speed | None = None
+    """While it is ``RUNNING``, once the model has said it."""
 
-    attained_before_gpu_seconds: float = 0.0
-    """Service that it had, up to when it entered the state that it is in."""
+    counted_at_seconds: float = 0.0
+    """Up to when the three counts below go; from then on they grow as ``speed`` says."""
+
+    counted_progress_seconds: float = 0.0
+    """Work done, of ``job.duration_seconds``."""
+
+    executed_seconds: float = 0.0
+    """Time in ``RUNNING``."""
+
+    attained_gpu_seconds: float = 0.0
+    """Service."""
 
     service_at_promotion_gpu_seconds: float = 0.0
+    running_since_seconds: float | None = None
     first_start_seconds: float | None = None
     finish_seconds: float | None = None
     preemptions: int = 0
-    changes: int = 0
-    """Counts changes of state, so that an event that was planned for a former state is known to be void."""
+    """Of any depth; being rescaled is none."""
+
+    evictions: int = 0
+    rescales: int = 0
+    migrations: int = 0
+    """Starts on a node that it was not on before."""
+
+    last_nodes: frozenset[str] = frozenset()
+    """Where it was when it last held GPUs."""
+
+    version: int = 0
+    """Counts changes of state and speed, so that an event that was planned before one is known to be void."""
+
+    def progress_seconds(self, now_seconds: float) -> float:
+        """Return the work that it has done, of its ``duration_seconds``."""
+        if self.speed is None:
+            return self.counted_progress_seconds
+        elapsed = now_seconds - self.counted_at_seconds
+        return self.counted_progress_seconds + elapsed * self.speed.progress_ratio
 
     @property
-    def gpus(self) -> float:
-        """GPUs that it holds, in fractions."""
+    def service_gpus(self) -> float:
+        """GPU-seconds of service that it attains a second."""
+        if self.speed is None:
+            return 0.0
+        if self.speed.service_gpus is not None:
+            return self.speed.service_gpus
         return sum(worker.share_percent * len(worker.gpus) for worker in self.placement) / 100
 
-    @property
-    def remaining_seconds(self) -> float:
-        """What was left to run when it entered the state that it is in."""
-        return self.job.duration_seconds - self.executed_before_seconds
+    def count(self, now_seconds: float) -> None:
+        """Bring the counts up to a moment."""
+        if self.speed is not None:
+            elapsed = now_seconds - self.counted_at_seconds
+            self.counted_progress_seconds += elapsed * self.speed.progress_ratio
+            self.attained_gpu_seconds += elapsed * self.service_gpus
+            self.executed_seconds += elapsed
+        self.counted_at_seconds = now_seconds
 
     def enter(self, state: JobState, now_seconds: float) -> None:
         """Go over to another state; what it holds is changed after this."""
-        running_seconds = self._running_seconds(now_seconds)
-        self.executed_before_seconds += running_seconds
-        self.attained_before_gpu_seconds += running_seconds * self.gpus
+        self.count(now_seconds)
+        self.speed = None
         self.state = state
         self.state_since_seconds = now_seconds
-        self.changes += 1
+        if state is JobState.RUNNING:
+            self.running_since_seconds = now_seconds
+        self.version += 1
 
-    def as_job(self, now_seconds: float) -> Job:
-        """Return what the scheduler may know of it: never its duration, and its profile once it has run."""
-        running_seconds = self._running_seconds(now_seconds)
-        executed_seconds = self.executed_before_seconds + running_seconds
+    def get_on(self, speed: Speed, now_seconds: float) -> None:
+        """Go on at another speed."""
+        self.count(now_seconds)
+        self.speed = speed
+        self.version += 1
+
+    def as_job(self) -> Job:
+        """Return what the scheduler may know of it: never what is left of it, and its profile when that was measured."""
         return Job(
             self.job.key,
             self.job.demand,
@@ -59,13 +106,13 @@ class Run:
             state=self.state,
             placement=self.placement,
             priority=self.job.priority,
-            attained_service_gpu_seconds=self.attained_before_gpu_seconds + running_seconds * self.gpus,
-            executed_seconds=executed_seconds,
+            attained_service_gpu_seconds=self.attained_gpu_seconds,
+            executed_seconds=self.executed_seconds,
+            as_of_seconds=self.counted_at_seconds,
+            service_rate_gpus=None if self.speed is None else self.speed.service_gpus,
+            expected_seconds=self.expected_seconds,
             waiting_since_seconds=self.state_since_seconds,
-            started_seconds=self.state_since_seconds if self.state is JobState.RUNNING else None,
+            started_seconds=self.running_since_seconds,
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,
-            profile=self.job.profile if executed_seconds > 0 else None,
+            profile=self.job.profile if self.profiled else None,
         )
-
-    def _running_seconds(self, now_seconds: float) -> float:
-        return now_seconds - self.state_since_seconds if self.state is JobState.RUNNING else 0.0

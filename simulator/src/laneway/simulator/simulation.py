@@ -1,36 +1,49 @@
-"""Discrete events around the very function that the operator calls.
+"""Discrete events around the very scheduler that the operator has.
 
-There is no time step: the clock jumps to the next submission, end of a start, end of a departure, finish, or moment at
-which the policies say that time alone changes their mind. At each, ``laneway.scheduling.plan`` decides, until it has
-nothing more to change at that moment.
+There is no time step: the clock jumps to the next submission, end of a start, end of a departure, finish, change of a speed, or
+moment at which the policies say that time alone changes their mind. At each, the scheduler is told of the jobs that have
+changed, and decides, until it has nothing more to change at that moment. So an event costs what it changes, and not the
+number of jobs.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from laneway.scheduling import (
-    ClusterSnapshot,
+    Decision,
+    Depth,
     JobState,
     Node,
-    Plan,
     Policies,
+    Preemption,
+    PreemptionReason,
+    Scheduler,
     WaitingReason,
     WorkerPlacement,
-    next_decision_seconds,
-    plan,
 )
+from laneway.scheduling.allocation.policy import WorkerAllotment
 from laneway.simulator.costs import Costs
+from laneway.simulator.fragmentation import Fragmentation
+from laneway.simulator.history import History, Interval
+from laneway.simulator.knowledge import Knowledge
+from laneway.simulator.meter import Meter
+from laneway.simulator.models.alone import Alone
+from laneway.simulator.models.speed_model import Speed, SpeedModel
+from laneway.simulator.occupancy import Occupancy, uuids
 from laneway.simulator.run import Run
 from laneway.simulator.trace import TraceJob
 
 _TICK_SECONDS = 1e-6
 """The least step to a decision that is due: sums of floats may fall short of a threshold by less."""
 
-_MOST_PLANS_AT_ONCE = 1000
+_MOST_DECISIONS_AT_ONCE = 1000
+_MOST_IDLE_DECISIONS = 1000
+"""So many decisions in a row that change nothing, with no event to come, are the end: whoever waits waits for ever."""
 
 
 class _Event(IntEnum):
@@ -39,7 +52,8 @@ class _Event(IntEnum):
     FINISH = 0
     GONE = 1
     STARTED = 2
-    SUBMIT = 3
+    MILESTONE = 3
+    SUBMIT = 4
 
 
 class Simulation:
@@ -52,6 +66,9 @@ class Simulation:
         policies: Policies,
         costs: Costs | None = None,
         timer: Callable[[], float] = time.perf_counter,
+        *,
+        model: SpeedModel | None = None,
+        knowledge: Knowledge | None = None,
     ) -> None:
         """Prepare a simulation.
 
@@ -61,34 +78,54 @@ class Simulation:
             policies: who decides.
             costs: what starting and preempting cost in time.
             timer: a clock in seconds, by which the time spent deciding is measured.
+            model: how fast jobs get on; each as in the trace if None.
+            knowledge: what the scheduler may know of the jobs.
         """
         self.runs: dict[str, Run] = {}
-        self.waiting: dict[str, WaitingReason] = {}
-        """Why those that wait do, as of the last plan."""
+        """By job: those submitted so far."""
 
+        self.nodes = tuple(nodes)
+        self.history = History()
+        self.meter = Meter(nodes, Fragmentation(job.demand for job in trace))
         self.now_seconds = 0.0
         self.decision_seconds = 0.0
         self.decisions = 0
         self.finished = 0
-        self.used_gpu_seconds = 0.0
-        """GPUs held, over time; a start or a departure holds them too."""
 
         self._trace = {job.key: job for job in trace}
-        self._nodes = tuple(nodes)
-        self._policies = policies
         self._costs = costs or Costs()
         self._timer = timer
-        self._active: dict[str, Run] = {}
+        self._model = model or Alone()
+        self._knowledge = knowledge or Knowledge()
+        self._scheduler = Scheduler(nodes, policies)
+        self._divides = policies.allocation is not None
+        self._occupancy = Occupancy(nodes)
+        self._changed: dict[str, Run] = {}
+        """Runs of which the scheduler does not know yet what they are now."""
+
+        self._clear_seconds: dict[str, float] = {}
+        """By GPU on which a job is being parked: when others can run there."""
+
         self._events: list[tuple[float, _Event, str, int]] = [
             (job.submit_seconds, _Event.SUBMIT, job.key, 0) for job in trace
         ]
         heapq.heapify(self._events)
         self._due_seconds: float | None = None
+        self._idle_decisions = 0
 
     @property
     def submitted(self) -> int:
         """Jobs of the trace, those not reached yet included."""
         return len(self._trace)
+
+    def intervals(self) -> list[Interval]:
+        """Return who held which GPUs when, up to now."""
+        return [*self.history.intervals, *self.history.under_way(self.runs.values(), self.now_seconds)]
+
+    @property
+    def waiting(self) -> Mapping[str, WaitingReason]:
+        """Why those that wait now do, in order."""
+        return self._scheduler.plan(self.now_seconds).waiting
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Simulate to the end: until every job that can run has finished.
@@ -102,98 +139,238 @@ class Simulation:
 
     def step(self) -> bool:
         """Go to the next moment at which something happens, and decide. False: nothing happens any more."""
-        moments = [self._events[0][0]] if self._events else []
+        self._drop_void_events()
+        moment = self._events[0][0] if self._events else math.inf
         if self._due_seconds is not None:
-            moments.append(self._due_seconds)
-        if not moments:
+            moment = min(moment, self._due_seconds)
+        self._idle_decisions = 0 if self._events else self._idle_decisions + 1
+        if moment == math.inf or self._idle_decisions > _MOST_IDLE_DECISIONS:
             return False
-        self._advance(min(moments))
-        while self._events and self._events[0][0] <= self.now_seconds:
+        self.meter.advance(moment)
+        self.now_seconds = moment
+        while self._events and self._events[0][0] <= moment:
             self._happen(*heapq.heappop(self._events)[1:])
         self._decide()
+        self.history.note_moment(self.meter.moment())
         return True
 
-    def _advance(self, to_seconds: float) -> None:
-        held_gpus = sum(run.gpus for run in self._active.values())
-        self.used_gpu_seconds += held_gpus * (to_seconds - self.now_seconds)
-        self.now_seconds = to_seconds
+    def _drop_void_events(self) -> None:
+        """Drop events that were planned for a state or speed that their job has left, up to the first that is not."""
+        while self._events:
+            _, event, key, version = self._events[0]
+            if event is _Event.SUBMIT or self.runs[key].version == version:
+                return
+            heapq.heappop(self._events)
 
-    def _happen(self, event: _Event, key: str, changes: int) -> None:
+    def _happen(self, event: _Event, key: str, version: int) -> None:
         if event is _Event.SUBMIT:
-            self.runs[key] = self._active[key] = Run(self._trace[key], self.now_seconds)
+            self._submit(self._trace[key])
             return
         run = self.runs[key]
-        if run.changes != changes:
-            return  # it was planned for a state that the job has left
+        if run.version != version:
+            return
         if event is _Event.STARTED:
-            self._enter_running(run)
+            self._enter(run, JobState.RUNNING)
+        elif event is _Event.GONE and run.finish_seconds is None:
+            self._enter(run, JobState.WAITING, ())
         elif event is _Event.GONE:
-            self._enter_waiting(run)
+            self._forget(run)
+        elif event is _Event.FINISH:
+            self._finish(run)
         else:
-            run.enter(JobState.LEAVING, self.now_seconds)
-            run.placement = ()
-            run.finish_seconds = self.now_seconds
-            self.finished += 1
-            del self._active[key]
+            self._reach_milestone(run)
+
+    def _submit(self, job: TraceJob) -> None:
+        run = Run(job, self.now_seconds, self._knowledge.expected_seconds(job), self._knowledge.profiled)
+        self.runs[job.key] = self._changed[job.key] = run
+        self.meter.count(run.state, 1)
+
+    def _finish(self, run: Run) -> None:
+        run.count(self.now_seconds)
+        self._enter(run, JobState.LEAVING)
+        run.counted_progress_seconds = run.job.duration_seconds  # but for rounding it was there already
+        run.finish_seconds = self.now_seconds
+        self.finished += 1
+        self._after(self._costs.end_seconds, _Event.GONE, run)
+
+    def _forget(self, run: Run) -> None:
+        self._enter(run, JobState.LEAVING, ())
+        self.meter.count(run.state, -1)
+        self._changed.pop(run.job.key)
+        self._scheduler.forget(run.job.key)
+
+    def _reach_milestone(self, run: Run) -> None:
+        """Let the scheduler know the profile, or have the model asked again; which of both, the work done says."""
+        run.count(self.now_seconds)
+        run.counted_progress_seconds = self._milestone_seconds(run)
+        if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
+            run.profiled = True
+            self._changed[run.job.key] = run
+        if run.speed is not None and run.counted_progress_seconds >= run.speed.until_progress_seconds:
+            self._occupancy.touch(run)
+        else:
+            self._plan_milestone(run)
+
+    def _enter(self, run: Run, state: JobState, placement: tuple[WorkerPlacement, ...] | None = None) -> None:
+        """Bring a job into another state, and its hold on GPUs into line with it; None: it holds what it held."""
+        self.history.note_interval(run, self.now_seconds)
+        if run.state is JobState.RUNNING:
+            self._occupancy.leave(run)
+        self.meter.count(run.state, -1)
+        run.enter(state, self.now_seconds)
+        self.meter.count(run.state, 1)
+        if placement is not None:
+            self.meter.hold(run.placement, sign=-1)
+            run.placement = placement
+            self.meter.hold(run.placement)
+        if state is JobState.RUNNING:
+            self._occupancy.enter(run)
+        self._changed[run.job.key] = run
 
     def _decide(self) -> None:
-        """Plan and carry out, until the plan has nothing more to change at this moment."""
-        for _ in range(_MOST_PLANS_AT_ONCE):
-            snapshot = self._snapshot()
+        """Decide and carry out, until nothing more is to be changed at this moment."""
+        for _ in range(_MOST_DECISIONS_AT_ONCE):
+            self._ask_for_speeds()
+            self._tell()
             began = self._timer()
-            decided = plan(snapshot, self.now_seconds, self._policies)
+            decided = self._scheduler.decide(self.now_seconds)
             self.decision_seconds += self._timer() - began
             self.decisions += 1
-            self._carry_out(decided)
-            if not (decided.starts or decided.preemptions):
-                self.waiting = dict(decided.waiting)
-                due = next_decision_seconds(snapshot, self.now_seconds, self._policies)
+            if not self._carry_out(decided):
+                self._divide()
+                self._tell()
+                due = self._scheduler.next_decision_seconds(self.now_seconds)
                 self._due_seconds = None if due is None else max(due, self.now_seconds + _TICK_SECONDS)
                 return
         raise RuntimeError(
-            f"at {self.now_seconds} s the policies have not settled after {_MOST_PLANS_AT_ONCE} plans: "
+            f"at {self.now_seconds} s the policies have not settled after {_MOST_DECISIONS_AT_ONCE} decisions: "
             "they start and preempt the same jobs in turn"
         )
 
-    def _snapshot(self) -> ClusterSnapshot:
-        return ClusterSnapshot(
-            self._nodes, tuple(run.as_job(self.now_seconds) for run in self._active.values())
-        )
+    def _divide(self) -> None:
+        """Let the workers have the CPUs and the memory that the allocation policy gives them, if there is one."""
+        if self._divides:
+            for key, allotments in self._scheduler.plan(self.now_seconds).allocations.items():
+                self._allot(self.runs[key], tuple(allotments))
+            self._ask_for_speeds()
 
-    def _carry_out(self, decided: Plan) -> None:
+    def _ask_for_speeds(self) -> None:
+        changes = self._occupancy.take_changes()
+        if changes is None:
+            return
+        for key, speed in self._model.speeds(changes, self._occupancy, self.now_seconds).items():
+            run = self.runs[key]
+            if run.speed != speed:
+                self._get_on(run, speed)
+
+    def _get_on(self, run: Run, speed: Speed) -> None:
+        run.get_on(speed, self.now_seconds)
+        if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
+            run.profiled = True
+        self._changed[run.job.key] = run
+        self._plan_milestone(run)
+
+    def _plan_milestone(self, run: Run) -> None:
+        """Plan when a job's work is done, or its profile known, or its speed at its end, whichever comes first."""
+        if run.speed is None or run.speed.progress_ratio <= 0:
+            return
+        milestone_seconds = self._milestone_seconds(run)
+        event = _Event.FINISH if milestone_seconds >= run.job.duration_seconds else _Event.MILESTONE
+        left_seconds = max(0.0, milestone_seconds - run.counted_progress_seconds) / run.speed.progress_ratio
+        at_seconds = run.counted_at_seconds + left_seconds
+        heapq.heappush(self._events, (at_seconds, event, run.job.key, run.version))
+
+    def _milestone_seconds(self, run: Run) -> float:
+        """Return how much work the job will have done when next something comes of it."""
+        milestone_seconds = run.job.duration_seconds
+        if run.speed is not None:
+            milestone_seconds = min(milestone_seconds, run.speed.until_progress_seconds)
+        if not run.profiled:
+            milestone_seconds = min(milestone_seconds, self._knowledge.profiling_seconds(run.job))
+        return milestone_seconds
+
+    def _tell(self) -> None:
+        """Tell the scheduler what has become of the jobs that have changed."""
+        for run in self._changed.values():
+            self._scheduler.observe(run.as_job())
+        self._changed.clear()
+
+    def _carry_out(self, decided: Decision) -> bool:
+        """Do what was decided; whether there was anything that the next decision may build on."""
         for key in decided.promotions:
             run = self.runs[key]
-            run.service_at_promotion_gpu_seconds = run.attained_before_gpu_seconds
+            if run.service_at_promotion_gpu_seconds != run.attained_gpu_seconds:
+                run.service_at_promotion_gpu_seconds = run.attained_gpu_seconds
+                self._changed[key] = run
+        for key, preemption in decided.preemptions.items():
+            self._preempt(self.runs[key], preemption)
+        for key in decided.resumes:
+            self._resume(self.runs[key])
         for key, placement in decided.starts.items():
-            self._start(self.runs[key], placement)
-        for key in decided.preemptions:
-            run = self.runs[key]
-            run.enter(JobState.LEAVING, self.now_seconds)
-            run.preemptions += 1
-            self._after(self._costs.leave_seconds, _Event.GONE, run)
+            self._start(self.runs[key], tuple(placement))
+        return not decided.empty
 
-    def _start(self, run: Run, placement: Sequence[WorkerPlacement]) -> None:
-        again = run.first_start_seconds is not None
-        if not again:
+    def _start(self, run: Run, placement: tuple[WorkerPlacement, ...]) -> None:
+        nodes = frozenset(worker.node for worker in placement)
+        if run.first_start_seconds is None:
             run.first_start_seconds = self.now_seconds
-        run.enter(JobState.STARTING, self.now_seconds)
-        run.placement = tuple(placement)
-        delay_seconds = self._costs.restart_seconds if again else self._costs.start_seconds
-        self._after(delay_seconds, _Event.STARTED, run)
+            cost_seconds = self._costs.start_seconds
+        else:
+            cost_seconds = self._costs.restart_seconds
+            if not nodes <= run.last_nodes:
+                run.migrations += 1
+                cost_seconds += self._costs.migration_seconds
+        run.last_nodes = nodes
+        self._enter(run, JobState.STARTING, placement)
+        self._after(self._until_clear_seconds(placement) + cost_seconds, _Event.STARTED, run)
 
-    def _enter_running(self, run: Run) -> None:
-        run.enter(JobState.RUNNING, self.now_seconds)
-        self._after(run.remaining_seconds, _Event.FINISH, run)
+    def _resume(self, run: Run) -> None:
+        offloaded = run.state is JobState.OFFLOADED
+        cost_seconds = (
+            self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
+        )
+        self._enter(run, JobState.STARTING)
+        self._after(self._until_clear_seconds(run.placement) + cost_seconds, _Event.STARTED, run)
 
-    def _enter_waiting(self, run: Run) -> None:
-        run.enter(JobState.WAITING, self.now_seconds)
-        run.placement = ()
+    def _preempt(self, run: Run, preemption: Preemption) -> None:
+        if preemption.reason is PreemptionReason.RESCALED:
+            run.rescales += 1
+        else:
+            run.preemptions += 1
+        if preemption.depth is Depth.EVICT:
+            run.evictions += 1
+            self._enter(run, JobState.LEAVING)
+            self._after(self._costs.leave_seconds, _Event.GONE, run)
+        elif preemption.depth is Depth.OFFLOAD:
+            self._enter(run, JobState.OFFLOADED)
+            self._park(run, self._costs.offload_seconds(run.job.profile))
+        else:
+            self._enter(run, JobState.PAUSED)
+            self._park(run, self._costs.pause_seconds)
+
+    def _park(self, run: Run, delay_seconds: float) -> None:
+        """Keep others from running on the GPUs of a job that is being parked until it has stopped there."""
+        if delay_seconds > 0:
+            for uuid in uuids(run.placement):
+                clear_seconds = self._clear_seconds.get(uuid, 0.0)
+                self._clear_seconds[uuid] = max(clear_seconds, self.now_seconds + delay_seconds)
+
+    def _until_clear_seconds(self, placement: Sequence[WorkerPlacement]) -> float:
+        """Return how long it takes until all that are being parked on these GPUs have stopped."""
+        if not self._clear_seconds:
+            return 0.0
+        latest_seconds = max(self._clear_seconds.get(uuid, 0.0) for uuid in uuids(placement))
+        return max(0.0, latest_seconds - self.now_seconds)
+
+    def _allot(self, run: Run, allotments: tuple[WorkerAllotment, ...]) -> None:
+        if run.allotments != allotments:
+            run.allotments = allotments
+            if run.state is JobState.RUNNING:
+                self._occupancy.touch(run)
 
     def _after(self, delay_seconds: float, event: _Event, run: Run) -> None:
         """Let something happen to a job later, or at once where it takes no time."""
-        if delay_seconds <= 0 and event is not _Event.FINISH:
-            self._happen(event, run.job.key, run.changes)
+        if delay_seconds <= 0:
+            self._happen(event, run.job.key, run.version)
         else:
-            heapq.heappush(
-                self._events, (self.now_seconds + max(0.0, delay_seconds), event, run.job.key, run.changes)
-            )
+            heapq.heappush(self._events, (self.now_seconds + delay_seconds, event, run.job.key, run.version))

@@ -52,7 +52,6 @@ def run(arguments: Namespace) -> int:
         chosen = [(name, *configured(name, arguments.placement, arguments.option)) for name in names]
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
-    gpus = sum(len(node.gpus) for node in nodes)
     reports: list[Report] = []
     code = OK
     for name, policy, costs in chosen:
@@ -63,7 +62,7 @@ def run(arguments: Namespace) -> int:
         except KeyboardInterrupt:
             code = INTERRUPTED
         bar.clear()
-        reports.append(report(simulation, policy=name, placement=arguments.placement, gpus=gpus))
+        reports.append(report(simulation, policy=name, placement=arguments.placement))
         if code == INTERRUPTED:
             break
     _write(reports, arguments.output)

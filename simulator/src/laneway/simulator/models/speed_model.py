@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from laneway.scheduling import GPU, WorkerPlacement
+from laneway.scheduling.allocation.policy import WorkerAllotment
 from laneway.simulator.trace import TraceJob
 
 
@@ -24,8 +25,8 @@ class Speed(NamedTuple):
     """Seconds of the trace's work a second; 0: it stands still."""
 
     service_gpus: float | None = None
-    """GPU-seconds of service that it attains a second; None: its share of the GPUs that it holds, times
-    ``progress_ratio`` where jobs of its GPUs share time."""
+    """GPU-seconds of service that it attains a second, where its GPUs' time is shared; None: its share of the GPUs that
+    it holds."""
 
     until_progress_seconds: float = math.inf
     """The model is asked again when the run has done so much work in all."""
@@ -45,13 +46,8 @@ class Running(Protocol):
         ...
 
     @property
-    def cpu_millis(self) -> int | None:
-        """CPUs of the whole gang, in thousandths; None: none were allotted."""
-        ...
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """Host memory of the whole gang; None: none was allotted."""
+    def allotments(self) -> tuple[WorkerAllotment, ...]:
+        """CPUs and host memory of each of its workers, ordered by rank; empty: none were allotted."""
         ...
 
     def progress_seconds(self, now_seconds: float) -> float:

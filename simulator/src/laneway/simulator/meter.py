@@ -1,0 +1,93 @@
+"""What is held of the cluster, and its sums over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laneway.scheduling import JobState, Node, WorkerPlacement
+from laneway.scheduling.suitability import class_of
+from laneway.simulator.fragmentation import Fragmentation
+from laneway.simulator.history import Moment
+
+
+class Meter:
+    """Counts GPUs and jobs as they change, and adds them up over time."""
+
+    def __init__(self, nodes: Sequence[Node], fragmentation: Fragmentation) -> None:
+        """Start with an empty cluster at time 0."""
+        self.held_gpu_seconds = 0.0
+        """A start or a departure holds its GPUs too; a GPU that is held more than once counts once."""
+
+        self.contended_free_gpu_seconds = 0.0
+        """Free while a job waited."""
+
+        self.contended_fragment_gpu_seconds = 0.0
+        """Of that, what was of no use where it was (see ``fragmentation``)."""
+
+        self.waiting_jobs = 0
+        self.running_jobs = 0
+        self._now_seconds = 0.0
+        self._gpus_of_node = {node.name: tuple(gpu.uuid for gpu in node.gpus) for node in nodes}
+        self._classes_of_node = {node.name: tuple(map(class_of, node.gpus)) for node in nodes}
+        self._offered = {gpu.uuid: gpu.allocatable_percent for node in nodes for gpu in node.gpus}
+        self._held = dict.fromkeys(self._offered, 0)
+        self._held_percent = 0
+        """Sum over the GPUs of what is held of each, at most 100."""
+
+        self._free_gpus = float(len(self._offered))
+        self._fragmentation = fragmentation
+        self._fragments = {name: self._fragment(name) for name in self._gpus_of_node}
+        self._fragment_gpus = sum(self._fragments.values())
+        self._changed_nodes: dict[str, None] = {}
+
+    @property
+    def gpus(self) -> int:
+        """How many the cluster has."""
+        return len(self._offered)
+
+    @property
+    def held_gpus(self) -> float:
+        """GPUs that are held now, in fractions; a GPU that is held more than once counts once."""
+        return self._held_percent / 100
+
+    def advance(self, to_seconds: float) -> None:
+        """Add up until a moment, as things are now."""
+        elapsed = to_seconds - self._now_seconds
+        self._now_seconds = to_seconds
+        self.held_gpu_seconds += self.held_gpus * elapsed
+        if self.waiting_jobs:
+            self._refresh()
+            self.contended_free_gpu_seconds += self._free_gpus * elapsed
+            self.contended_fragment_gpu_seconds += self._fragment_gpus * elapsed
+
+    def hold(self, placement: Sequence[WorkerPlacement], *, sign: int = 1) -> None:
+        """Count a placement as held; with sign -1, as given back."""
+        for worker in placement:
+            self._changed_nodes[worker.node] = None
+            for uuid in worker.gpus:
+                before = self._held[uuid]
+                after = self._held[uuid] = before + sign * worker.share_percent
+                self._held_percent += min(after, 100) - min(before, 100)
+                self._free_gpus += (before - after) / self._offered[uuid]
+
+    def count(self, state: JobState, by: int) -> None:
+        """Count one more job, or with -1 one less, in a state."""
+        if state is JobState.WAITING:
+            self.waiting_jobs += by
+        elif state in (JobState.STARTING, JobState.RUNNING, JobState.LEAVING):
+            self.running_jobs += by
+
+    def moment(self) -> Moment:
+        """Return the cluster as it is now."""
+        return Moment(self._now_seconds, self.waiting_jobs, self.running_jobs, self.held_gpus)
+
+    def _refresh(self) -> None:
+        for name in self._changed_nodes:
+            fragment_gpus = self._fragment(name)
+            self._fragment_gpus += fragment_gpus - self._fragments[name]
+            self._fragments[name] = fragment_gpus
+        self._changed_nodes.clear()
+
+    def _fragment(self, name: str) -> float:
+        free = tuple(self._offered[uuid] - self._held[uuid] for uuid in self._gpus_of_node[name])
+        return self._fragmentation.fragment_gpus(self._classes_of_node[name], free)

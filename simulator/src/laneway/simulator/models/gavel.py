@@ -1,0 +1,125 @@
+"""Throughputs that Gavel measured: by GPU type, number of GPUs, and beside another job on the same GPUs (OSDI'20, section 3).
+
+Data: ``*_throughputs.json`` of https://github.com/stanford-futuredata/gavel: by GPU type (``v100``; ``v100_unconsolidated`` across
+nodes), then by job type and number of GPUs, iterations a second alone (``null``), and of both jobs of a pair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from laneway.simulator.cluster import DEFAULT_MODEL
+from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
+from laneway.simulator.trace import TraceError
+
+ALONE = "null"
+UNCONSOLIDATED = "_unconsolidated"
+
+Throughputs = Mapping[str, Mapping[str, Mapping[str, object]]]
+"""By GPU type, job type and partner; iterations a second: a number alone, a pair of numbers with a partner."""
+
+
+class Gavel:
+    """Speeds from measured throughputs.
+
+    A trace's durations are those alone on the GPU type of the trace. Of three or more jobs on a GPU, each is slowed down by every
+    other as in a pair. A pair that was not measured takes turns. A gang is as fast as on its slowest GPU.
+    """
+
+    def __init__(self, throughputs: Throughputs, gpu_type: str) -> None:
+        """Take the measurements.
+
+        Args:
+            throughputs: as in the file.
+            gpu_type: on which the trace's durations are counted, and which nodes have that name none.
+
+        Raises:
+            ValueError: there is nothing about that type; says which there are.
+        """
+        self._throughputs = throughputs
+        self._gpu_type = gpu_type
+        self._ratios: dict[tuple[str, str, str], float] = {}
+        self._check_type(gpu_type)
+
+    def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
+        """Return the speeds of all on the changed GPUs.
+
+        Raises:
+            ValueError: a job or a GPU is of a type that was not measured.
+        """
+        keys = dict.fromkeys(changes.runs)
+        for uuid in changes.gpus:
+            keys.update(dict.fromkeys(occupancy.on_gpu(uuid)))
+        return {key: self._speed(key, occupancy) for key in keys}
+
+    def _speed(self, key: str, occupancy: Occupancy) -> Speed:
+        run = occupancy.run(key)
+        job_type = _job_type(run)
+        across = len({worker.node for worker in run.placement}) > 1
+        reference = self._alone(self._gpu_type, job_type)
+        slowest = min(
+            self._on_gpu(uuid, key, job_type, occupancy, across=across) / reference
+            for worker in run.placement
+            for uuid in worker.gpus
+        )
+        gpus = sum(len(worker.gpus) for worker in run.placement)
+        shared = any(len(occupancy.on_gpu(uuid)) > 1 for worker in run.placement for uuid in worker.gpus)
+        return Speed(slowest, gpus * min(1.0, slowest) if shared else None)
+
+    def _on_gpu(self, uuid: str, key: str, job_type: str, occupancy: Occupancy, *, across: bool) -> float:
+        """Return a job's iterations a second, if all of its GPUs were as this one."""
+        model = occupancy.gpu(uuid).model
+        gpu_type = self._gpu_type if model == DEFAULT_MODEL else model.casefold()
+        self._check_type(gpu_type)
+        if across and gpu_type + UNCONSOLIDATED in self._throughputs:
+            gpu_type += UNCONSOLIDATED
+        throughput = self._alone(gpu_type, job_type)
+        for other in occupancy.on_gpu(uuid):
+            if other != key:
+                throughput *= self._beside(gpu_type, job_type, _job_type(occupancy.run(other)))
+        return throughput
+
+    def _alone(self, gpu_type: str, job_type: str) -> float:
+        try:
+            return float(str(self._throughputs[gpu_type][job_type][ALONE]))
+        except KeyError:
+            raise ValueError(
+                f"there is no throughput of {job_type} on {gpu_type}: choose a trace whose jobs were measured, or model=alone"
+            ) from None
+
+    def _beside(self, gpu_type: str, job_type: str, other: str) -> float:
+        """Return the part of its throughput alone that a job has beside another."""
+        key = (gpu_type, job_type, other)
+        if key not in self._ratios:
+            pair = self._throughputs[gpu_type][job_type].get(other)
+            alone = self._alone(gpu_type, job_type)
+            measured = isinstance(pair, list) and len(pair) == 2 and alone > 0
+            self._ratios[key] = float(pair[0]) / alone if isinstance(pair, list) and measured else 0.5
+        return self._ratios[key]
+
+    def _check_type(self, gpu_type: str) -> None:
+        if gpu_type not in self._throughputs:
+            known = ", ".join(sorted(name for name in self._throughputs if UNCONSOLIDATED not in name))
+            raise ValueError(f"there are no throughputs on GPUs of type {gpu_type!r}: choose of {known}")
+
+
+def read_gavel(throughputs: str, gpu_type: str) -> Gavel:
+    """Return the model of a file of throughputs.
+
+    Raises:
+        TraceError: the file cannot be read.
+        ValueError: it has nothing about the GPU type.
+    """
+    path = Path(throughputs)
+    try:
+        return Gavel(json.loads(path.read_text(encoding="utf-8")), gpu_type)
+    except OSError as error:
+        raise TraceError(f"cannot read the throughputs {path}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise TraceError(f"{path} is no JSON: {error}") from error
+
+
+def _job_type(run: Running) -> str:
+    return f"('{run.job.model}', {sum(len(worker.gpus) for worker in run.placement)})"

@@ -33,13 +33,13 @@ class Greedy:
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return the best demands that fit; a gang whose demand no longer fits is left out, and its GPUs are stranded."""
         allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
-        for part in independent_parts(nodes, gangs):
+        for keys, part in independent_parts(nodes, gangs):
             load = Load(part)
             for number, gang in enumerate(part.gangs):
                 best = options(gang, part.nodes, self._grain())[0]
                 if load.fits(number, None, best):
                     load.take(number, best)
-                    allotted[gang.key] = best.workers
+                    allotted[keys[number]] = best.workers
         return allotted
 
     def _grain(self) -> Grain:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, nodes_of, options
 from laneway.scheduling.allocation.parts import Part, independent_parts
 from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang, WorkerAllotment
-from laneway.scheduling.allocation.tune import Choices, tuned
+from laneway.scheduling.allocation.tune import Choices, held, tuned, worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Optimal:
     answer depend on the machine. Where it is reached, the best that is known by then is given."""
 
     def __post_init__(self) -> None:
-        self._grain()
+        _ = self.grain
         if not 0 <= self.gap_ratio < 1:
             raise ValueError(f"gap_ratio is {self.gap_ratio}: write 0 or more, less than 1")
         if self.node_limit < 1:
@@ -47,18 +48,17 @@ class Optimal:
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return what each worker gets: never less throughput together than with ``Tune`` of the same parameters."""
         allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
-        for part in independent_parts(nodes, gangs):
-            choices = [options(gang, part.nodes, self._grain()) for gang in part.gangs]
-            for gang, options_of, chosen in zip(part.gangs, choices, self._best(part, choices), strict=True):
-                allotted[gang.key] = options_of[chosen].workers
+        for keys, part in independent_parts(nodes, gangs):
+            allotted.update(zip(keys, _divided(part, self), strict=True))
         return allotted
 
-    def _best(self, part: Part, choices: Choices) -> Sequence[int]:
+    def best(self, part: Part, choices: Choices) -> Sequence[int]:
+        """Return which option each gang of a part gets."""
         start = tuned(part, choices)
         if not any(start):  # everybody has its best demand
             return start
         solved = self._solve(part, choices)
-        if solved is None or _worth(choices, solved) <= _worth(choices, start):
+        if solved is None or worth(choices, solved) <= worth(choices, start):
             return start
         load = Load(part)
         for gang, option in enumerate(solved):
@@ -104,9 +104,14 @@ class Optimal:
         ends = np.cumsum([len(options_of) for options_of in choices])[:-1]
         return [int(np.argmax(of_gang)) for of_gang in np.split(result.x, ends)]
 
-    def _grain(self) -> Grain:
+    @property
+    def grain(self) -> Grain:
+        """How finely options are told apart."""
         return Grain(self.tolerance_ratio, self.cpu_step_millis)
 
 
-def _worth(choices: Choices, chosen: Sequence[int]) -> float:
-    return sum(options_of[option].worth for options_of, option in zip(choices, chosen, strict=True))
+@lru_cache(maxsize=8192)
+def _divided(part: Part, policy: Optimal) -> tuple[tuple[WorkerAllotment, ...], ...]:
+    """Return what the workers of each gang of a part get."""
+    choices = [options(gang, part.nodes, policy.grain) for gang in part.gangs]
+    return held(choices, policy.best(part, choices))

@@ -1,11 +1,15 @@
-"""Splits nodes and gangs into parts that do not matter to one another, so that each is a small problem."""
+"""Splits nodes and gangs into parts that do not matter to one another, so that each is a small problem.
+
+Names are taken off them: what is a good division of one part is one of every part that looks the same, and of the same part
+at the next decision. So divisions can be kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, PlacedWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,18 +17,36 @@ class Part:
     """Nodes that share gangs, directly or through others, with all of these gangs."""
 
     nodes: Mapping[str, NodeCapacity]
-    """By name."""
+    """By name, in the order of the names that they had; now they are numbers."""
 
     gangs: tuple[PlacedGang, ...]
-    """In the order of jobs."""
+    """In the order of jobs, without their keys."""
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.nodes.values()), self.gangs))
 
 
-def independent_parts(nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]) -> tuple[Part, ...]:
-    """Return the parts that have gangs, in the order of their first gangs. Raises ValueError on a placement that cannot be."""
+def independent_parts(
+    nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
+) -> Sequence[tuple[tuple[str, ...], Part]]:
+    """Return the parts that have gangs, with the keys of the gangs, in the order of the parts' first gangs.
+
+    Raises ValueError on a placement that cannot be.
+    """
     by_name = {node.node: node for node in nodes}
     ordered = sorted(gangs, key=lambda gang: (gang.position, gang.key))
     _check(by_name, ordered)
-    leader = {name: name for name in by_name}
+    return [
+        (tuple(gang.key for gang in members), _without_names(by_name, members))
+        for members in _connected(by_name, ordered)
+    ]
+
+
+def _connected(
+    nodes: Mapping[str, NodeCapacity], gangs: Sequence[PlacedGang]
+) -> Sequence[Sequence[PlacedGang]]:
+    """Return the gangs that share nodes, together."""
+    leader = {name: name for name in nodes}
 
     def find(name: str) -> str:
         while leader[name] != name:
@@ -32,19 +54,32 @@ def independent_parts(nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
             name = leader[name]
         return name
 
-    for gang in ordered:
+    for gang in gangs:
         first = find(gang.workers[0].node)
         for worker in gang.workers[1:]:
             leader[find(worker.node)] = first
-    gangs_of: dict[str, list[PlacedGang]] = {}
-    for gang in ordered:
-        gangs_of.setdefault(find(gang.workers[0].node), []).append(gang)
-    return tuple(
-        Part(
-            {worker.node: by_name[worker.node] for gang in members for worker in gang.workers},
-            tuple(members),
-        )
-        for members in gangs_of.values()
+    members_of: dict[str, list[PlacedGang]] = {}
+    for gang in gangs:
+        members_of.setdefault(find(gang.workers[0].node), []).append(gang)
+    return list(members_of.values())
+
+
+def _without_names(nodes: Mapping[str, NodeCapacity], gangs: Sequence[PlacedGang]) -> Part:
+    names = sorted({worker.node for gang in gangs for worker in gang.workers})
+    number_of = {name: str(number) for number, name in enumerate(names)}
+    return Part(
+        {number_of[name]: replace(nodes[name], node=number_of[name]) for name in names},
+        tuple(
+            PlacedGang(
+                "",
+                tuple(
+                    PlacedWorker(worker.worker, number_of[worker.node], worker.gpu_percent)
+                    for worker in gang.workers
+                ),
+                gang.sensitivity,
+            )
+            for gang in gangs
+        ),
     )
 
 

@@ -18,8 +18,10 @@ class Proportional:
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return the proportional shares."""
-        return {
-            gang.key: tuple(proportional_share(worker, part.nodes[worker.node]) for worker in gang.workers)
-            for part in independent_parts(nodes, gangs)
-            for gang in part.gangs
-        }
+        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        for keys, part in independent_parts(nodes, gangs):
+            for key, gang in zip(keys, part.gangs, strict=True):
+                allotted[key] = tuple(
+                    proportional_share(worker, part.nodes[worker.node]) for worker in gang.workers
+                )
+        return allotted

@@ -3,14 +3,18 @@
 Every gang is given its best demand. Where a node is over its capacity, the gang goes down a step that loses the least
 throughput for what it frees, down to the throughput of its proportional share and no further; with everybody there it
 fits, so nobody has to wait for CPUs, and nobody does worse than where only GPUs are looked at. What is left in the end goes
-to those who gain most by it. The paper goes from the best demand to the proportional share at once, and takes from any
-job that has more; the steps between come from the same profile.
+to those who gain most by it.
+
+The paper goes from the best demand to the proportional share at once, and takes from any job that has more. Steps between,
+from the same profile, leave some choice, and one step after another can choose badly where a curve is flat first and steep
+then. So the way up from the proportional shares is tried as well, and the better of the two is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, Option, options
@@ -37,10 +41,8 @@ class Tune:
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return what each worker gets."""
         allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
-        for part in independent_parts(nodes, gangs):
-            choices = [options(gang, part.nodes, self._grain()) for gang in part.gangs]
-            for gang, options_of, chosen in zip(part.gangs, choices, tuned(part, choices), strict=True):
-                allotted[gang.key] = options_of[chosen].workers
+        for keys, part in independent_parts(nodes, gangs):
+            allotted.update(zip(keys, _divided(part, self._grain()), strict=True))
         return allotted
 
     def _grain(self) -> Grain:
@@ -51,61 +53,106 @@ Choices = Sequence[tuple[Option, ...]]
 """The options of each gang of a part, best first."""
 
 
-def tuned(part: Part, choices: Choices) -> list[int]:
+@lru_cache(maxsize=8192)
+def _divided(part: Part, grain: Grain) -> tuple[tuple[WorkerAllotment, ...], ...]:
+    """Return what the workers of each gang of a part get."""
+    choices = [options(gang, part.nodes, grain) for gang in part.gangs]
+    return held(choices, tuned(part, choices))
+
+
+def held(choices: Choices, chosen: Sequence[int]) -> tuple[tuple[WorkerAllotment, ...], ...]:
+    """Return what the workers of each gang get."""
+    return tuple(options_of[option].workers for options_of, option in zip(choices, chosen, strict=True))
+
+
+def tuned(part: Part, choices: Choices) -> Sequence[int]:
     """Return which option each gang of a part gets."""
-    chosen = [0] * len(choices)
-    load = Load(part)
-    for gang, options_of in enumerate(choices):
-        load.take(gang, options_of[0])
-
-    def change(gang: int, option: int) -> None:
-        load.exchange(gang, choices[gang][chosen[gang]], choices[gang][option])
-        chosen[gang] = option
-
-    scarce = [node for node in sorted(part.nodes) if load.is_overfull(node)]
-    for node in scarce:  # grows where less of one thing on this node means more of another elsewhere
-        while load.is_overfull(node):
-            gang, option = _least_loss(choices, chosen, load, node)
-            change(gang, option)
-            scarce += [other for other in load.nodes_of(gang) if other != node and load.is_overfull(other)]
-    for node in sorted(set(scarce)):
-        while (gain := _most_gain(choices, chosen, load, node)) is not None:
-            change(*gain)
-    return chosen
+    best_demands = _Division(part, choices, [0] * len(choices))
+    scarce = best_demands.step_down()
+    if not scarce:
+        return best_demands.chosen
+    best_demands.step_up(scarce)
+    shares = _Division(part, choices, [len(options_of) - 1 for options_of in choices])
+    shares.step_up(sorted(part.nodes))
+    return max((best_demands, shares), key=lambda division: worth(choices, division.chosen)).chosen
 
 
-def _least_loss(choices: Choices, chosen: Sequence[int], load: Load, node: str) -> tuple[int, int]:
-    """Return the step down that loses the least for what it frees: a gang, and the option that it gets.
-
-    Where no step frees anything, because each takes more of one thing for less of another, a gang goes to its last option,
-    which is within its proportional share. Steps lead only down, so they come to an end, and with all gangs of a node
-    at their last options the node is not overfull.
-    """
-    best: tuple[float, int, int] | None = None
-    for gang in reversed(load.gangs_on(node)):  # of equals, the last in the order of jobs gives way
-        held = choices[gang][chosen[gang]]
-        for option in range(chosen[gang] + 1, len(choices[gang])):
-            wanted = choices[gang][option]
-            relief = load.relief(gang, held, wanted)
-            if relief > 0 and (best is None or (held.worth - wanted.worth) / relief < best[0]):
-                best = ((held.worth - wanted.worth) / relief, gang, option)
-    if best is not None:
-        return best[1], best[2]
-    movable = [gang for gang in load.gangs_on(node) if chosen[gang] + 1 < len(choices[gang])]
-    gang = min(movable, key=lambda gang: choices[gang][chosen[gang]].worth - choices[gang][-1].worth)
-    return gang, len(choices[gang]) - 1
+def worth(choices: Choices, chosen: Sequence[int]) -> float:
+    """Return the throughput of all gangs together, in GPUs."""
+    return sum(options_of[option].worth for options_of, option in zip(choices, chosen, strict=True))
 
 
-def _most_gain(choices: Choices, chosen: Sequence[int], load: Load, node: str) -> tuple[int, int] | None:
-    """Return the step up that fits and gains the most for what it takes; None if there is none."""
-    best: tuple[float, int, int] | None = None
-    for gang in load.gangs_on(node):
-        held = choices[gang][chosen[gang]]
-        for option in range(chosen[gang]):
-            wanted = choices[gang][option]
-            gain = wanted.worth - held.worth
-            if gain > SLACK and load.fits(gang, held, wanted):
-                gain_ratio = gain / max(load.extra(gang, held, wanted), SLACK)
-                if best is None or gain_ratio > best[0]:
-                    best = (gain_ratio, gang, option)
-    return None if best is None else (best[1], best[2])
+class _Division:
+    """Which gang has which of its options, on its way to what fits."""
+
+    def __init__(self, part: Part, choices: Choices, chosen: list[int]) -> None:
+        self.chosen = chosen
+        self._part = part
+        self._choices = choices
+        self._load = Load(part)
+        for gang, option in enumerate(chosen):
+            self._load.take(gang, choices[gang][option])
+
+    def step_down(self) -> Sequence[str]:
+        """Go down until all fits; return the nodes on which something was scarce."""
+        scarce = [node for node in sorted(self._part.nodes) if self._load.is_overfull(node)]
+        for node in scarce:  # grows where less of one thing here means more of another elsewhere
+            while self._load.is_overfull(node):
+                gang, option = self._least_loss(node)
+                self._change(gang, option)
+                scarce += [
+                    other
+                    for other in self._load.nodes_of(gang)
+                    if other != node and self._load.is_overfull(other)
+                ]
+        return sorted(set(scarce))
+
+    def step_up(self, nodes: Sequence[str]) -> None:
+        """Give what is left on these nodes to those who gain most."""
+        for node in nodes:
+            while (gain := self._most_gain(node)) is not None:
+                self._change(*gain)
+
+    def _least_loss(self, node: str) -> tuple[int, int]:
+        """Return the step down that loses the least for what it frees: a gang, and the option that it gets.
+
+        Where no step frees anything, because each takes more of one thing for less of another, a gang goes to its last option,
+        which is within its proportional share. Steps lead only down, so they come to an end, and with all gangs of a node
+        at their last options the node is not overfull.
+        """
+        best: tuple[float, int, int] | None = None
+        for gang in reversed(self._load.gangs_on(node)):  # of equals, the last in the order of jobs gives way
+            held = self._held(gang)
+            for option in range(self.chosen[gang] + 1, len(self._choices[gang])):
+                wanted = self._choices[gang][option]
+                relief = self._load.relief(gang, held, wanted)
+                if relief > 0 and (best is None or (held.worth - wanted.worth) / relief < best[0]):
+                    best = ((held.worth - wanted.worth) / relief, gang, option)
+        if best is not None:
+            return best[1], best[2]
+        movable = [
+            gang for gang in self._load.gangs_on(node) if self.chosen[gang] + 1 < len(self._choices[gang])
+        ]
+        gang = min(movable, key=lambda gang: self._held(gang).worth - self._choices[gang][-1].worth)
+        return gang, len(self._choices[gang]) - 1
+
+    def _most_gain(self, node: str) -> tuple[int, int] | None:
+        """Return the step up that fits and gains the most for what it takes; None if there is none."""
+        best: tuple[float, int, int] | None = None
+        for gang in self._load.gangs_on(node):
+            held = self._held(gang)
+            for option in range(self.chosen[gang]):
+                wanted = self._choices[gang][option]
+                gain = wanted.worth - held.worth
+                if gain > SLACK and self._load.fits(gang, held, wanted):
+                    gain_ratio = gain / max(self._load.extra(gang, held, wanted), SLACK)
+                    if best is None or gain_ratio > best[0]:
+                        best = (gain_ratio, gang, option)
+        return None if best is None else (best[1], best[2])
+
+    def _held(self, gang: int) -> Option:
+        return self._choices[gang][self.chosen[gang]]
+
+    def _change(self, gang: int, option: int) -> None:
+        self._load.exchange(gang, self._held(gang), self._choices[gang][option])
+        self.chosen[gang] = option

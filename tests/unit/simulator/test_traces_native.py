@@ -56,13 +56,13 @@ JOBS = st.lists(
         expected_seconds=st.none() | SECONDS,
     ),
     min_size=1,
-    max_size=8,
+    max_size=4,
     unique_by=lambda job: job.key,
 )
 
 
 @given(JOBS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[TraceJob]
 ) -> None:

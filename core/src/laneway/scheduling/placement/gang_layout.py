@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 Layout = list[tuple[int, int]]
 """Nodes by number, each with how many workers it takes."""
@@ -18,8 +18,8 @@ def on_fewest_nodes(workers: int, nodes_by_slots: Mapping[int, Sequence[int]]) -
     Returns:
         Nodes in the order in which they were chosen; None if the gang does not fit.
     """
-    sizes = sorted(slots for slots, nodes in nodes_by_slots.items() if slots and nodes)
-    if sum(size * len(nodes_by_slots[size]) for size in sizes) < workers:
+    sizes = _sizes(nodes_by_slots)
+    if _total(sizes, nodes_by_slots) < workers:
         return None
     used = dict.fromkeys(sizes, 0)
     layout: Layout = []
@@ -37,14 +37,60 @@ def on_most_nodes(workers: int, nodes_by_slots: Mapping[int, Sequence[int]]) -> 
 
     Takes and returns what :func:`on_fewest_nodes` does.
     """
-    sizes = sorted((slots for slots in nodes_by_slots if slots), reverse=True)
-    slots = {node: size for size in sizes for node in nodes_by_slots[size]}
-    if sum(slots.values()) < workers:
+    sizes = _sizes(nodes_by_slots)
+    if _total(sizes, nodes_by_slots) < workers:
         return None
-    taken = dict.fromkeys(list(slots)[:workers], 0)
+    return evenly(workers, [(node, size) for size in reversed(sizes) for node in nodes_by_slots[size]])
+
+
+def on_fragments(workers: int, nodes_by_slots: Mapping[int, Sequence[int]]) -> Layout | None:
+    """Lay a gang on the nodes that can take the fewest workers, so that roomy nodes stay roomy.
+
+    Takes and returns what :func:`on_fewest_nodes` does.
+    """
+    sizes = _sizes(nodes_by_slots)
+    if _total(sizes, nodes_by_slots) < workers:
+        return None
+    return in_turn(workers, ((node, size) for size in sizes for node in nodes_by_slots[size]))
+
+
+def on_first_nodes(workers: int, nodes_by_slots: Mapping[int, Sequence[int]]) -> Layout | None:
+    """Lay a gang on the nodes with the lowest numbers.
+
+    Takes and returns what :func:`on_fewest_nodes` does.
+    """
+    sizes = _sizes(nodes_by_slots)
+    if _total(sizes, nodes_by_slots) < workers:
+        return None
+    return in_turn(workers, sorted((node, size) for size in sizes for node in nodes_by_slots[size]))
+
+
+def in_turn(workers: int, slots: Iterable[tuple[int, int]]) -> Layout:
+    """Fill nodes one after the other; ``slots`` are nodes with how many workers each can take, enough in sum."""
+    layout: Layout = []
+    for node, size in slots:
+        layout.append((node, min(size, workers)))
+        workers -= layout[-1][1]
+        if not workers:
+            break
+    return layout
+
+
+def evenly(workers: int, slots: Sequence[tuple[int, int]]) -> Layout:
+    """Deal workers one by one to the first nodes, a node each if there are enough; takes what :func:`in_turn` does."""
+    dealt = list(slots[:workers])
+    taken = [0] * len(dealt)
     while workers:
-        for node in taken:
-            if workers and taken[node] < slots[node]:
-                taken[node] += 1
+        for place, (_, size) in enumerate(dealt):
+            if workers and taken[place] < size:
+                taken[place] += 1
                 workers -= 1
-    return list(taken.items())
+    return [(node, count) for (node, _), count in zip(dealt, taken, strict=True)]
+
+
+def _sizes(nodes_by_slots: Mapping[int, Sequence[int]]) -> list[int]:
+    return sorted(slots for slots, nodes in nodes_by_slots.items() if slots and nodes)
+
+
+def _total(sizes: Sequence[int], nodes_by_slots: Mapping[int, Sequence[int]]) -> int:
+    return sum(size * len(nodes_by_slots[size]) for size in sizes)

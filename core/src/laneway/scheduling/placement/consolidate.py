@@ -1,0 +1,23 @@
+"""Consolidate: every gang on as few nodes as can be, or not yet.
+
+What YARN-CS does for every job, and what Tiresias (NSDI'19, section 3.3) calls strict consolidation: traffic between
+workers stays inside a node, and a job waits while what is free lies on more nodes than an empty cluster would need. It
+is the rule to compare others with; where models bear being spread, the waiting is for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laneway.scheduling.placement.gang_placing import consolidated, on_a_shared_gpu, place_gang
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import Job, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Fewest nodes, waiting for them."""
+
+    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the job's workers go; None if the gang does not fit on the fewest nodes that could hold it."""
+        return on_a_shared_gpu(job, room) or place_gang(job, room, consolidated)

@@ -1,0 +1,29 @@
+"""Count: any free GPUs will do; where they are makes no difference.
+
+The ``count`` placement of Tiresias' public simulator (``run_sim.py``), which only compares the number of free GPUs with
+the number asked for; kept to compare order policies with the reference, whose figures are made with it. What it leaves
+out is what ``best-fit`` and ``consolidate`` are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.placement.gang_layout import Layout, on_first_nodes
+from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, place_gang
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import Job, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The first free GPUs by number; a worker's own GPUs are of one node, because a process cannot span two."""
+
+    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the job's workers go; None if too few GPUs are free."""
+        return place_gang(job, room, _first)
+
+
+def _first(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+    return on_first_nodes(job.demand.workers, nodes_by_slots(job, room, choices))

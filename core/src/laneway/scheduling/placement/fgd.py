@@ -1,0 +1,180 @@
+"""Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC'23, section 4.3).
+
+Each worker goes where the expected fragmentation of its node grows least: fragmentation as the tasks that typically come
+would see it (see ``fragmentation``). Best fit only sees how full a GPU is; this sees that a remainder of 53 percent is of
+use where many tasks ask for 47, and that nodes with eight whole GPUs are dear where some tasks ask for eight.
+
+Nodes with the same free percents are alike, so candidates are states and not nodes; each node is looked at, and asked
+whether its memory allows it, only when its state is the best one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+
+from laneway.api.training_job import PlacementMode
+from laneway.scheduling.node_states import State
+from laneway.scheduling.placement.fragmentation import Fragmentation, Step, Task, reduced
+from laneway.scheduling.placement.gang_placing import Choice, place_gang, tightest
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class FGD:
+    """Least growth of fragmentation; where it is equal, the fuller node."""
+
+    task_percents: tuple[float, ...] = (16, 23, 32, 47, 57, 65, 81, 100, 200, 400, 800)
+    """The kinds of tasks that typically come: percent of one GPU, or whole GPUs of one node as multiples of 100."""
+
+    task_popularity: tuple[float, ...] = (15, 29, 55, 127, 21, 36, 153, 554, 2, 2, 6)
+    """How often each kind comes, relative to the others. The default is, in thousandths, what the tasks with GPUs in
+    Alibaba's trace ask for (``openb_pod_list_default`` of that paper), neighbouring shares taken together."""
+
+    def __post_init__(self) -> None:
+        if len(self.task_percents) != len(self.task_popularity) or sum(self.task_popularity) <= 0:
+            raise ValueError(
+                f"task_percents has {len(self.task_percents)} kinds of tasks and task_popularity "
+                f"{len(self.task_popularity)}: write as many popularities, not all 0"
+            )
+        for percent, popularity in zip(self.task_percents, self.task_popularity, strict=True):
+            if percent < 1 or percent != int(percent) or (percent > 100 and percent % 100) or popularity < 0:
+                raise ValueError(
+                    f"a task of {percent} percent with popularity {popularity}: write 1 to 100 percent or a multiple "
+                    f"of 100, and a popularity of 0 or more"
+                )
+
+    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the job's workers go; None if the gang does not fit.
+
+        A gang keeps to one class of GPUs where it can, because the slowest worker sets the pace of all.
+        """
+        demand, choices = job.demand, room.choices(job)
+        if demand.workers > 1 and demand.mode is not PlacementMode.AUTO:
+            return place_gang(job, room, tightest)
+        measure = _measure(self.task_percents, self.task_popularity)
+        if demand.workers == 1:
+            found = _Descent(job, room, choices, measure).found()
+            return None if found is None else found[1]
+        alone = [_Descent(job, room, (choice,), measure).found() for choice in choices]
+        best = min((found for found in alone if found is not None), key=lambda found: found[0], default=None)
+        if best is None and len(choices) > 1:
+            best = _Descent(job, room, choices, measure).found()
+        return None if best is None else best[1]
+
+
+@lru_cache(maxsize=16)
+def _measure(percents: tuple[float, ...], popularity: tuple[float, ...]) -> Fragmentation:
+    total = sum(popularity)
+    return Fragmentation(
+        [
+            Task(min(int(percent), 100), max(1, int(percent) // 100), weight / total)
+            for percent, weight in zip(percents, popularity, strict=True)
+        ]
+    )
+
+
+@dataclass(slots=True)
+class _Spot:
+    """A node's GPUs of one class, as this gang leaves them."""
+
+    choice: int
+    state: State
+    step: Step
+    alike: Sequence[int] = ()
+    """The nodes in this state from this one on, until it is looked at."""
+
+    place_in_alike: int = 0
+    open_gpus: list[tuple[int, GPU]] | None = None
+    """Free percent and GPU, rising: what this gang may take; None until it is looked at."""
+
+
+_Candidate = tuple[float, bool, int, int, int, _Spot]
+"""Growth, whether the gang is not there yet, free percent, choice, node: the smallest is the best; they never tie."""
+
+
+class _Descent:
+    """One gang on its way down: worker by worker to the place of the least growth."""
+
+    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], measure: Fragmentation) -> None:
+        self._job = job
+        self._room = room
+        self._choices = choices
+        self._measure = measure
+        self._avoided = room.avoided(job)
+        self._candidates = self._first_candidates()
+        self._growth_percent = 0.0
+        self._taken: list[tuple[int, int, tuple[str, ...]]] = []
+
+    def found(self) -> tuple[float, tuple[WorkerPlacement, ...]] | None:
+        """Return by how much fragmentation grows, and the workers; None if the gang does not fit."""
+        while len(self._taken) < self._job.demand.workers:
+            if not self._candidates:
+                return None
+            self._step(heappop(self._candidates))
+        return self._growth_percent, self._workers()
+
+    def _first_candidates(self) -> list[_Candidate]:
+        """Return the first node of each state that has room."""
+        gpus = self._job.demand.gpus_per_worker
+        candidates: list[_Candidate] = []
+        for choice, (gpu_class, share_percent) in enumerate(self._choices):
+            for state, nodes in self._room.states(gpu_class).nodes.items():
+                if len(state) >= gpus and state[-gpus] >= share_percent:
+                    step = self._measure.least(state, state, share_percent, gpus)
+                    if step is not None:
+                        spot = _Spot(choice, state, step, nodes)
+                        candidates.append((step.growth_percent, True, sum(state), choice, nodes[0], spot))
+        heapify(candidates)
+        return candidates
+
+    def _step(self, candidate: _Candidate) -> None:
+        """Put a worker on the best node; or, if it is the first time, look at what it really has, and ask again."""
+        spot, node = candidate[-1], candidate[-2]
+        if spot.open_gpus is not None:
+            self._take(spot, node)
+            return
+        after = spot.place_in_alike + 1
+        if after < len(spot.alike):
+            following = _Spot(spot.choice, spot.state, spot.step, spot.alike, after)
+            heappush(self._candidates, (*candidate[:-2], spot.alike[after], following))
+        if node in self._avoided:
+            return
+        gpus = self._room.gpus_on(node, self._job, *self._choices[spot.choice])
+        spot.open_gpus = [(self._room.free_percent(gpu), gpu) for gpu in gpus]
+        self._offer(spot, node, touched=False)
+
+    def _offer(self, spot: _Spot, node: int, *, touched: bool) -> None:
+        """Enter a node that was looked at among the candidates, if it has room for one more worker."""
+        levels = tuple(level for level, _ in spot.open_gpus or ())
+        _, share_percent = self._choices[spot.choice]
+        step = self._measure.least(spot.state, levels, share_percent, self._job.demand.gpus_per_worker)
+        if step is not None:
+            spot.step = step
+            entry = (step.growth_percent, not touched, sum(spot.state), spot.choice, node, spot)
+            heappush(self._candidates, entry)
+
+    def _take(self, spot: _Spot, node: int) -> None:
+        levels, left, uuids = list(spot.step.levels), [], []
+        for level, gpu in spot.open_gpus or ():
+            if level in levels:
+                levels.remove(level)
+                uuids.append(gpu.uuid)
+            else:
+                left.append((level, gpu))
+        self._taken.append((node, spot.choice, tuple(uuids)))
+        self._growth_percent += spot.step.growth_percent
+        spot.open_gpus = left
+        spot.state = reduced(spot.state, spot.step.levels, self._choices[spot.choice][1])
+        if len(self._taken) < self._job.demand.workers:
+            self._offer(spot, node, touched=True)
+
+    def _workers(self) -> tuple[WorkerPlacement, ...]:
+        """Number the workers; ranks on one node are neighbours."""
+        return tuple(
+            WorkerPlacement(rank, self._room.node_name(node), uuids, self._choices[choice][1])
+            for rank, (node, choice, uuids) in enumerate(sorted(self._taken))
+        )

@@ -1,0 +1,52 @@
+"""Tiresias' placement rule (Gu et al., NSDI'19, section 3.3): consolidate only the models that suffer from being spread.
+
+What makes a model suffer is the skew of its tensor sizes: one tensor that is much of the model keeps one link busy while
+the others are idle. Models with a skew above the threshold wait for the fewest nodes; all others take what is free
+anywhere, first where little is free, so that whole nodes are left for those that need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.placement.gang_layout import Layout, on_fragments
+from laneway.scheduling.placement.gang_placing import (
+    Choice,
+    consolidated,
+    nodes_by_slots,
+    on_a_shared_gpu,
+    place_gang,
+)
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import Job, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class TiresiasPlacement:
+    """Fewest nodes for skewed models, fragments for the others."""
+
+    skew_threshold_ratio: float = 0.4
+    """The largest tensor over the model's size. By their parameters, the skew of the models that the paper found to need
+    consolidation is 0.62 (AlexNet) to 0.77 (VGG-11), and that of the others 0.04 (ResNet-152) to 0.15 (GoogLeNet): the
+    default is about the middle between them. 1: nobody waits; 0: everybody does."""
+
+    consolidate_unprofiled: bool = False
+    """Whether a gang whose skew is not known waits for the fewest nodes too. Off: most models bear being spread, waiting
+    has its price for certain, and from its first iterations on the skew is known for the next start."""
+
+    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the job's workers go; None if the gang does not fit, or is to wait for fewer nodes."""
+        rule = consolidated if self.needs_consolidation(job) else _fragments
+        return on_a_shared_gpu(job, room) or place_gang(job, room, rule)
+
+    def needs_consolidation(self, job: Job) -> bool:
+        """Whether the job's model suffers from being spread."""
+        skew_ratio = None if job.profile is None else job.profile.skew_ratio
+        if skew_ratio is None:
+            return self.consolidate_unprofiled
+        return skew_ratio > self.skew_threshold_ratio
+
+
+def _fragments(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+    return on_fragments(job.demand.workers, nodes_by_slots(job, room, choices))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from laneway.scheduling import Demand, PlacementMode, Profile
 from laneway.scheduling.snapshot import StageSeconds
 from laneway.simulator import TraceError, TraceJob, load_trace, read_trace, write_trace
+from laneway.simulator.traces import native
 
 NAMES = st.text("abcXYZ059-_.,;\"' é漢", min_size=1, max_size=12).map(str.strip).filter(bool)
 SECONDS = st.floats(0, 1e9, exclude_min=True, allow_subnormal=False)
@@ -71,6 +73,15 @@ def test_what_is_written_is_read_again(
     read = load_trace(path)
     assert read.form == "laneway"
     assert sorted(read.jobs, key=lambda job: job.key) == sorted(jobs, key=lambda job: job.key)
+
+
+def test_the_page_on_traces_describes_every_column() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
+    table = page.split("## Laneway's own")[1].split("| column |")[1].split("\n\n")[0]
+    described = [
+        name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    ]
+    assert sorted(described) == sorted([*native.REQUIRED, *native.OPTIONAL])
 
 
 def test_only_columns_that_say_something_are_written(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Max-min fairness between namespaces, with weights: whoever has had the least for its weight goes first.
+
+Each namespace is given its jobs one after the other, those that run first; whose turn it is, is decided by what the
+namespace has had for its weight, and what the jobs given so far will attain in the next interval counts as had. This is
+progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2), as in dominant resource fairness (Ghodsi et
+al., NSDI'11, section 4.1) with GPUs as the one resource. Without history it would share GPUs, and two gangs that each
+need the whole cluster would never take turns; with all of history a namespace that had an idle cluster for itself would
+be shut out for as long. So a lead counts, up to ``memory_seconds``.
+
+History is the attained service of unfinished jobs: what a namespace's finished jobs have had is forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from laneway.scheduling.order.policy import Rank
+from laneway.scheduling.order.remaining import demanded_gpus
+from laneway.scheduling.snapshot import Job, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Fair:
+    """The namespace with the least GPU service for its weight goes first."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace: how much more it is due than one with weight 1. Namespaces that are not named have weight 1."""
+
+    interval_seconds: float = 600.0
+    """How long a decision stands: a job makes way for one of another namespace once that one, an interval later, will
+    have had no more for its weight than its own has had already. A preemption costs some 50 s (Tiresias, section 5;
+    Lucid, section 2), so two gangs that take turns lose at most 8 percent to it."""
+
+    memory_seconds: float = 3600.0
+    """A namespace's lead counts for as much as its share of the cluster attains in this time, and no more; 0: only the
+    GPUs held count."""
+
+    def __post_init__(self) -> None:
+        for namespace, weight in self.weights.items():
+            if weight <= 0:
+                raise ValueError(f"the weight of namespace {namespace} is {weight}: write a number above 0")
+        if self.interval_seconds <= 0:
+            raise ValueError(f"interval_seconds is {self.interval_seconds}: write a time above 0")
+        if self.memory_seconds < 0:
+            raise ValueError(f"memory_seconds is {self.memory_seconds}: write 0 or more")
+
+    @property
+    def relative(self) -> bool:
+        """Yes: what a job's namespace has had is told by all of its jobs."""
+        return True
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """There is one queue."""
+        return False
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
+        """Return each job's place: what its namespace will have had for its weight before it, and with it."""
+        of: dict[str, list[Job]] = {}
+        for job in jobs:
+            of.setdefault(job.namespace, []).append(job)
+        leads = self._leads(of, cluster_gpus, now_seconds)
+        ranks: dict[str, Rank] = {}
+        for namespace, its_jobs in of.items():
+            interval = self.interval_seconds / self._weight(namespace)
+            had = leads[namespace]
+            for job in sorted(its_jobs, key=_turn):
+                had_with_it = had + interval * demanded_gpus(job)
+                ranks[job.key] = Rank(0, (had, had_with_it))
+                if _counts(job) and job.demand.gpus <= cluster_gpus:
+                    had = had_with_it
+        return ranks
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Whether the waiting one's namespace, with it, will have had no more than the other's has without its job."""
+        _, had_with_it = waiting.position
+        had, _ = running.position
+        return had_with_it <= had
+
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Never: whoever fits may pass."""
+        return False
+
+    def _leads(
+        self, of: Mapping[str, Collection[Job]], cluster_gpus: int, now_seconds: float
+    ) -> Mapping[str, float]:
+        """Return, by namespace, its service for its weight, over that of the one with the least, bounded."""
+        competing = {namespace: jobs for namespace, jobs in of.items() if any(map(_counts, jobs))}
+        served = {
+            namespace: math.fsum(job.service_gpu_seconds(now_seconds) for job in jobs)
+            / self._weight(namespace)
+            for namespace, jobs in competing.items()
+        }
+        weights = math.fsum(map(self._weight, competing))
+        least = min(served.values(), default=0.0)
+        most = self.memory_seconds * cluster_gpus / weights if weights else 0.0
+        return {namespace: min(served.get(namespace, least) - least, most) for namespace in of}
+
+    def _weight(self, namespace: str) -> float:
+        return self.weights.get(namespace, 1.0)
+
+
+def _counts(job: Job) -> bool:
+    """Whether a job holds GPUs or competes for them."""
+    return job.state is not JobState.LEAVING and not job.suspended
+
+
+def _turn(job: Job) -> tuple[bool, int, bool, float, float, str]:
+    """Return a job's place among those of its namespace: those that run by start, then those that wait by creation."""
+    runs = job.state in (JobState.STARTING, JobState.RUNNING)
+    since = job.started_seconds if runs and job.started_seconds is not None else job.created_seconds
+    return (not _counts(job), -job.priority, not runs, since, job.created_seconds, job.key)

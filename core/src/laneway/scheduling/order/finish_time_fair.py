@@ -1,0 +1,88 @@
+"""Finish-time fairness (Themis, NSDI'20, section 3.1): whoever sharing delays most goes first.
+
+rho is the time that a job takes in the shared cluster, from its submission to its end, over the time that it would take
+alone in an n-th of the cluster, with n the jobs that there are. A job whose rho is at most 1 has lost nothing by sharing;
+the policy serves the largest rho. GPUs are leased: whoever has started keeps them for a lease, as in Themis.
+
+Alone in an n-th of the cluster, a job that needs no more GPUs than that takes its own time, and a larger one so many
+times longer as it lacks GPUs (as Gavel, OSDI'20, section 4.2, has it). Themis auctions GPUs among the apps with the
+largest rho; here the order decides, and a gang is served whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from laneway.scheduling.order.policy import Rank
+from laneway.scheduling.order.remaining import demanded_gpus, remaining_seconds
+from laneway.scheduling.snapshot import Job, JobState
+
+_LEASED, _FREE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTimeFair:
+    """The largest finish-time fairness rho goes first."""
+
+    interval_seconds: float = 1200.0
+    """How long a job keeps its GPUs at least. A preemption costs some 50 s (Tiresias, section 5; Lucid, section 2): 4
+    percent of twenty minutes."""
+
+    newcomer_seconds: float = 600.0
+    """A job of which nobody knows how long it runs is taken to run as long again as it has run already, so twice that in
+    all, and this long at least."""
+
+    def __post_init__(self) -> None:
+        for name in ("interval_seconds", "newcomer_seconds"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: write a time above 0")
+
+    @property
+    def relative(self) -> bool:
+        """Yes: the number of jobs decides what each could have of the cluster."""
+        return True
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """Among jobs whose lease has ended rho decides."""
+        return False
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
+        """Return those with a lease first, then the others by rho."""
+        competing = sum(job.state is not JobState.LEAVING and not job.suspended for job in jobs)
+        share_gpus = cluster_gpus / max(1, competing)
+        return {job.key: self._rank(job, share_gpus, now_seconds) for job in jobs}
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Whoever has the larger rho, once the other's lease has ended."""
+        return running.queue == _FREE and waiting.position < running.position
+
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Never: whoever fits may pass."""
+        return False
+
+    def rho(self, job: Job, share_gpus: float, now_seconds: float) -> float:
+        """Return the finish-time fairness of a job if it runs from now on.
+
+        Args:
+            job: any.
+            share_gpus: an n-th of the cluster.
+            now_seconds: the moment.
+        """
+        ran_seconds = job.ran_seconds(now_seconds)
+        expected_seconds = job.expected_seconds or max(2 * ran_seconds, self.newcomer_seconds)
+        left_seconds = remaining_seconds(expected_seconds, ran_seconds)
+        shared_seconds = now_seconds - job.created_seconds + left_seconds
+        slowdown = max(1.0, demanded_gpus(job) / share_gpus) if share_gpus else 1.0
+        return shared_seconds / ((ran_seconds + left_seconds) * slowdown)
+
+    def _rank(self, job: Job, share_gpus: float, now_seconds: float) -> Rank:
+        position = (-self.rho(job, share_gpus, now_seconds),)
+        if job.state is JobState.STARTING:
+            return Rank(_LEASED, position, drifts=True)
+        if job.state is JobState.RUNNING and job.started_seconds is not None:
+            lease_end_seconds = job.started_seconds + self.interval_seconds
+            if now_seconds < lease_end_seconds:
+                return Rank(_LEASED, position, until_seconds=lease_end_seconds, drifts=True)
+        return Rank(_FREE, position, drifts=True)

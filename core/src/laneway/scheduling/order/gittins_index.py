@@ -1,0 +1,71 @@
+"""The Gittins index of a job, from the services of jobs that have ended.
+
+The index of a job that has attained service a, over a quantum D, is its chance to end within the next D over the service
+that it is expected to take of them:
+
+    G(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]
+
+(Gittins, 1989; Tiresias, NSDI'19, section 3.2.2). Tiresias' simulator sums S where S - a belongs, which makes an old job's
+index far too small, and looks up the row of the next larger sample, as if the job were about to end there. Here a job
+keeps the index that it had when it outran the last sample: until the next one, nothing is learnt about it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import exp, log
+from statistics import NormalDist
+
+
+@dataclass(frozen=True, slots=True)
+class GittinsTable:
+    """The index by attained service, as steps."""
+
+    samples_gpu_seconds: tuple[float, ...]
+    """Where it changes; rising."""
+
+    indexes: tuple[float, ...]
+    """Ends per GPU-second: below the first sample, from each sample on; the last is 0, as nobody was served longer."""
+
+    def index(self, attained_gpu_seconds: float) -> float:
+        """Return the index of a job with this service."""
+        return self.indexes[bisect_right(self.samples_gpu_seconds, attained_gpu_seconds)]
+
+
+@lru_cache(maxsize=8)
+def gittins_table(samples_gpu_seconds: tuple[float, ...], quantum_gpu_seconds: float) -> GittinsTable:
+    """Return the index of a distribution; n log n, and once for each.
+
+    Args:
+        samples_gpu_seconds: services of jobs that have ended, above 0, in any order; at least one.
+        quantum_gpu_seconds: how far the index looks ahead.
+    """
+    samples = sorted(samples_gpu_seconds)
+    sums = list(accumulate(samples, initial=0.0))
+    steps = sorted(set(samples))
+
+    def index(attained: float) -> float:
+        first = bisect_right(samples, attained)
+        beyond = bisect_right(samples, attained + quantum_gpu_seconds)
+        end = sums[beyond] - sums[first] - attained * (beyond - first)
+        go_on = quantum_gpu_seconds * (len(samples) - beyond)
+        return (beyond - first) / (
+            end + go_on
+        )  # both are means over those that are left: their number cancels out
+
+    return GittinsTable(tuple(steps), (index(0.0), *(index(step) for step in steps[:-1]), 0.0))
+
+
+@lru_cache(maxsize=8)
+def log_normal_samples(
+    median_gpu_seconds: float, p95_gpu_seconds: float, count: int = 1000
+) -> tuple[float, ...]:
+    """Return quantiles of the log-normal distribution with this median and 95th percentile, evenly spaced."""
+    normal = NormalDist()
+    sigma = log(p95_gpu_seconds / median_gpu_seconds) / normal.inv_cdf(0.95)
+    return tuple(
+        median_gpu_seconds * exp(sigma * normal.inv_cdf((rank + 0.5) / count)) for rank in range(count)
+    )

@@ -1,0 +1,69 @@
+"""Queues by attained service, with promotion (Tiresias, NSDI'19, section 3.2.3): what its policies have in common."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from laneway.scheduling.snapshot import Job, JobState
+
+_SLACK = 1e-3
+"""Seconds, or GPU-seconds, that a sum of floats may fall short by: on a clock of 1.7e9 s, 64 GPUs times its last bit is
+1.5e-5. Without it a change that is due would be found not to have come yet."""
+
+PARKED = frozenset({JobState.PAUSED, JobState.OFFLOADED})
+"""They hold memory and train as little as those that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a job stands."""
+
+    queue: int
+    promoted: bool = False
+    until_seconds: float = math.inf
+    """When time alone changes this."""
+
+
+def check(thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float) -> None:
+    """Refuse parameters that make no queues.
+
+    Raises:
+        ValueError: says what to write.
+    """
+    limits = thresholds_gpu_seconds
+    if any(limit <= 0 for limit in limits) or list(limits) != sorted(set(limits)):
+        raise ValueError(
+            f"thresholds_gpu_seconds is {list(limits)}: write GPU-seconds above 0, each larger than the one before"
+        )
+    if promotion_factor < 0:
+        raise ValueError(f"promotion_factor is {promotion_factor}: write 0 for never, or a number above 0")
+
+
+def standing(
+    job: Job, thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float, now_seconds: float
+) -> Standing:
+    """Return a job's queue: that of its service since it was last promoted.
+
+    Args:
+        job: any.
+        thresholds_gpu_seconds: service at which a job falls into the next queue.
+        promotion_factor: a job that has waited this many times what it has executed is in the first queue; 0: never.
+        now_seconds: the moment.
+    """
+    service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
+    queue = bisect_right(thresholds_gpu_seconds, service + _SLACK)
+    if job.state is JobState.WAITING and queue and promotion_factor:
+        since = job.created_seconds if job.waiting_since_seconds is None else job.waiting_since_seconds
+        promotion_seconds = since + promotion_factor * job.executed_seconds
+        if promotion_seconds - now_seconds <= _SLACK:
+            return Standing(0, promoted=True)
+        return Standing(queue, until_seconds=promotion_seconds)
+    if not job.rate_gpus or queue == len(thresholds_gpu_seconds):
+        return Standing(queue)
+    # From when the service was counted, not from now: so the moment is the same float whenever it is asked for.
+    counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds
+    counted = job.attained_service_gpu_seconds - job.service_at_promotion_gpu_seconds
+    left = thresholds_gpu_seconds[queue] - counted
+    return Standing(queue, until_seconds=counted_seconds + left / job.rate_gpus)

@@ -1,0 +1,22 @@
+"""Shortest remaining service first: remaining time times GPUs (Tiresias, NSDI'19, section 3.2; its "shortest-gpu").
+
+A large gang keeps many others from running, so what it holds counts as well as for how long. It needs
+``Job.expected_seconds``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laneway.scheduling.order.remaining import demanded_gpus
+from laneway.scheduling.order.srtf import SRTF
+from laneway.scheduling.snapshot import Job
+
+
+@dataclass(frozen=True, slots=True)
+class SRSF(SRTF):
+    """Shortest remaining GPU service first."""
+
+    def weight(self, job: Job) -> float:
+        """Return the GPUs that the job takes."""
+        return demanded_gpus(job)

@@ -1,0 +1,78 @@
+"""Shortest remaining time first: the least average JCT where durations are known and every job takes one GPU.
+
+It needs ``Job.expected_seconds``. What remains of a job that waits stays as it is, and of one that runs it shrinks, so
+two jobs never take the GPUs from one another in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from laneway.scheduling.order.policy import Rank
+from laneway.scheduling.order.remaining import remaining_seconds, review_seconds
+from laneway.scheduling.snapshot import Job, JobState
+
+KNOWN, UNKNOWN = 0, 1
+"""Queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class SRTF:
+    """Shortest remaining time first."""
+
+    unknown_seconds: float = 0.0
+    """How long a job is taken to run of which nobody knows it. 0: it goes after all that are known, by attained
+    service, and preempts nobody."""
+
+    def __post_init__(self) -> None:
+        if self.unknown_seconds < 0:
+            raise ValueError(
+                f"unknown_seconds is {self.unknown_seconds}: write a time above 0, or 0 for after all that are known"
+            )
+
+    @property
+    def relative(self) -> bool:
+        """No: what remains of a job does not depend on others."""
+        return False
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """What remains decides, within a queue too."""
+        return False
+
+    @property
+    def interval_seconds(self) -> float:
+        """What remains of a running job shrinks, so time alone brings nobody before it; reviews are announced."""
+        return math.inf
+
+    def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
+        """Return the known ones by what remains, then the unknown ones by attained service."""
+        return {job.key: self._rank(job, now_seconds) for job in jobs}
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Whoever is known to have less left."""
+        return waiting.queue == KNOWN and (waiting.queue, waiting.position) < (
+            running.queue,
+            running.position,
+        )
+
+    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Never: whoever fits may pass."""
+        return False
+
+    def _rank(self, job: Job, now_seconds: float) -> Rank:
+        runs = job.state is JobState.RUNNING
+        expected_seconds = job.expected_seconds or self.unknown_seconds
+        if expected_seconds <= 0:
+            return Rank(UNKNOWN, (job.service_gpu_seconds(now_seconds),), drifts=runs)
+        left = self.weight(job) * remaining_seconds(expected_seconds, job.ran_seconds(now_seconds))
+        if not runs:
+            return Rank(KNOWN, (left,))
+        until_seconds = review_seconds(job, expected_seconds, now_seconds)
+        return Rank(KNOWN, (left,), until_seconds=until_seconds, drifts=True)
+
+    def weight(self, job: Job) -> float:
+        """Return what a second of the job counts."""
+        return 1.0

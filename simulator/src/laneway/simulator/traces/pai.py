@@ -59,7 +59,7 @@ def read_row(row: Row, submissions: Submissions) -> JobRead:
     """
     if not row["plan_gpu"] or number(row, "plan_gpu") <= 0:
         return NO_GPU
-    if not row["start_time"]:
+    if not row["start_time"] or not row["inst_num"]:
         return NEVER_RAN
     if not row["end_time"] or row["status"] in ("Running", "Waiting"):
         return STILL_RAN
@@ -106,7 +106,7 @@ def _submissions(folder: Path) -> Submissions:
 def _recognise(head: Head) -> bool:
     return head.columns == COLUMNS or (
         len(head.columns) == len(COLUMNS)
-        and head.columns[3] in ("Terminated", "Failed", "Running", "Waiting", "Interrupted")
+        and head.columns[3].isalpha()
         and all(re.fullmatch(r"[\d.]*", head.columns[index]) for index in (2, 4, 5, 6, 7, 8))
     )
 

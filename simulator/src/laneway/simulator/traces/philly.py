@@ -44,9 +44,9 @@ def read_job(job: dict[str, Any]) -> JobRead:
         for attempt in attempts
         if (start := _time(attempt, "start_time")) is not None
         and (end := _time(attempt, "end_time")) is not None
+        and end > start
     ]
-    duration_seconds = sum(seconds for seconds, _ in ran)
-    if duration_seconds <= 0:
+    if not ran:
         return NO_TIME
     if ran[0][1] == 0:
         return NO_GPU
@@ -57,7 +57,7 @@ def read_job(job: dict[str, Any]) -> JobRead:
         f"{_text(job, 'vc')}/{_text(job, 'jobid')}",
         gang(ran[0][1]),
         submitted,
-        duration_seconds,
+        sum(seconds for seconds, _ in ran),
         user=_text(job, "user"),
     )
 

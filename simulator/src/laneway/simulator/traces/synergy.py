@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from laneway.simulator.models.synergy import SENSITIVITIES
 from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import name, seconds, whole
 from laneway.simulator.traces.form import Format, Head, JobRead, ReadOptions, gang
@@ -50,6 +51,7 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
         seconds(row, "arrival"),
         whole(row, "iterations") * ITERATION_SECONDS[model],
         model=model,
+        sensitivity=SENSITIVITIES[model],
     )
 
 

@@ -1,110 +1,273 @@
 """Policies by the name that a configuration gives them, with their parameters.
 
 A policy is a frozen dataclass; its fields are its parameters. ``policies(order="tiresias-las",
-order_options={"promotion_factor": 4})`` returns one of each stage.
+order_options={"promotion_factor": 4})`` returns one of each stage. A policy's module is imported when it is asked for, so
+that who uses none that solves or fits needs no numpy. Other packages bring policies of their own (see ``plug_ins``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from laneway.scheduling import plug_ins
 from laneway.scheduling.admission.policy import AdmissionPolicy
-from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.order.policy import OrderPolicy
-from laneway.scheduling.order.tiresias_las import TiresiasLAS
-from laneway.scheduling.placement.best_fit import BestFit
+from laneway.scheduling.parameters import checked, parameters
 from laneway.scheduling.placement.policy import PlacementPolicy
-from laneway.scheduling.preemption.lowest_first import LowestFirst
 from laneway.scheduling.preemption.policy import PreemptionPolicy
+from laneway.scheduling.stages import Policies
 
-Policy = TypeVar("Policy")
+if TYPE_CHECKING:
+    from laneway.scheduling.allocation.policy import AllocationPolicy
+    from laneway.scheduling.elastic.policy import ElasticPolicy
 
-ADMISSION: Mapping[str, Callable[..., AdmissionPolicy]] = MappingProxyType({})
-"""None yet: whatever its user does not suspend is admitted. Quotas of namespaces belong here."""
+__all__ = [
+    "ADMISSION",
+    "ALLOCATION",
+    "ELASTIC",
+    "ORDER",
+    "PLACEMENT",
+    "PREEMPTION",
+    "PRESETS",
+    "STAGES",
+    "Choice",
+    "Policies",
+    "Stage",
+    "choices",
+    "parameters",
+    "policies",
+    "policy_names",
+]
 
-ORDER: Mapping[str, Callable[..., OrderPolicy]] = MappingProxyType(
-    {"fifo": Fifo, "tiresias-las": TiresiasLAS}
+PolicyT = TypeVar("PolicyT")
+PolicyT_co = TypeVar("PolicyT_co", covariant=True)
+Options = Mapping[str, object]
+
+
+class Stage(Mapping[str, Callable[..., PolicyT_co]], Generic[PolicyT_co]):
+    """The policies of a stage. Lists Laneway's own; finds those that other packages bring as well."""
+
+    def __init__(self, name: str, members: tuple[str, ...], built_in: Mapping[str, str]) -> None:
+        """Describe a stage.
+
+        Args:
+            name: in entry points and messages.
+            members: what a policy has to have.
+            built_in: by name, ``module:class`` below ``laneway.scheduling``.
+        """
+        self.name = name
+        self._members = members
+        self._built_in = built_in
+
+    def __getitem__(self, name: str) -> Callable[..., PolicyT_co]:
+        if name in self._built_in:
+            module, _, attribute = self._built_in[name].partition(":")
+            found: Callable[..., PolicyT_co] = getattr(
+                import_module(f"laneway.scheduling.{module}"), attribute
+            )
+            return found
+        brought = plug_ins.find(self.name, name, self._members)
+        if brought is None:
+            raise KeyError(name)
+        return brought
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._built_in)
+
+    def __len__(self) -> int:
+        return len(self._built_in)
+
+    def names(self) -> list[str]:
+        """Return all names, those that other packages bring last."""
+        return [*sorted(self._built_in), *plug_ins.names(self.name)]
+
+    def made(self, name: str, options: Options) -> PolicyT_co:
+        """Return a policy with these parameters.
+
+        Raises:
+            ValueError: there is no policy, or no parameter, of such a name, or a parameter has a wrong value.
+        """
+        try:
+            policy = self[name]
+        except KeyError:
+            lines = [
+                f"there is no {self.name} policy {name!r}; write one of {', '.join(self.names())}",
+                *plug_ins.misnamed(self.name),
+            ]
+            raise ValueError("; ".join(lines)) from None
+        return policy(**checked(policy, options, f"{self.name} policy {name}"))
+
+
+def none() -> None:
+    """Leave a stage out."""
+
+
+ADMISSION: Stage[AdmissionPolicy] = Stage("admission", ("refusal",), {"quota": "admission.quota:Quota"})
+ORDER: Stage[OrderPolicy] = Stage(
+    "order",
+    ("relative", "preempts_by_queue", "interval_seconds", "ranks", "may_preempt", "holds_up"),
+    {
+        "fair": "order.fair:Fair",
+        "fifo": "order.fifo:Fifo",
+        "finish-time-fair": "order.finish_time_fair:FinishTimeFair",
+        "srsf": "order.srsf:SRSF",
+        "srtf": "order.srtf:SRTF",
+        "tiresias-gittins": "order.tiresias_gittins:TiresiasGittins",
+        "tiresias-las": "order.tiresias_las:TiresiasLAS",
+    },
 )
-PLACEMENT: Mapping[str, Callable[..., PlacementPolicy]] = MappingProxyType({"best-fit": BestFit})
-PREEMPTION: Mapping[str, Callable[..., PreemptionPolicy]] = MappingProxyType({"lowest-first": LowestFirst})
+ELASTIC: Stage[ElasticPolicy | None] = Stage("elastic", ("allot",), {"none": "registry:none"})
+PLACEMENT: Stage[PlacementPolicy] = Stage(
+    "placement",
+    ("place",),
+    {
+        "best-fit": "placement.best_fit:BestFit",
+        "consolidate": "placement.consolidate:Consolidate",
+        "count": "placement.count:Count",
+        "fgd": "placement.fgd:FGD",
+        "spread": "placement.spread:Spread",
+        "tiresias": "placement.tiresias:TiresiasPlacement",
+    },
+)
+ALLOCATION: Stage[AllocationPolicy | None] = Stage(
+    "allocation",
+    ("allot",),
+    {
+        "greedy": "allocation.greedy:Greedy",
+        "none": "registry:none",
+        "optimal": "allocation.optimal:Optimal",
+        "proportional": "allocation.proportional:Proportional",
+        "tune": "allocation.tune:Tune",
+    },
+)
+PREEMPTION: Stage[PreemptionPolicy] = Stage(
+    "preemption",
+    ("protected_until_seconds", "victims"),
+    {"lowest-first": "preemption.lowest_first:LowestFirst"},
+)
+STAGES: Mapping[str, Stage[Any]] = MappingProxyType(
+    {stage.name: stage for stage in (ADMISSION, ORDER, ELASTIC, PLACEMENT, ALLOCATION, PREEMPTION)}
+)
+"""In the order in which a decision is made."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
-    """One policy for each stage, in the order in which a decision is made."""
+class Choice:
+    """A policy of one stage, and the parameters that are not left at their defaults."""
 
-    admission: tuple[AdmissionPolicy, ...]
-    """All of them must let a job pass."""
+    name: str
+    options: Options = field(default_factory=lambda: MappingProxyType({}))
 
-    order: OrderPolicy
-    placement: PlacementPolicy
-    preemption: PreemptionPolicy
+
+DEFAULTS: Mapping[str, Choice] = MappingProxyType(
+    {
+        "order": Choice("tiresias-las"),
+        "elastic": Choice("none"),
+        "placement": Choice("best-fit"),
+        "allocation": Choice("none"),
+        "preemption": Choice("lowest-first"),
+    }
+)
+
+PRESETS: Mapping[str, Mapping[str, Choice]] = MappingProxyType(
+    {"pollux": MappingProxyType({"order": Choice("fifo", {"strict": False}), "elastic": Choice("pollux")})}
+)
+"""Names for several stages at once, to be written where an order policy is: stages that are not named are as by default.
+Pollux itself knows no order: whoever came first gets its fewest workers first, and goodput decides about the rest."""
+
+
+def policy_names() -> list[str]:
+    """Return what can be written where an order policy is: order policies and presets."""
+    return sorted({*ORDER.names(), *PRESETS}, key=lambda name: (plug_ins.is_name(name), name))
+
+
+def choices(
+    order: str | None = None,
+    *,
+    placement: str | None = None,
+    preemption: str | None = None,
+    elastic: str | None = None,
+    allocation: str | None = None,
+) -> Mapping[str, Choice]:
+    """Return the policy of each stage but admission: as named, else as in the preset, else the default."""
+    preset = PRESETS.get(order or "", {})
+    named = {
+        "order": None if order in PRESETS else order,
+        "elastic": elastic,
+        "placement": placement,
+        "allocation": allocation,
+        "preemption": preemption,
+    }
+    return {
+        stage: Choice(name) if name is not None else preset.get(stage, DEFAULTS[stage])
+        for stage, name in named.items()
+    }
 
 
 def policies(
     *,
-    order: str = "tiresias-las",
-    placement: str = "best-fit",
-    preemption: str = "lowest-first",
+    order: str | None = None,
+    placement: str | None = None,
+    preemption: str | None = None,
+    elastic: str | None = None,
+    allocation: str | None = None,
     admission: tuple[str, ...] = (),
-    order_options: Mapping[str, object] | None = None,
-    placement_options: Mapping[str, object] | None = None,
-    preemption_options: Mapping[str, object] | None = None,
+    order_options: Options | None = None,
+    placement_options: Options | None = None,
+    preemption_options: Options | None = None,
+    elastic_options: Options | None = None,
+    allocation_options: Options | None = None,
+    admission_options: Mapping[str, Options] | None = None,
 ) -> Policies:
     """Return the policies of these names, with these parameters.
+
+    Args:
+        order: an order policy, or a preset, which also chooses other stages where they are not named.
+        placement: a placement policy; so the other stages.
+        preemption: who makes way.
+        elastic: how many workers malleable jobs get.
+        allocation: how CPUs and memory are divided.
+        admission: all of them must let a job pass.
+        order_options: parameters of the order policy; so for the other stages.
+        placement_options: of the placement policy.
+        preemption_options: of the preemption policy.
+        elastic_options: of the elastic policy.
+        allocation_options: of the allocation policy.
+        admission_options: parameters of the admission policies, by their names.
 
     Raises:
         ValueError: there is no policy, or no parameter, of such a name, or a parameter has a wrong value; says which
             there are.
     """
-    return Policies(
-        admission=tuple(_make("admission", ADMISSION, name, {}) for name in admission),
-        order=_make("order", ORDER, order, order_options or {}),
-        placement=_make("placement", PLACEMENT, placement, placement_options or {}),
-        preemption=_make("preemption", PREEMPTION, preemption, preemption_options or {}),
+    chosen = choices(
+        order, placement=placement, preemption=preemption, elastic=elastic, allocation=allocation
     )
+    given = {
+        "order": order_options,
+        "placement": placement_options,
+        "preemption": preemption_options,
+        "elastic": elastic_options,
+        "allocation": allocation_options,
+    }
 
+    def made(stage: Stage[PolicyT]) -> PolicyT:
+        choice = chosen[stage.name]
+        return stage.made(choice.name, {**choice.options, **(given[stage.name] or {})})
 
-def parameters(policy: Callable[..., object]) -> Mapping[str, object]:
-    """Return the names of a policy's parameters, with their defaults."""
-    if not is_dataclass(policy):
-        return {}
-    return {field.name: field.default for field in fields(policy)}
-
-
-def _make(
-    stage: str, known: Mapping[str, Callable[..., Policy]], name: str, options: Mapping[str, object]
-) -> Policy:
-    if name not in known:
-        there_are = f"write one of {', '.join(sorted(known))}" if known else "there is none yet"
-        raise ValueError(f"there is no {stage} policy {name!r}; {there_are}")
-    defaults = parameters(known[name])
-    values: dict[str, Any] = {}
-    for option, value in options.items():
-        if option not in defaults:
-            have = f"it has {', '.join(defaults)}" if defaults else "it has none"
-            raise ValueError(f"{stage} policy {name} has no parameter {option!r}; {have}")
-        values[option] = _like(defaults[option], value, f"parameter {option} of {stage} policy {name}")
-    return known[name](**values)
-
-
-def _like(default: object, value: object, what: str) -> object:
-    """Return a value in the type of a parameter's default: true or false, a number, or a tuple of numbers."""
-    if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise ValueError(f"{what} is {value!r}: write true or false")
-        return value
-    if isinstance(default, tuple):
-        if not isinstance(value, (list, tuple)):
-            raise ValueError(f"{what} is {value!r}: write a list of numbers")
-        return tuple(_number(item, what) for item in value)
-    return _number(value, what)
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{what} is {value!r}: write a number")
-    return float(value)
+    for name in admission_options or {}:
+        if name not in admission:
+            raise ValueError(
+                f"there are options for admission policy {name!r}, which is not among {admission}"
+            )
+    return Policies(
+        admission=tuple(ADMISSION.made(name, (admission_options or {}).get(name, {})) for name in admission),
+        order=made(ORDER),
+        placement=made(PLACEMENT),
+        preemption=made(PREEMPTION),
+        elastic=made(ELASTIC),
+        allocation=made(ALLOCATION),
+    )

@@ -1,0 +1,89 @@
+"""Quotas of GPUs by namespace, which may be borrowed while they lie idle.
+
+A job is admitted if its namespace's jobs, with it, hold no more than the quota. Beyond that it borrows: up to its
+namespace's limit, and only GPUs that are free and that the other namespaces have not kept back of what is theirs
+(``lending_ratio``). Nothing is taken back by admission: choose the order policy ``fair`` with the quotas as its weights,
+and whoever has borrowed makes way for those who have not what is theirs. In a namespace without a quota, all is borrowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from laneway.scheduling.order.remaining import demanded_gpus
+from laneway.scheduling.plan_types import WaitingCode, WaitingReason
+from laneway.scheduling.room import Room
+from laneway.scheduling.snapshot import Job
+from laneway.scheduling.supply import needs
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """No namespace holds more than its limit, nor borrows what another has kept back."""
+
+    quota_gpus: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace: GPUs that are its own. Not named: 0."""
+
+    limit_gpus: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By namespace: GPUs that it holds at most, borrowed ones included. Not named: as many as there are."""
+
+    lending_ratio: float = 1.0
+    """How much of what others have not taken of their quotas may be borrowed; the rest stays free for them, so that they
+    need not wait until borrowers end or make way. 1: all; 0: nothing is lent."""
+
+    def __post_init__(self) -> None:
+        for name in ("quota_gpus", "limit_gpus"):
+            for namespace, gpus in getattr(self, name).items():
+                if gpus < 0:
+                    raise ValueError(f"{name} of namespace {namespace} is {gpus}: write 0 or more")
+        for namespace, limit in self.limit_gpus.items():
+            if limit < self.quota_gpus.get(namespace, 0.0):
+                raise ValueError(
+                    f"limit_gpus of namespace {namespace} is {limit}, less than its quota of "
+                    f"{self.quota_gpus[namespace]}: write a limit that holds the quota"
+                )
+        if not 0 <= self.lending_ratio <= 1:
+            raise ValueError(f"lending_ratio is {self.lending_ratio}: write a number from 0 to 1")
+
+    def refusal(self, job: Job, room: Room, now_seconds: float) -> WaitingReason | None:
+        """Return why a job is beyond its namespace's limit, or borrows what is not lent; None if it is admitted."""
+        needed, held = demanded_gpus(job), room.held_percent(job.namespace) / 100
+        quota = self.quota_gpus.get(job.namespace, 0.0)
+        limit = self.limit_gpus.get(job.namespace, math.inf)
+        if held + needed > limit:
+            return _refused(job, held, held + needed - limit, f"may hold {limit:g} at most")
+        if held + needed <= quota:
+            return None
+        kept_back = self._kept_back_gpus(job.namespace, room)
+        free = room.free_sum_percent(job) / 100
+        if kept_back == 0 or free - needed >= kept_back:
+            return None
+        lacking = needed + kept_back - free
+        return _refused(
+            job,
+            held,
+            lacking,
+            f"has a quota of {quota:g}; of the {free:g} that are free, others keep {kept_back:g}",
+        )
+
+    def _kept_back_gpus(self, borrower: str, room: Room) -> float:
+        """Return what the others have not taken of their quotas and do not lend."""
+        unused = math.fsum(
+            max(0.0, quota - room.held_percent(namespace) / 100)
+            for namespace, quota in self.quota_gpus.items()
+            if namespace != borrower
+        )
+        return (1 - self.lending_ratio) * unused
+
+
+def _refused(job: Job, held: float, lacking: float, rule: str) -> WaitingReason:
+    more = math.ceil(lacking)
+    return WaitingReason(
+        WaitingCode.NOT_ADMITTED,
+        f"It needs {needs(job.demand)}; namespace {job.namespace} holds {held:g} and {rule}.",
+        f"It is admitted when {more} more {'GPU is' if more == 1 else 'GPUs are'} left to its namespace.",
+        lacking_gpus=more,
+    )

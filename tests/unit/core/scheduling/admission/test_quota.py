@@ -1,0 +1,74 @@
+"""Quotas of GPUs by namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from laneway.scheduling import Plan, WaitingCode, policies
+from laneway.scheduling.admission.quota import Quota
+
+from tests.unit.core.scheduling.builders import JobBuilder, a_job, a_node, planned
+
+
+def planned_with(*jobs: JobBuilder, gpus: int = 8, **options: Mapping[str, float] | float) -> Plan:
+    chosen = policies(order="fifo", admission=("quota",), admission_options={"quota": options})
+    return planned([a_node("n", gpus)], *jobs, by=chosen)
+
+
+def test_a_namespace_holds_no_more_than_its_limit() -> None:
+    jobs = [a_job(f"a/{number}") for number in range(4)]
+    decided = planned_with(*jobs, a_job("b/0"), limit_gpus={"a": 2})
+    assert set(decided.starts) == {"a/0", "a/1", "b/0"}
+    reason = decided.waiting["a/2"]
+    assert reason.code is WaitingCode.NOT_ADMITTED
+    assert reason.message == "It needs 1 GPU; namespace a holds 2 and may hold 2 at most."
+    assert reason.unblock == "It is admitted when 1 more GPU is left to its namespace."
+    assert reason.lacking_gpus == 1
+
+
+def test_what_runs_already_and_parts_of_gpus_count() -> None:
+    runs = a_job("a/runs").share(50).runs_on("n/0")
+    decided = planned_with(runs, a_job("a/half").share(50), a_job("a/more").share(1), limit_gpus={"a": 1})
+    assert set(decided.starts) == {"a/half"}
+
+
+def test_idle_quotas_are_borrowed() -> None:
+    jobs = [a_job(f"a/{number}") for number in range(8)]
+    assert len(planned_with(*jobs, quota_gpus={"a": 4, "b": 4}).starts) == 8
+
+
+def test_what_is_kept_back_is_not() -> None:
+    jobs = [a_job(f"a/{number}") for number in range(8)]
+    decided = planned_with(*jobs, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.5)
+    assert len(decided.starts) == 6
+    assert decided.waiting["a/6"].message == (
+        "It needs 1 GPU; namespace a holds 6 and has a quota of 4; of the 2 that are free, others keep 2."
+    )
+    assert len(planned_with(*jobs, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.0).starts) == 4
+
+
+def test_who_has_taken_its_quota_keeps_nothing_back() -> None:
+    held = [a_job(f"b/{number}").runs_on(f"n/{number}") for number in range(4)]
+    jobs = [a_job(f"c/{number}") for number in range(8)]
+    assert len(planned_with(*held, *jobs, quota_gpus={"b": 4}, lending_ratio=0.0).starts) == 4
+
+
+def test_a_refused_job_lets_others_of_its_shape_pass() -> None:
+    decided = planned_with(
+        a_job("a/0").created(1), a_job("a/1").created(2), a_job("b/0").created(3), limit_gpus={"a": 1}
+    )
+    assert set(decided.starts) == {"a/0", "b/0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"quota_gpus": {"a": -1.0}}, "quota_gpus of namespace a is -1"),
+        ({"quota_gpus": {"a": 4.0}, "limit_gpus": {"a": 2.0}}, "less than its quota of 4"),
+        ({"lending_ratio": 2.0}, "lending_ratio is 2"),
+    ],
+)
+def test_wrong_parameters_are_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Quota(**options)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, PlacementMode, Profile
+from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity
 from laneway.scheduling.snapshot import StageSeconds
 from laneway.simulator import TraceError, TraceJob, load_trace, read_trace, write_trace
 from laneway.simulator.traces import native
@@ -44,6 +45,15 @@ def demands(draw: st.DrawFn) -> Demand:
     )
 
 
+@st.composite
+def sensitivities(draw: st.DrawFn) -> MeasuredSensitivity:
+    cpus = draw(st.sets(st.integers(1, 10**6), min_size=1, max_size=4))
+    memories = draw(st.sets(BYTES.filter(bool), min_size=1, max_size=3))
+    return MeasuredSensitivity.from_throughputs(
+        {(cpu, memory): draw(st.floats(0.01, 50)) for cpu in sorted(cpus) for memory in sorted(memories)}
+    )
+
+
 JOBS = st.lists(
     st.builds(
         TraceJob,
@@ -56,6 +66,7 @@ JOBS = st.lists(
         model=st.just("") | NAMES,
         user=st.just("") | NAMES,
         expected_seconds=st.none() | SECONDS,
+        sensitivity=st.none() | sensitivities(),
     ),
     min_size=1,
     max_size=4,
@@ -166,6 +177,18 @@ def test_everything_that_the_format_can_say(tmp_path: Path) -> None:
             "workers,max_workers",
             "4,2",
             "workers is 4, and min_workers to max_workers is 4",
+        ),
+        (
+            "no point",
+            "sensitivity",
+            "3000:1024",
+            "sensitivity has '3000:1024': write <CPU millis>:<memory bytes>",
+        ),
+        (
+            "a table with a hole",
+            "sensitivity",
+            "1000:64:1|2000:128:2",
+            "sensitivity is '1000:64:1.2000:128:2': no throughput for",
         ),
         ("expected before it began", "expected_seconds", "-2", "expected_seconds of job default/a is -2.0"),
     ],

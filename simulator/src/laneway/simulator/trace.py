@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling import Demand, Profile
+from laneway.scheduling.allocation.sensitivity import Sensitivity
 
 
 class TraceError(ValueError):
@@ -36,6 +37,9 @@ class TraceJob:
 
     expected_seconds: float | None = None
     """How long it runs as far as policies that ask for durations are told; None: ``duration_seconds``."""
+
+    sensitivity: Sensitivity | None = None
+    """How its throughput depends on CPUs and memory; None where nobody measured it."""
 
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:

@@ -1,7 +1,7 @@
 """Laneway's own trace format: CSV with a header; times in seconds, sizes in bytes. ``docs/traces.md`` describes it.
 
 Required columns: ``job`` (``name`` or ``namespace/name``), ``submit_seconds``, ``duration_seconds``. Of the others, an empty
-field and a missing column mean the same: what :data:`COLUMNS` shows for a job that has nothing of the kind.
+field and a missing column mean the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from laneway.scheduling.snapshot import StageSeconds
 from laneway.simulator.trace import TraceError, TraceJob
 from laneway.simulator.traces.fields import name, number, seconds, whole
 from laneway.simulator.traces.rows import each_line, headed_format
+from laneway.simulator.traces.sensitivity_field import read_sensitivity, write_sensitivity
 
 REQUIRED = ("job", "submit_seconds", "duration_seconds")
 STAGES = ("storage_seconds", "cpu_seconds", "gpu_seconds", "network_seconds")
@@ -34,6 +35,7 @@ OPTIONAL = (
     "model",
     "user",
     "expected_seconds",
+    "sensitivity",
     *PROFILE,
 )
 
@@ -65,6 +67,7 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
         model=row.get("model", ""),
         user=row.get("user", ""),
         expected_seconds=seconds(row, "expected_seconds") if row.get("expected_seconds") else None,
+        sensitivity=read_sensitivity(row["sensitivity"]) if row.get("sensitivity") else None,
     )
 
 
@@ -108,6 +111,7 @@ def _row(job: TraceJob) -> dict[str, str]:
         "model": job.model,
         "user": job.user,
         "expected_seconds": _unless(None, job.expected_seconds),
+        "sensitivity": write_sensitivity(job.sensitivity) if job.sensitivity else "",
     }
     return row | dict.fromkeys(PROFILE, "") | (_profile_fields(job.profile) if job.profile else {})
 

@@ -46,6 +46,7 @@ class WaitingLine:
         if self._place_of.get(job.key) == place and self.shape_of[job.key] is shape:
             return False
         self.leave(job.key)
+        shape = self._shape(job.demand, job.profile, avoided)  # the last of a shape takes it along
         self.shape_of[job.key] = shape
         self._place_of[job.key] = place
         insort(self.groups.setdefault(shape, []), place)

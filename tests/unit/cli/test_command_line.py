@@ -1,4 +1,4 @@
-"""The command line: exit codes, wrong input, and the simulator, which needs no cluster."""
+"""The command line: exit codes and wrong input."""
 
 from __future__ import annotations
 
@@ -12,96 +12,8 @@ from laneway.cli.exit_codes import CommandError
 from laneway.cli.main import main
 from laneway.cli.verbs.logs import container_of, has_started
 from laneway.cli.verbs.wait import judged
-from laneway.simulator import Simulation
 
 from tests.unit.cli.jobs import a_condition, a_job
-
-TRACE = "job,submit_seconds,duration_seconds,workers\na,0,100,1\nb,5,20,1\nhuge,0,1,9\n"
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> str:
-    path = tmp_path / "trace.csv"
-    path.write_text(TRACE, encoding="utf-8")
-    return str(path)
-
-
-def test_simulate_writes_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["simulate", "--trace", trace, "--policy", "fifo,tiresias-las", "--nodes", "1x1"])
-        == exit_codes.OK
-    )
-    out = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in out[:3]] == ["POLICY", "fifo", "tiresias-las"]
-    assert out[3].startswith("fifo: unfinished: default/huge: It needs 9 GPUs")
-
-
-def test_simulate_writes_json_with_the_options_given(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["simulate", "--trace", trace, "--nodes", "1x1", "-o", "json"]
-    for option in (
-        "thresholds_gpu_seconds=30,90",
-        "min_run_seconds=0",
-        "leave_seconds=0",
-        "restart_seconds=0",
-    ):
-        command += ["--option", option]
-    assert main(command) == exit_codes.OK
-    (row,) = json.loads(capsys.readouterr().out)
-    assert (row["policy"], row["placement"], row["jobs"]) == ("tiresias-las", "best-fit", 2)
-    assert row["makespan_seconds"] == 120
-    assert row["preemptions"] == 1
-    assert row["average_jct_seconds"] == (120 + 45) / 2
-
-
-def test_an_option_of_one_policy_is_no_error_for_another(
-    trace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["simulate", "--trace", trace, "--policy", "fifo,tiresias-las", "--nodes", "1x1"]
-    assert main([*command, "--option", "promotion_factor=2", "--option", "strict=false"]) == exit_codes.OK
-    assert capsys.readouterr().err == ""
-
-
-def test_ctrl_c_leaves_what_is_done_so_far(
-    trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go_on = Simulation.step
-
-    def interrupted_when_one_has_finished(simulation: Simulation) -> bool:
-        if simulation.finished:
-            raise KeyboardInterrupt
-        return go_on(simulation)
-
-    monkeypatch.setattr(Simulation, "step", interrupted_when_one_has_finished)
-    code = main(
-        ["simulate", "--trace", trace, "--policy", "fifo,tiresias-las", "--nodes", "1x1", "-o", "json"]
-    )
-    captured = capsys.readouterr()
-    assert code == exit_codes.INTERRUPTED
-    assert [(row["policy"], row["jobs"]) for row in json.loads(captured.out)] == [("fifo", 1)]
-    assert "interrupted" in captured.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--policy", "lottery"], "no order policy 'lottery'; write one of fifo, tiresias-las"),
-        (["--nodes", "eight"], "'eight' does not describe nodes: write <nodes>x<GPUs of each>"),
-        (["--option", "speed"], "--option speed: write name=value"),
-        (
-            ["--option", "speed=1"],
-            "nothing has a parameter 'speed'; there are leave_seconds, min_run_seconds",
-        ),
-        (["--option", "leave_seconds=soon"], "'soon' is not a number"),
-        (["--option", "leave_seconds=-1"], "leave_seconds is -1"),
-        (["--option", "strict=1", "--policy", "fifo"], "--option strict=1: write true or false"),
-        (["--trace", "nowhere.csv"], "cannot read the trace nowhere.csv"),
-    ],
-)
-def test_wrong_simulations_are_told_what_to_write(
-    trace: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["simulate", "--trace", trace, "--nodes", "1x1", *arguments]) == exit_codes.USAGE
-    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -115,4 +115,5 @@ class Run:
             started_seconds=self.running_since_seconds,
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,
             profile=self.job.profile if self.profiled else None,
+            sensitivity=self.job.sensitivity,
         )

@@ -1,1 +1,13 @@
-"""How fast jobs get on. The protocol is in ``speed_model``; every other file is one model."""
+"""How fast jobs get on. The protocol is in ``speed_model``; every other file is one model.
+
+A model is a dataclass; its fields are its parameters. ``MODELS`` has them by the name that a command line gives them.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from laneway.simulator.models.alone import Alone
+from laneway.simulator.models.gavel import Gavel
+from laneway.simulator.models.speed_model import SpeedModel
+
+MODELS: Mapping[str, Callable[..., SpeedModel]] = MappingProxyType({"alone": Alone, "gavel": Gavel})

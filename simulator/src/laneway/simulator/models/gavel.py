@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from laneway.simulator.cluster import DEFAULT_MODEL
@@ -21,6 +22,7 @@ Throughputs = Mapping[str, Mapping[str, Mapping[str, object]]]
 """By GPU type, job type and partner; iterations a second: a number alone, a pair of numbers with a partner."""
 
 
+@dataclass(eq=False)
 class Gavel:
     """Speeds from measured throughputs.
 
@@ -28,20 +30,20 @@ class Gavel:
     other as in a pair. A pair that was not measured takes turns. A gang is as fast as on its slowest GPU.
     """
 
-    def __init__(self, throughputs: Throughputs, gpu_type: str) -> None:
-        """Take the measurements.
+    throughputs: str = ""
+    """The file of throughputs."""
 
-        Args:
-            throughputs: as in the file.
-            gpu_type: on which the trace's durations are counted, and which nodes have that name none.
+    gpu_type: str = "v100"
+    """On which the trace's durations are counted; it is also that of nodes which name none."""
 
-        Raises:
-            ValueError: there is nothing about that type; says which there are.
-        """
-        self._throughputs = throughputs
-        self._gpu_type = gpu_type
-        self._ratios: dict[tuple[str, str, str], float] = {}
-        self._check_type(gpu_type)
+    _throughputs: Throughputs = field(init=False, repr=False)
+    _ratios: dict[tuple[str, str, str], float] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.throughputs:
+            raise ValueError("the model gavel needs a file of throughputs: write throughputs=FILE")
+        self._throughputs = _read(Path(self.throughputs))
+        self._check_type(self.gpu_type)
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
         """Return the speeds of all on the changed GPUs.
@@ -58,7 +60,7 @@ class Gavel:
         run = occupancy.run(key)
         job_type = _job_type(run)
         across = len({worker.node for worker in run.placement}) > 1
-        reference = self._alone(self._gpu_type, job_type)
+        reference = self._alone(self.gpu_type, job_type)
         slowest = min(
             self._on_gpu(uuid, key, job_type, occupancy, across=across) / reference
             for worker in run.placement
@@ -71,7 +73,7 @@ class Gavel:
     def _on_gpu(self, uuid: str, key: str, job_type: str, occupancy: Occupancy, *, across: bool) -> float:
         """Return a job's iterations a second, if all of its GPUs were as this one."""
         model = occupancy.gpu(uuid).model
-        gpu_type = self._gpu_type if model == DEFAULT_MODEL else model.casefold()
+        gpu_type = self.gpu_type if model == DEFAULT_MODEL else model.casefold()
         self._check_type(gpu_type)
         if across and gpu_type + UNCONSOLIDATED in self._throughputs:
             gpu_type += UNCONSOLIDATED
@@ -105,20 +107,16 @@ class Gavel:
             raise ValueError(f"there are no throughputs on GPUs of type {gpu_type!r}: choose of {known}")
 
 
-def read_gavel(throughputs: str, gpu_type: str) -> Gavel:
-    """Return the model of a file of throughputs.
-
-    Raises:
-        TraceError: the file cannot be read.
-        ValueError: it has nothing about the GPU type.
-    """
-    path = Path(throughputs)
+def _read(path: Path) -> Throughputs:
     try:
-        return Gavel(json.loads(path.read_text(encoding="utf-8")), gpu_type)
+        throughputs = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TraceError(f"cannot read the throughputs {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise TraceError(f"{path} is no JSON: {error}") from error
+    if not isinstance(throughputs, dict) or not all(isinstance(jobs, dict) for jobs in throughputs.values()):
+        raise TraceError(f"{path} is no file of throughputs: it has to have an object for each GPU type")
+    return throughputs
 
 
 def _job_type(run: Running) -> str:

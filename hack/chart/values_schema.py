@@ -8,7 +8,7 @@ from typing import Any
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPU
 from laneway.operator.config import OperatorConfig
-from laneway.scheduling import registry
+from laneway.scheduling import plug_ins, registry
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
@@ -169,20 +169,33 @@ def _environment() -> Schema:
 
 
 def _policy(known: Mapping[str, Any]) -> Schema:
-    """A stage's policies by name, and their options: of the types that their defaults have."""
+    """A stage's policies by name, and their options: of the types that their defaults have. What other packages bring is known by the dot
+    in its name; its options are the operator's to check."""
     options: dict[str, Schema] = {}
     for policy in known.values():
         for name, default in registry.parameters(policy).items():
             options[to_camel(name)] = _like(default)
-    return _closed(policy={"enum": sorted(known)}, options=_closed(**options))
+    own: Schema = {"enum": sorted(known)}
+    brought: Schema = {"type": "string", "pattern": plug_ins.NAME_PATTERN}
+    return {
+        **_closed(policy={"anyOf": [own, brought]}, options={"type": "object"}),
+        "if": {"properties": {"policy": own}},
+        "then": {"properties": {"options": _closed(**options)}},
+    }
 
 
 def _like(default: object) -> Schema:
     if isinstance(default, bool):
         return _FLAG
+    if isinstance(default, str):
+        return _TEXT
     if isinstance(default, tuple):
         return {"type": "array", "items": {"type": "number"}}
-    return {"type": "number"}
+    if isinstance(default, Mapping):
+        return {"type": "object", "additionalProperties": {"type": "number"}}
+    if default is None:
+        return {"type": ["number", "null"]}
+    return {"type": "integer" if isinstance(default, int) else "number"}
 
 
 def model_schema(model: type[BaseModel]) -> Schema:

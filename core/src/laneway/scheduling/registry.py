@@ -131,6 +131,7 @@ PLACEMENT: Stage[PlacementPolicy] = Stage(
         "fgd": "placement.fgd:FGD",
         "spread": "placement.spread:Spread",
         "tiresias": "placement.tiresias:TiresiasPlacement",
+        "topology": "placement.topology:Topology",
     },
 )
 ALLOCATION: Stage[AllocationPolicy | None] = Stage(

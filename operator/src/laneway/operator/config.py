@@ -12,6 +12,10 @@ from laneway.scheduling import Policies, policies
 from pydantic import Field, model_validator
 
 
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
 class PolicyConfig(Model):
     """One stage of a decision: which policy, with which parameters."""
 
@@ -29,7 +33,9 @@ class PolicyConfig(Model):
 class SchedulingConfig(Model):
     """Who goes first, where to, and who makes way."""
 
-    order: PolicyConfig = PolicyConfig(policy="tiresias-las")
+    order: PolicyConfig = PolicyConfig(
+        policy="tiresias-las", options={"promotionFactor": 8, "patienceSeconds": 86_400}
+    )
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
 
@@ -182,7 +188,3 @@ class OperatorConfig(Model):
     def lane_rules(self) -> LaneRules:
         """Return how the planner counts a GPU's memory."""
         return LaneRules(max_lanes=self.lanes.max_per_gpu, padding_percent=self.lanes.padding_percent)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

@@ -248,6 +248,7 @@ def test_a_promoted_job_takes_the_place_of_a_lower_one() -> None:
         [a_node("n", 1)],
         a_job("patient").served(LOW, executed=50).waiting(NOW - 400),
         a_job("running").served(LOW).runs_on("n/0"),
+        by=eager(promotion_factor=8),
     )
     assert list(plan.preemptions) == ["running"]
     assert plan.promotions == ("patient",)

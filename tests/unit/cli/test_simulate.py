@@ -104,10 +104,24 @@ def test_weights_of_namespaces_are_an_option(trace: str, capsys: pytest.CaptureF
     assert "write name:number for each" in capsys.readouterr().err
 
 
-def test_overcommitted_gpus_take_several_jobs(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["simulate", "--trace", trace, "--policy", "fifo", "--nodes", "1x1:GPU:80", "-o", "json"]
-    assert main([*command, "--option", "strict=false"]) == exit_codes.OK
+def test_shared_gpus_take_several_jobs_whose_memory_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "job,submit_seconds,duration_seconds,persistent_bytes,ephemeral_bytes\na,0,100,5,5\nb,0,20,5,5\n",
+        encoding="utf-8",
+    )
+    command = ["simulate", "--trace", str(trace), "--nodes", "1x1", "-o", "json", "--option", "model=alone"]
+    assert main([*command, "--option", "profiled=true"]) == exit_codes.OK
     assert json.loads(capsys.readouterr().out)[0]["makespan_seconds"] == 120
+    assert main([*command, "--option", "profiled=true", "--option", "overcommit=2"]) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)[0]["makespan_seconds"] == 100
+    assert main([*command, "--option", "overcommit=2"]) == exit_codes.OK
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["makespan_seconds"] == 120, (
+        "a job that has never run counts with all of the memory that it may use"
+    )
 
 
 def test_nodes_may_be_a_file(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """Discretised two-dimensional Gittins index (Tiresias, NSDI'19, section 3.2): what is known of past jobs decides.
 
 The queues are those of 2D-LAS. Within a queue, whoever is likely to end soon for little service goes first, by the
-distribution of the services of past jobs; a job that runs has no bonus, so jobs of one queue preempt one another.
+distribution of the services of past jobs, and of equals whoever came first; a job that runs has no bonus, so jobs of one
+queue preempt one another.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class TiresiasGittins:
         return {job.key: self._rank(job, table, now_seconds) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whoever is in a higher queue, or has a higher index in the same."""
+        """Whoever is in a higher queue, or has a higher index in the same, or as high a one and came first."""
         return (waiting.queue, waiting.position) < (running.queue, running.position)
 
     def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
@@ -92,7 +93,7 @@ class TiresiasGittins:
         stands = standing(job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds)
         return Rank(
             stands.queue,
-            (-table.index(job.service_gpu_seconds(now_seconds)),),
+            (-table.index(job.service_gpu_seconds(now_seconds)), job.created_seconds),
             stands.promoted,
             stands.until_seconds,
             drifts=job.state is JobState.RUNNING,

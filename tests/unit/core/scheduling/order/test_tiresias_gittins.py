@@ -70,6 +70,10 @@ def test_jobs_of_one_queue_preempt_one_another() -> None:
     policy = TiresiasGittins()
     assert preempts(policy, a_job("new"), a_job("old").served(3000).runs_on("n/0"))
     assert not preempts(policy, a_job("old").served(3000), a_job("new").runs_on("n/0"))
+    beyond_all_samples = a_job("early").created(1).served(1e9), a_job("late").created(2).served(2e9)
+    assert preempts(policy, beyond_all_samples[0], beyond_all_samples[1].runs_on("n/0")), (
+        "nobody knows: by arrival"
+    )
 
 
 @pytest.mark.parametrize(

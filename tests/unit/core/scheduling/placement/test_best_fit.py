@@ -1,11 +1,12 @@
-"""Which GPUs a gang gets. GPUs are called ``<node>/<index>``."""
+"""Which GPUs a gang gets by best fit, and what holds for every placement: modes, models, memory, nodes left out.
+
+GPUs are called ``<node>/<index>``."""
 
 from __future__ import annotations
 
 import pytest
 from laneway.lanes import LaneRules
 from laneway.scheduling import ForeignTenant, PlacementMode
-from laneway.scheduling.placement.gang_layout import on_fewest_nodes, on_most_nodes
 
 from tests.unit.core.scheduling.builders import GIB, a_job, a_node, gpus_of, planned
 
@@ -164,29 +165,3 @@ class TestOvercommit:
         plan = planned(nodes, gang.runs_on("n/0", "n/1"), other, a_job("c").share(50).profiled(1, 1))
         assert "b" in plan.waiting
         assert "c" in plan.starts
-
-
-@pytest.mark.parametrize(
-    ("story", "workers", "slots", "few", "many"),
-    [
-        ("nothing there", 1, {}, None, None),
-        ("too little", 5, {2: [1], 0: [7]}, None, None),
-        ("the tightest node that takes all", 3, {4: [1], 3: [2], 8: [3]}, [(2, 3)], [(3, 1), (1, 1), (2, 1)]),
-        (
-            "the roomiest, then the tightest",
-            9,
-            {4: [1, 2], 6: [3], 3: [4]},
-            [(3, 6), (4, 3)],
-            [(3, 3), (1, 2), (2, 2), (4, 2)],
-        ),
-    ],
-)
-def test_layouts(
-    story: str,
-    workers: int,
-    slots: dict[int, list[int]],
-    few: list[tuple[int, int]] | None,
-    many: list[tuple[int, int]] | None,
-) -> None:
-    assert on_fewest_nodes(workers, slots) == few, story
-    assert on_most_nodes(workers, slots) == many, story

@@ -74,13 +74,17 @@ class _ClassIndex:
                 gpu for level, at in self.levels.items() if level >= at_least_percent for gpu in at
             ):
                 counts.change(nodes[gpu], 1)
-        else:
+        elif seen < len(self._changes):
+            by_node: dict[int, int] = {}
             for gpu, before, after in self._changes[seen:]:
                 if (before >= at_least_percent) != (after >= at_least_percent):
-                    counts.change(nodes[gpu], 1 if after >= at_least_percent else -1)
+                    node = nodes[gpu]
+                    by_node[node] = by_node.get(node, 0) + (1 if after >= at_least_percent else -1)
+            for node, by in by_node.items():
+                if by:
+                    counts.change(node, by)
         self._counts[at_least_percent] = (len(self._changes), counts)
         return counts
-
 
     def states(self, nodes: Sequence[int]) -> NodeStates:
         """Return the nodes by what is free of their GPUs, as of now."""

@@ -7,6 +7,7 @@ says which of them count; the free percent of every GPU in a view is indexed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -89,6 +90,9 @@ class Ledger:
         self.usable_classes = tuple(sorted({self.classes[number] for number in self.usable}))
         self.gpus_of_node: tuple[tuple[int, ...], ...] = _grouped(self.node_numbers, len(self.nodes))
         self.entries: dict[str, Entry] = {}
+        self.held_percent: Counter[str] = Counter()
+        """By namespace: what its jobs hold of all GPUs together."""
+
         self.frees = 0
         """Counts what may have given somebody room; while it stands still, what did not fit does not fit."""
 
@@ -106,14 +110,22 @@ class Ledger:
         self._foreign_percent = [gpu.foreign_percent for gpu in self.gpus]
         self._indexes: dict[View, FreeIndex] = {}
         self._asked: dict[View, int] = {}
+        self._touched: list[int] = []
+        self._seen: dict[View, int] = {}
 
     def index(self, view: View) -> FreeIndex:
-        """Return what is free in a view; it is kept current from then on."""
+        """Return what is free in a view, as of now. It catches up with what has changed since it was asked for last, so
+        that a view which nobody asks for costs nothing, nor does an assumption that was taken back."""
         self._asked[view] = 0
         found = self._indexes.get(view)
         if found is None:
             free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
             found = self._indexes[view] = FreeIndex(self.classes, self.node_numbers, free)
+        else:
+            touched = self._touched[self._seen[view] :]
+            for number in touched if len(touched) < 2 else dict.fromkeys(touched):
+                found.update(number, self._free_percent(number, view))
+        self._seen[view] = len(self._touched)
         return found
 
     def keeps(self, view: View) -> bool:
@@ -123,9 +135,14 @@ class Ledger:
     def forget_idle_views(self) -> None:
         """Drop indexes that have not been asked for since many calls of this."""
         for view in [view for view, idle in self._asked.items() if idle >= _IDLE_DECISIONS]:
-            del self._indexes[view], self._asked[view]
+            del self._indexes[view], self._asked[view], self._seen[view]
         for view in self._asked:
             self._asked[view] += 1
+        if len(self._touched) > 4 * len(self.gpus) + 1024:
+            for view in [view for view, seen in self._seen.items() if seen < len(self._touched)]:
+                self.index(view)
+            self._touched.clear()
+            self._seen = dict.fromkeys(self._seen, 0)
 
     def enter(
         self, job: Job, placement: tuple[WorkerPlacement, ...], kind: Kind, level: Level | None
@@ -152,14 +169,16 @@ class Ledger:
         entry = self.entries[job.key] = Entry(job, placement, kind, shares, level)
         for number, percent in shares:
             self._on[number][job.key] = (percent, entry)
+            self.held_percent[job.namespace] += percent
         self._refresh(entry)
 
     def leave(self, key: str) -> None:
         """Let a job hold nothing."""
         entry = self.entries.pop(key, None)
         if entry is not None:
-            for number, _ in entry.shares:
+            for number, percent in entry.shares:
                 del self._on[number][key]
+                self.held_percent[entry.job.namespace] -= percent
             self.frees += 1
             self._refresh(entry)
 
@@ -243,9 +262,7 @@ class Ledger:
         )
 
     def _refresh(self, entry: Entry) -> None:
-        for view, index in self._indexes.items():
-            for number, _ in entry.shares:
-                index.update(number, self._free_percent(number, view))
+        self._touched.extend(number for number, _ in entry.shares)
 
     def _free_percent(self, number: int, view: View) -> int:
         """Return what is free of a GPU; 0 where more is held than it offers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, refusal
+from laneway.scheduling.free_index import FreeIndex
 from laneway.scheduling.ledger import Ledger, View
 from laneway.scheduling.node_states import NodeStates
 from laneway.scheduling.snapshot import GPU, Job, Node
@@ -25,10 +26,13 @@ class Room:
         """
         self._ledger = ledger
         self._view = view
-        self._index = ledger.index(view)
         self._avoided = avoided
         self._suitable: dict[object, tuple[tuple[GPUClass, int], ...]] = {}
         self._fewest: dict[object, int] = {}
+
+    @property
+    def _index(self) -> FreeIndex:
+        return self._ledger.index(self._view)
 
     def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
         """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
@@ -40,6 +44,10 @@ class Room:
     def free_percent(self, gpu: GPU) -> int:
         """Return what is free of a GPU."""
         return self._index.free_percent(self._ledger.number[gpu.uuid])
+
+    def held_percent(self, namespace: str) -> int:
+        """Return what the jobs of a namespace hold of all GPUs together, those that leave included."""
+        return self._ledger.held_percent[namespace]
 
     def node(self, node: int) -> Node:
         """Return a node by its number."""
@@ -79,15 +87,16 @@ class Room:
     def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
         """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
         checked = _lanes_matter(job, gpu_class)
+        index = self._index
         numbers = [
             number
             for number in self._ledger.gpus_of_node[node]
             if number in self._ledger.usable
             and self._ledger.classes[number] == gpu_class
-            and self._index.free_percent(number) >= share_percent
+            and index.free_percent(number) >= share_percent
             and (not checked or self._fits(job, number, share_percent))
         ]
-        numbers.sort(key=lambda number: (self._index.free_percent(number), number))
+        numbers.sort(key=lambda number: (index.free_percent(number), number))
         return [self._ledger.gpus[number] for number in numbers]
 
     def free_gpus(self, job: Job) -> int:

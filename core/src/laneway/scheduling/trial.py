@@ -29,6 +29,14 @@ class Trial:
         """Whether the gang would fit if these jobs were gone, and no others."""
         return self.placed_without(victims) is not None
 
+    def in_the_way(self, victims: Sequence[Job]) -> list[Job]:
+        """Return those of the victims that hold GPUs where the gang would go if all of them were gone."""
+        placement = self.placed_without(victims)
+        if placement is None:
+            return list(victims)
+        there = set(self._ledger.departing_from(placement))
+        return [victim for victim in victims if victim.key in there]
+
     def placed_without(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> Placement | None:
         """Return where the gang would go if these jobs made way as far as ``depth``."""
         self.settle(victims, depth)

@@ -14,7 +14,7 @@ same conclusion, or to a better one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
@@ -28,9 +28,9 @@ from laneway.scheduling.suitability import GPUClass
 from laneway.scheduling.trial import Placement, Trial
 from laneway.scheduling.waiting_line import Shape
 
-_TRIED_SINGLY = 64
-"""So many jobs, from the last in the order, are tried as victims wherever they run. Of more, only those are that hold
-GPUs where the gang would be placed if all of the lowest levels that it takes were gone."""
+_TRIED_SINGLY = 8
+"""So many jobs more than the gang has workers, from the last in the order, are tried as victims wherever they run. After
+that only those are that hold GPUs where the gang would be placed if all of the levels it takes were gone."""
 
 
 @dataclass(slots=True)
@@ -210,9 +210,12 @@ class Walk:
     def _make_way_for(self, job: Job, place: SortKey) -> bool:
         """Have others make way for a job."""
         trial = Trial(self._books.ledger, lambda: self._placement.place(job, self._books.room(LATER)))
-        candidates = self._candidates(job, place, trial)
-        victims = self._policies.preemption.victims(candidates, trial.fits_without) if candidates else None
-        if not victims:
+        chosen = (
+            self._policies.preemption.victims(candidates, trial)
+            for candidates in self._candidates(job, place)
+        )
+        victims = next((victims for victims in chosen if victims), None)
+        if victims is None:
             trial.settle(())
             return False
         depth, placement = self._shallowest(trial, victims)
@@ -232,28 +235,30 @@ class Walk:
                 return depth, placement
         raise AssertionError("the preemption policy chose victims without whom the gang does not fit")
 
-    def _candidates(self, job: Job, place: SortKey, trial: Trial) -> list[Job]:
-        """Return who may be preempted for a job, first the one that goes last in the order; none if it is no use."""
+    def _candidates(self, job: Job, place: SortKey) -> Iterator[list[Job]]:
+        """Yield who may be preempted for a job, first the one that goes last in the order: at first those that are
+        preferred, then others, if these are not enough. Nobody, if it is no use."""
         if not self._policies.order.preempts_by_queue:
-            return self._candidates_by_rank(job)
-        level = (place[0], place[1])
-        reach = self._reach(job, level)
+            yield self._candidates_by_rank(job)
+            return
+        reach = self._reach(job, (place[0], place[1]))
         if reach is None:
-            return []
+            return
         lowest, gpus = reach
         below = (
             key
             for key in takewhile(lambda key: self._books.level(key) > lowest, self._books.last_first())
             if key not in self._decision.preemptions
         )
-        nearest = [self._books.jobs[key] for key in islice(below, _TRIED_SINGLY)]
-        if len(nearest) < _TRIED_SINGLY or trial.fits_without(nearest):
-            return nearest
-        there = [
-            key for key in self._books.ledger.below(lowest, gpus) if key not in self._decision.preemptions
-        ]
-        there.sort(key=lambda key: self._books.standings.keys[key], reverse=True)
-        return [self._books.jobs[key] for key in there]
+        most = job.demand.workers + _TRIED_SINGLY
+        nearest = [self._books.jobs[key] for key in islice(below, most)]
+        yield nearest
+        if len(nearest) == most:
+            there = [
+                key for key in self._books.ledger.below(lowest, gpus) if key not in self._decision.preemptions
+            ]
+            there.sort(key=lambda key: self._books.standings.keys[key], reverse=True)
+            yield [self._books.jobs[key] for key in there]
 
     def _candidates_by_rank(self, job: Job) -> list[Job]:
         ranks = self._books.standings.ranks

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from laneway.scheduling.snapshot import Job
+
+
+class Question(Protocol):
+    """What would become of a gang if others made way for it."""
+
+    def fits_without(self, victims: Sequence[Job]) -> bool:
+        """Whether the gang would fit if these were gone, and no others; if it fits without some, it fits without more."""
+        ...
+
+    def in_the_way(self, victims: Sequence[Job]) -> Sequence[Job]:
+        """Return those of the victims, without all of whom the gang fits, that hold GPUs where it would be placed then:
+        without these alone it fits too. In the order in which they are given."""
+        ...
 
 
 class PreemptionPolicy(Protocol):
@@ -15,13 +28,11 @@ class PreemptionPolicy(Protocol):
         """Return until when a running job may not be preempted, whoever asks."""
         ...
 
-    def victims(
-        self, candidates: Sequence[Job], fits_without: Callable[[Sequence[Job]], bool]
-    ) -> tuple[Job, ...] | None:
+    def victims(self, candidates: Sequence[Job], gang: Question) -> tuple[Job, ...] | None:
         """Return who makes way, as few as will do; None if the gang would not fit even without all of the candidates.
 
         Args:
             candidates: those that may be preempted for the job, first the one that goes last in the order; may be empty.
-            fits_without: whether the gang would fit if these were gone; if it fits without some, it fits without more.
+            gang: the gang that does not fit.
         """
         ...

@@ -1,0 +1,170 @@
+"""A scheduler with a memory decides what one decides that is told everything at once."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from laneway.scheduling import (
+    ClusterSnapshot,
+    Decision,
+    Depth,
+    Job,
+    JobState,
+    Node,
+    Policies,
+    Scheduler,
+    plan,
+    policies,
+)
+from laneway.scheduling.planner import next_decision_seconds
+
+from tests.unit.core.scheduling.test_properties import jobs, nodes
+
+ORDERS = st.sampled_from(
+    [
+        policies(order="fifo"),
+        policies(order="fifo", order_options={"strict": False}),
+        policies(order="tiresias-las", order_options={"promotion_factor": 8.0, "patience_seconds": 200.0}),
+    ]
+)
+PARKED_AS = {Depth.PAUSE: JobState.PAUSED, Depth.OFFLOAD: JobState.OFFLOADED, Depth.EVICT: JobState.LEAVING}
+
+
+class WithMemory(RuleBasedStateMachine):
+    """Jobs come, start, leave and end; at each step both are asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.made = 0
+        self.jobs: dict[str, Job] = {}
+        self.avoid: dict[str, frozenset[str]] = {}
+
+    @initialize(nodes=nodes(), chosen=ORDERS, parking=st.booleans())
+    def begin(self, nodes: tuple[Node, ...], chosen: Policies, parking: bool) -> None:
+        if parking:
+            nodes = tuple(
+                replace(
+                    node,
+                    gpus=tuple(
+                        replace(gpu, allocatable_percent=200, active_percent=100) for gpu in node.gpus
+                    ),
+                )
+                for node in nodes
+            )
+        self.nodes = nodes
+        self.policies = chosen
+        self.scheduler = Scheduler(nodes, chosen)
+
+    @rule(data=st.data())
+    def submit(self, data: st.DataObject) -> None:
+        job = data.draw(jobs(f"ns/j{self.made}"))
+        self.made += 1
+        self.observe(replace(job, created_seconds=self.now))
+
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        if self.jobs:
+            key = data.draw(st.sampled_from(sorted(self.jobs)))
+            del self.jobs[key]
+            self.avoid.pop(key, None)
+            self.scheduler.forget(key)
+
+    @rule(data=st.data(), change=st.sampled_from(["gone", "suspended", "profiled", "avoid", "fails"]))
+    def change(self, data: st.DataObject, change: str) -> None:
+        if not self.jobs:
+            return
+        job = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        if change == "suspended":
+            self.observe(replace(job, suspended=not job.suspended))
+        elif change == "profiled":
+            self.observe(replace(job, profile=data.draw(jobs("ns/other")).profile))
+        elif change == "avoid":
+            avoided = frozenset(
+                data.draw(st.sets(st.sampled_from([node.name for node in self.nodes]), max_size=1))
+            )
+            self.avoid[job.key] = avoided
+            self.scheduler.avoid(job.key, avoided)
+        elif change == "gone" and job.state is JobState.LEAVING:
+            self.observe(replace(job, state=JobState.WAITING, placement=(), waiting_since_seconds=self.now))
+        elif change == "fails" and job.state in (JobState.RUNNING, JobState.STARTING):
+            self.observe(self.stopped(job, JobState.LEAVING))
+
+    @rule(data=st.data())
+    def cordon(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sampled_from([node.name for node in self.nodes]))
+        self.nodes = tuple(
+            replace(node, schedulable=not node.schedulable) if node.name == chosen else node
+            for node in self.nodes
+        )
+        self.scheduler.set_nodes(self.nodes)
+
+    @rule(seconds=st.sampled_from([1.0, 50.0, 400.0, 3000.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def carry_out(self) -> None:
+        decision = self.scheduler.decide(self.now)
+        self.carry(decision)
+
+    @rule()
+    def carry_out_nothing(self) -> None:
+        self.scheduler.decide(self.now)
+
+    @invariant()
+    def decides_the_same(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        listed = list(self.jobs.values())
+        random.Random(self.made).shuffle(listed)
+        snapshot = ClusterSnapshot(self.nodes, tuple(listed), self.avoid)
+        fresh, remembered = plan(snapshot, self.now, self.policies), self.scheduler.plan(self.now)
+        assert remembered == fresh
+        assert self.scheduler.next_decision_seconds(self.now) == next_decision_seconds(
+            snapshot, self.now, self.policies
+        )
+
+    def carry(self, decision: Decision) -> None:
+        for key, placement in decision.starts.items():
+            self.observe(
+                replace(
+                    self.jobs[key],
+                    state=JobState.RUNNING,
+                    placement=placement,
+                    started_seconds=self.now,
+                    as_of_seconds=self.now,
+                )
+            )
+        for key in decision.resumes:
+            self.observe(
+                replace(
+                    self.jobs[key], state=JobState.RUNNING, started_seconds=self.now, as_of_seconds=self.now
+                )
+            )
+        for key, preemption in decision.preemptions.items():
+            self.observe(self.stopped(self.jobs[key], PARKED_AS[preemption.depth]))
+
+    def stopped(self, job: Job, state: JobState) -> Job:
+        return replace(
+            job,
+            state=state,
+            attained_service_gpu_seconds=job.service_gpu_seconds(self.now),
+            executed_seconds=job.ran_seconds(self.now),
+            as_of_seconds=self.now,
+        )
+
+    def observe(self, job: Job) -> None:
+        self.jobs[job.key] = job
+        self.scheduler.observe(job)
+
+
+WithMemory.TestCase.settings = settings(
+    deadline=None, max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+)
+TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)

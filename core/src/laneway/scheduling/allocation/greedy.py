@@ -1,7 +1,8 @@
 """First come, best demand (Synergy-Greedy, OSDI'22, section 4.1): here to show why not.
 
 A few jobs with large demands take all CPUs of a node, and its other GPUs stand idle: whoever is placed on them gets
-nothing. Synergy measures average completion times worse than with proportional shares.
+nothing, and stands still until one of the others ends. Synergy measures average completion times worse than with proportional
+shares.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Greedy:
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-        """Return the best demands that fit; a gang whose demand no longer fits is left out, and its GPUs are stranded."""
+        """Return the best demands that fit; a gang whose demand no longer fits gets nothing, and its GPUs are stranded."""
         allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
             load = Load(part)
@@ -40,6 +41,10 @@ class Greedy:
                 if load.fits(number, None, best):
                     load.take(number, best)
                     allotted[keys[number]] = best.workers
+                else:
+                    allotted[keys[number]] = tuple(
+                        WorkerAllotment(worker.worker, 0, 0) for worker in gang.workers
+                    )
         return allotted
 
     def _grain(self) -> Grain:

@@ -90,9 +90,8 @@ class AllocationPolicy(Protocol):
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-        """Return by gang what its workers get, in the order of its workers; never more of a node than it has.
+        """Return by gang, for every gang, what its workers get, in their order; never more of a node than it has.
 
-        A gang that is left out cannot run beside the others under this policy (only ``Greedy`` leaves any out).
         Gangs that share no node, not even through others, do not matter to one another: a caller may ask again for
         only those nodes where something has changed. Raises ValueError if a gang is on a node that is not given, or
         if more GPUs of a node are placed than it has.

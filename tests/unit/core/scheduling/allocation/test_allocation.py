@@ -30,7 +30,8 @@ def test_proportional_goes_by_gpus_alone() -> None:
 
 def test_greedy_strands_gpus_for_which_no_cpus_are_left() -> None:
     gangs = [gang(f"{number}", ("n1", 100), profile=HUNGRY, position=number) for number in range(8)]
-    assert set(Greedy().allot([node()], gangs)) == {"0", "1"}
+    allotted = cpus(dict(Greedy().allot([node()], gangs)))
+    assert allotted == {f"{number}": [12_000 if number < 2 else 0] for number in range(8)}
 
 
 @pytest.mark.parametrize("policy", FAIR, ids=lambda policy: type(policy).__name__)
@@ -119,25 +120,36 @@ def test_a_profile_that_does_not_reach_down_to_the_share_falls_back_on_it() -> N
     assert sorted(workers[0].memory_bytes // GIB for workers in allotted.values())[:6] == [64] * 6
 
 
+def together(policy: AllocationPolicy, *profiles: MeasuredSensitivity) -> float:
+    """Throughput of jobs with these profiles, a GPU each, on a node with half of its GPUs free and few CPUs."""
+    gangs = [gang(f"{number}", ("n1", 100), profile=profile) for number, profile in enumerate(profiles)]
+    allotted = policy.allot([node(gpus=8, cpus=16)], gangs)
+    return sum(
+        profile.ratio(allotted[f"{number}"][0].cpu_millis, allotted[f"{number}"][0].memory_bytes)
+        for number, profile in enumerate(profiles)
+    )
+
+
 def test_the_optimum_sees_an_exchange_that_tuning_does_not() -> None:
     """Tuning takes one step at a time, each the best for itself; the program weighs all of them together."""
-    steps = (
+    jobs = (
         cpu_curve({3: 20.0, 5: 25.0, 9: 27.0}),
         cpu_curve({1: 10.0, 7: 12.0, 9: 22.0}),
         cpu_curve({5: 1.0, 10: 6.0, 12: 26.0}),
         cpu_curve({2: 10.0, 9: 12.0, 10: 17.0}),
     )
-    gangs = [gang(f"{number}", ("n1", 100), profile=profile) for number, profile in enumerate(steps)]
-    cluster = [node(gpus=8, cpus=16)]
+    assert together(Optimal(), *jobs) > together(Tune(), *jobs) > together(Proportional(), *jobs)
 
-    def together(policy: AllocationPolicy) -> float:
-        allotted = policy.allot(cluster, gangs)
-        return sum(
-            profile.ratio(allotted[str(number)][0].cpu_millis, allotted[str(number)][0].memory_bytes)
-            for number, profile in enumerate(steps)
-        )
 
-    assert together(Optimal()) > together(Tune()) > together(Proportional())
+def test_tuning_is_not_fooled_by_a_curve_that_is_flat_first_and_steep_then() -> None:
+    """Going down alone, the first job is left on its plateau with ten CPUs, where it is no faster than with two."""
+    jobs = (
+        cpu_curve({10: 1.0, 11: 6.0, 12: 16.0}),
+        cpu_curve({4: 10.0, 5: 12.0, 11: 22.0}),
+        cpu_curve({2: 20.0, 3: 30.0, 5: 32.0}),
+        cpu_curve({2: 10.0, 11: 11.0, 12: 13.0}),
+    )
+    assert together(Tune(), *jobs) >= 0.9 * together(Optimal(), *jobs)
 
 
 @pytest.mark.parametrize("policy", ALL, ids=lambda policy: type(policy).__name__)

@@ -12,6 +12,7 @@ from laneway.scheduling.allocation.greedy import Greedy
 from laneway.scheduling.allocation.minio import MinIOSensitivity
 from laneway.scheduling.allocation.optimal import Optimal
 from laneway.scheduling.allocation.policy import (
+    MEBIBYTE,
     AllocationPolicy,
     NodeCapacity,
     PlacedGang,
@@ -102,7 +103,7 @@ def test_no_node_gives_more_than_it_has(policy: AllocationPolicy, case: Case) ->
         held = [
             has
             for gang in case.gangs
-            for worker, has in zip(gang.workers, allotted.get(gang.key, ()), strict=gang.key in allotted)
+            for worker, has in zip(gang.workers, allotted[gang.key], strict=True)
             if worker.node == node.node
         ]
         assert sum(has.cpu_millis for has in held) <= node.cpu_millis
@@ -114,13 +115,14 @@ def test_no_node_gives_more_than_it_has(policy: AllocationPolicy, case: Case) ->
 def test_each_worker_of_each_gang_is_named_and_gets_whole_numbers(case: Case) -> None:
     for policy in ALL:
         allotted = policy.allot(case.nodes, case.gangs)
+        assert set(allotted) == {gang.key for gang in case.gangs}
         for gang in case.gangs:
-            if gang.key in allotted or not isinstance(policy, Greedy):
-                assert [has.worker for has in allotted[gang.key]] == [
-                    worker.worker for worker in gang.workers
-                ]
-                assert all(has.cpu_millis >= 0 and has.memory_bytes >= 0 for has in allotted[gang.key])
-                assert all(isinstance(has.memory_bytes, int) for has in allotted[gang.key])
+            assert [has.worker for has in allotted[gang.key]] == [worker.worker for worker in gang.workers]
+            for has in allotted[gang.key]:
+                assert isinstance(has.cpu_millis, int)
+                assert isinstance(has.memory_bytes, int)
+                assert min(has.cpu_millis, has.memory_bytes) >= 0
+                assert has.memory_bytes % MEBIBYTE == 0
 
 
 @given(case=cases())

@@ -53,6 +53,10 @@ class Room:
         """Return a node by its number."""
         return self._ledger.nodes[node]
 
+    def gpu(self, uuid: str) -> GPU:
+        """Return a GPU by its uuid."""
+        return self._ledger.gpus[self._ledger.number[uuid]]
+
     def sharers(self, gpu: GPU) -> list[Job]:
         """Return the jobs that hold a part of a GPU and take turns there, by key."""
         return self._ledger.sharers(self._ledger.number[gpu.uuid], self._view)

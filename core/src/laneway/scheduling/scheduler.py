@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from laneway.scheduling import explanation
-from laneway.scheduling.allotting import allocations, allotted_workers
+from laneway.scheduling.allotting import Allotting, allocations
 from laneway.scheduling.books import Books
 from laneway.scheduling.plan_types import Plan, WaitingReason
 from laneway.scheduling.snapshot import Job, JobState, Node
@@ -28,6 +28,7 @@ class Scheduler:
         self._books = Books(nodes, policies)
         self._closures = Closures()
         self._holdings = Holdings(nodes)
+        self._allotting = None if policies.elastic is None else Allotting(policies.elastic)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the cluster's nodes."""
@@ -61,8 +62,8 @@ class Scheduler:
             InvalidPlan: a policy broke an invariant (see :func:`laneway.scheduling.validate`).
         """
         self._books.refresh(now_seconds)
-        if self._policies.elastic is not None:
-            self._books.allot(allotted_workers(self._books, self._policies.elastic, now_seconds))
+        if self._allotting is not None:
+            self._allotting.refresh(self._books, now_seconds)
             self._books.refresh(now_seconds)
         decision = Walk(self._books, self._closures, now_seconds).run()
         decision.promotions = sorted(self._books.standings.promoted)
@@ -96,6 +97,8 @@ class Scheduler:
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change what was decided, if nothing is observed before; None: never."""
         due = self._books.next_change_seconds(now_seconds)
+        if self._allotting is not None:
+            due = min(due, self._allotting.next_seconds())
         return None if math.isinf(due) else due
 
     def _waiting(self, order: Sequence[str], decision: Decision) -> Mapping[str, WaitingReason]:

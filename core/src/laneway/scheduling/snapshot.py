@@ -15,6 +15,7 @@ from typing import NamedTuple
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
 from laneway.scheduling.allocation.sensitivity import Sensitivity
+from laneway.scheduling.elastic.goodput import GoodputModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,12 @@ class Job:
     profile: Profile | None = None
     sensitivity: Sensitivity | None = None
     """How its throughput depends on CPUs and memory; None: not measured."""
+
+    goodput: GoodputModel | None = None
+    """How the speed of a malleable job depends on its workers; None: not known."""
+
+    restarts: int = 0
+    """How often it has been started again."""
 
     preemptible: bool = True
     suspended: bool = False

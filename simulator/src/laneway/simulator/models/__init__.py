@@ -9,5 +9,8 @@ from types import MappingProxyType
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.gavel import Gavel
 from laneway.simulator.models.speed_model import SpeedModel
+from laneway.simulator.models.synergy import Synergy
 
-MODELS: Mapping[str, Callable[..., SpeedModel]] = MappingProxyType({"alone": Alone, "gavel": Gavel})
+MODELS: Mapping[str, Callable[..., SpeedModel]] = MappingProxyType(
+    {"alone": Alone, "gavel": Gavel, "synergy": Synergy}
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import merge
 
 Layout = list[tuple[int, int]]
 """Nodes by number, each with how many workers it takes."""
@@ -62,7 +63,8 @@ def on_first_nodes(workers: int, nodes_by_slots: Mapping[int, Sequence[int]]) ->
     sizes = _sizes(nodes_by_slots)
     if _total(sizes, nodes_by_slots) < workers:
         return None
-    return in_turn(workers, sorted((node, size) for size in sizes for node in nodes_by_slots[size]))
+    by_size = [[(node, size) for node in sorted(nodes_by_slots[size])] for size in sizes]
+    return in_turn(workers, merge(*by_size))
 
 
 def in_turn(workers: int, slots: Iterable[tuple[int, int]]) -> Layout:

@@ -56,6 +56,8 @@ def place_gang(
     """
     rule = _RULE_OF_MODE.get(job.demand.mode, rule)
     choices = room.choices(job)
+    if not choices or room.most_free_percent(job) < min(share_percent for _, share_percent in choices):
+        return None  # the common case in a full cluster, and the cheapest to see
     attempts: list[Sequence[Choice]] = [(choice,) for choice in choices]
     if len(choices) > 1 and job.demand.workers > 1:
         attempts.append(choices)

@@ -42,7 +42,12 @@ def check(thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float) ->
 
 
 def standing(
-    job: Job, thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float, now_seconds: float
+    job: Job,
+    thresholds_gpu_seconds: tuple[float, ...],
+    promotion_factor: float,
+    now_seconds: float,
+    *,
+    within_first: bool = False,
 ) -> Standing:
     """Return a job's queue: that of its service since it was last promoted.
 
@@ -51,10 +56,13 @@ def standing(
         thresholds_gpu_seconds: service at which a job falls into the next queue.
         promotion_factor: a job that has waited this many times what it has executed is in the first queue; 0: never.
         now_seconds: the moment.
+        within_first: whether jobs of the first queue are promoted too, once they have executed: where service counts
+            within a queue, newcomers would pass them for ever.
     """
     service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
     queue = bisect_right(thresholds_gpu_seconds, service + _SLACK)
-    if job.state is JobState.WAITING and queue and promotion_factor:
+    falls_behind = queue > 0 or (within_first and job.executed_seconds > 0)
+    if job.state is JobState.WAITING and falls_behind and promotion_factor:
         since = job.created_seconds if job.waiting_since_seconds is None else job.waiting_since_seconds
         promotion_seconds = since + promotion_factor * job.executed_seconds
         if promotion_seconds - now_seconds <= _SLACK:

@@ -39,7 +39,8 @@ class TiresiasGittins:
     """Service at which a job falls into the next queue."""
 
     promotion_factor: float = 0.0
-    """A job that has waited this many times what it has executed is in the first queue; 0: never."""
+    """A job that has waited this many times what it has executed is in the first queue, and its service counts anew, for
+    its index too; 0: never."""
 
     def __post_init__(self) -> None:
         check(self.thresholds_gpu_seconds, self.promotion_factor)
@@ -90,10 +91,13 @@ class TiresiasGittins:
         return False
 
     def _rank(self, job: Job, table: GittinsTable, now_seconds: float) -> Rank:
-        stands = standing(job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds)
+        stands = standing(
+            job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds, within_first=True
+        )
+        service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
         return Rank(
             stands.queue,
-            (-table.index(job.service_gpu_seconds(now_seconds)), job.created_seconds),
+            (-table.index(0.0 if stands.promoted else service), job.created_seconds),
             stands.promoted,
             stands.until_seconds,
             drifts=job.state is JobState.RUNNING,

@@ -1,0 +1,95 @@
+"""How the planner asks the elastic policy, and what it does with the answer; CPUs and memory after placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from laneway.scheduling import Demand, Job, JobState, Node, Scheduler, policies
+from laneway.scheduling.allocation.proportional import Proportional
+from laneway.scheduling.allotting import REALLOT_SECONDS
+from laneway.scheduling.elastic.policy import MalleableJob
+
+from tests.unit.core.scheduling.builders import a_job, a_node, planned
+
+
+@dataclass
+class Recorded:
+    """Gives each what it is told to, and remembers what it was asked."""
+
+    gives: dict[str, int]
+    asked: list[tuple[list[str], dict[str, int]]] = field(default_factory=list)
+
+    def allot(
+        self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
+    ) -> Mapping[str, int]:
+        self.asked.append((sorted(job.key for job in jobs), dict(free_gpus)))
+        return {job.key: self.gives[job.key] for job in jobs}
+
+
+def malleable(name: str, fewest: int = 1, most: int = 8) -> Job:
+    return Job(name, Demand(workers=fewest, min_workers=fewest, max_workers=most), created_seconds=0.0)
+
+
+def scheduler(elastic: Recorded, *jobs: Job, nodes: Sequence[Node] = ()) -> Scheduler:
+    made = Scheduler(nodes or [a_node("n", 4)], replace(policies(order="fifo"), elastic=elastic))
+    for job in jobs:
+        made.observe(job)
+    return made
+
+
+def test_a_malleable_job_starts_with_the_workers_that_it_is_given() -> None:
+    decision = scheduler(Recorded({"m": 3}), malleable("m")).decide(0.0)
+    assert len(decision.starts["m"]) == 3
+
+
+def test_one_that_is_given_none_waits_and_says_so() -> None:
+    found = scheduler(Recorded({"m": 0}), malleable("m")).plan(0.0)
+    assert "elastic policy" in found.waiting["m"].message
+
+
+def test_one_that_is_to_have_others_starts_again() -> None:
+    elastic = Recorded({"m": 2})
+    running = a_job("m").needs(1).runs_on("n/0").made
+    running = replace(running, demand=malleable("m").demand)
+    made = scheduler(elastic, running)
+    decision = made.decide(1.0)
+    assert decision.rescales == {"m": 2}
+    assert set(decision.preemptions) == {"m"}
+    made.observe(replace(running, state=JobState.WAITING, placement=()))
+    assert len(made.decide(2.0).starts["m"]) == 2
+    assert len(elastic.asked) == 1, "nobody has come or gone"
+
+
+def test_rigid_jobs_come_first_running_and_waiting() -> None:
+    elastic = Recorded({"m": 1})
+    scheduler(elastic, malleable("m"), a_job("r").runs_on("n/0").made, a_job("w").made).decide(0.0)
+    assert elastic.asked == [(["m"], {"n": 2})]
+
+
+def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
+    elastic = Recorded({"m": 1, "k": 1})
+    made = scheduler(elastic, malleable("m"))
+    made.decide(0.0)
+    assert made.next_decision_seconds(0.0) == REALLOT_SECONDS
+    made.decide(REALLOT_SECONDS - 1)
+    assert len(elastic.asked) == 1
+    made.observe(malleable("k"))
+    made.decide(REALLOT_SECONDS - 1)
+    made.decide(2 * REALLOT_SECONDS)
+    assert [jobs for jobs, _ in elastic.asked] == [["m"], ["k", "m"], ["k", "m"]]
+
+
+def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:
+    node = replace(a_node("n", 4), cpu_millis=32_000, memory_bytes=64 * 2**30)
+    found = planned(
+        [node],
+        a_job("runs").runs_on("n/0"),
+        a_job("starts").share(50),
+        by=replace(policies(order="fifo"), allocation=Proportional()),
+    )
+    assert {key: [each.cpu_millis for each in given] for key, given in found.allocations.items()} == {
+        "runs": [8000],
+        "starts": [4000],
+    }
+    assert not planned([node], a_job("starts")).allocations

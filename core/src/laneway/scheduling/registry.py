@@ -120,7 +120,15 @@ ORDER: Stage[OrderPolicy] = Stage(
         "tiresias-las": "order.tiresias_las:TiresiasLAS",
     },
 )
-ELASTIC: Stage[ElasticPolicy | None] = Stage("elastic", ("allot",), {"none": "registry:none"})
+ELASTIC: Stage[ElasticPolicy | None] = Stage(
+    "elastic",
+    ("allot",),
+    {
+        "bftrainer": "elastic.bftrainer:BFTrainer",
+        "none": "registry:none",
+        "pollux": "elastic.pollux:Pollux",
+    },
+)
 PLACEMENT: Stage[PlacementPolicy] = Stage(
     "placement",
     ("place",),
@@ -129,6 +137,7 @@ PLACEMENT: Stage[PlacementPolicy] = Stage(
         "consolidate": "placement.consolidate:Consolidate",
         "count": "placement.count:Count",
         "fgd": "placement.fgd:FGD",
+        "lanes": "placement.lanes:Lanes",
         "spread": "placement.spread:Spread",
         "tiresias": "placement.tiresias:TiresiasPlacement",
         "topology": "placement.topology:Topology",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from laneway.cli.exit_codes import INTERRUPTED, CommandError
-from laneway.cli.verbs import delete, events, explain, get, list_jobs, logs, simulate, submit, wait
+from laneway.cli.verbs import delete, events, explain, get, list_jobs, logs, replay, simulate, submit, wait
 
 _VERBS = {
     "submit": submit,
@@ -20,6 +20,7 @@ _VERBS = {
     "delete": delete,
     "explain": explain,
     "simulate": simulate,
+    "replay": replay,
 }
 
 _EXIT_CODES = """exit codes: 0 done; 1 refused, or the job failed; 2 wrong command line or file; 3 not found;

@@ -47,7 +47,7 @@ class Report:
     """GPU time that was held, of what the cluster had until the last finish. A GPU that several jobs share counts once."""
 
     work_ratio: float
-    """Work that was done, in GPU time as the trace has it, of what the cluster had until the last finish. Above 1: jobs that
+    """Work of the finished jobs, in GPU time as the trace has it, of what the cluster had until the last finish. Above 1: jobs that
     shared GPUs did more together than one after the other."""
 
     fragmentation_ratio: float
@@ -99,7 +99,7 @@ def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
     last = max((finish for _, finish in done), default=first)
     meter = simulation.meter
     capacity_gpu_seconds = meter.gpus * (last - first)
-    work_gpu_seconds = sum(run.counted_progress_seconds * gpus_of(run.job.demand) for run in runs)
+    work_gpu_seconds = sum(run.job.duration_seconds * gpus_of(run.job.demand) for run, _ in done)
     return Report(
         policy=policy,
         placement=placement,
@@ -116,7 +116,7 @@ def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
         preemptions=sum(run.preemptions for run in runs),
         evictions=sum(run.evictions for run in runs),
         migrations=sum(run.migrations for run in runs),
-        utilization_ratio=_ratio(meter.held_gpu_seconds, capacity_gpu_seconds),
+        utilization_ratio=_ratio(simulation.held_until_finish_gpu_seconds, capacity_gpu_seconds),
         work_ratio=_ratio(work_gpu_seconds, capacity_gpu_seconds),
         fragmentation_ratio=_ratio(meter.contended_fragment_gpu_seconds, meter.contended_free_gpu_seconds),
         jain_fairness_ratio=jain_ratio([slowdown(run.job, finish) for run, finish in done]),

@@ -41,6 +41,11 @@ class Run:
     service_at_promotion_gpu_seconds: float = 0.0
     running_since_seconds: float | None = None
     first_start_seconds: float | None = None
+    """When it was first placed."""
+
+    first_run_seconds: float | None = None
+    """When its workers first ran."""
+
     finish_seconds: float | None = None
     preemptions: int = 0
     """Of any depth; being rescaled is none."""
@@ -89,6 +94,8 @@ class Run:
         self.state_since_seconds = now_seconds
         if state is JobState.RUNNING:
             self.running_since_seconds = now_seconds
+            if self.first_run_seconds is None:
+                self.first_run_seconds = now_seconds
         self.version += 1
 
     def get_on(self, speed: Speed, now_seconds: float) -> None:

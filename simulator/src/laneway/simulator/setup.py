@@ -44,7 +44,7 @@ class Setup:
     """How GPUs are shared; None: as the nodes say."""
 
     reading: ReadOptions
-    parameters: Mapping[str, object]
+    parameters: dict[str, object]
     """All that was chosen, by name and whose it is: ``restart_seconds of the costs``."""
 
 

@@ -91,6 +91,8 @@ class Simulation:
         self.decision_seconds = 0.0
         self.decisions = 0
         self.finished = 0
+        self.held_until_finish_gpu_seconds = 0.0
+        """What the meter had counted of held GPUs when a job last finished."""
 
         self._trace = {job.key: job for job in trace}
         self._costs = costs or Costs()
@@ -191,6 +193,7 @@ class Simulation:
         run.counted_progress_seconds = run.job.duration_seconds  # but for rounding it was there already
         run.finish_seconds = self.now_seconds
         self.finished += 1
+        self.held_until_finish_gpu_seconds = self.meter.held_gpu_seconds
         self._after(self._costs.end_seconds, _Event.GONE, run)
 
     def _forget(self, run: Run) -> None:

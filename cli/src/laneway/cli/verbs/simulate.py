@@ -43,15 +43,20 @@ def add(parser: ArgumentParser) -> None:
         help=f"order policies or presets, separated by commas: {', '.join(policy_names())}",
     )
     parser.add_argument(
-        "--placement",
-        metavar="POLICY",
-        help=f"placement policy: {', '.join(PLACEMENT.names())}; best-fit by default",
-    )
-    parser.add_argument(
         "--nodes",
         required=True,
         help="such as 8x8, or 4x8:A100:80,2x4:T4:16 (model, memory in GiB); or a file: CSV of Alibaba's node lists, or "
         "the JSON of kubectl get gpunodes",
+    )
+    add_policies(parser)
+
+
+def add_policies(parser: ArgumentParser) -> None:
+    """Describe what chooses the policies but for their order, and what is written."""
+    parser.add_argument(
+        "--placement",
+        metavar="POLICY",
+        help=f"placement policy: {', '.join(PLACEMENT.names())}; best-fit by default",
     )
     parser.add_argument(
         "--option",

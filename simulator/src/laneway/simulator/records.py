@@ -1,0 +1,214 @@
+"""What a cluster recorded of its jobs: the operator's records, as ``kubectl`` gives them out.
+
+A file of records is the JSON of ``kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json``. TrainingJobs
+say when each was submitted, first ran and ended, how long it ran in all, and its profile. The rest is optional: GPUNodes are the
+cluster, PriorityClasses the values of the jobs' priorities, and Events show how long placed jobs took to run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from laneway.api import quantity
+from laneway.api.clock_text import to_seconds
+from laneway.api.conditions import is_true
+from laneway.api.training_job import ConditionType, Sharing, TrainingJobSpec, TrainingJobStatus
+from laneway.scheduling import Demand, Node, PlacementMode, Profile
+from laneway.simulator.nodes_file import nodes_of_records
+from laneway.simulator.trace import TraceError, TraceJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job that ended. Times are seconds since the first submission."""
+
+    job: TraceJob
+    """Its duration is the time that it ran in the cluster, in all of its attempts."""
+
+    finish_seconds: float
+    start_seconds: float
+    """When it first ran."""
+
+    preemptions: int
+    restarts: int
+
+    @property
+    def jct_seconds(self) -> float:
+        """From submission to finish."""
+        return self.finish_seconds - self.job.submit_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What was recorded."""
+
+    jobs: tuple[JobRecord, ...]
+    """Ordered by submission."""
+
+    nodes: tuple[Node, ...]
+    """Empty: the records have no GPUNodes."""
+
+    left_out: Mapping[str, int]
+    """Jobs that cannot be replayed: how many, by reason; the reason is a clause, "it still runs"."""
+
+    start_seconds: float | None
+    """Mean time from a job's first placement to its first run; None: the records do not show it."""
+
+    restart_seconds: float | None
+    """The same of later attempts."""
+
+
+def read_records(path: Path) -> Records:
+    """Return the records of a file.
+
+    Raises:
+        TraceError: it cannot be read, or has no job that ended; the message says what to write.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TraceError(f"cannot read the records {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise TraceError(f"{path} is no JSON: {error}") from error
+    items = value.get("items", [value]) if isinstance(value, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise TraceError(
+            f"{path} is no list of objects: give the JSON of kubectl get trainingjobs -A -o json"
+        )
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        kinds.setdefault(str(item.get("kind")), []).append(item)
+    priorities = {
+        item["metadata"]["name"]: int(item.get("value", 0)) for item in kinds.get("PriorityClass", [])
+    }
+    left_out: Counter[str] = Counter()
+    jobs = list(_jobs(kinds.get("TrainingJob", []), priorities, left_out))
+    if not jobs:
+        why = "".join(f"; {count}: {reason}" for reason, count in sorted(left_out.items()))
+        raise TraceError(f"{path} has no TrainingJob that ended{why}")
+    nodes = kinds.get("GPUNode", [])
+    start_seconds, restart_seconds = _latencies(kinds.get("Event", []))
+    return Records(
+        _from_first(jobs),
+        nodes_of_records(nodes, str(path)) if nodes else (),
+        dict(left_out),
+        start_seconds,
+        restart_seconds,
+    )
+
+
+def _jobs(
+    items: Iterable[dict[str, Any]], priorities: Mapping[str, int], left_out: Counter[str]
+) -> Iterable[JobRecord]:
+    for item in items:
+        try:
+            spec = TrainingJobSpec.model_validate(item.get("spec"))
+            status = TrainingJobStatus.model_validate(item.get("status") or {})
+            demand = _demand(spec)
+            executed_seconds = float(quantity.parse(status.executed))
+        except ValueError:
+            left_out["its spec or its status cannot be read"] += 1
+            continue
+        ended = is_true(status.conditions, ConditionType.SUCCEEDED) or is_true(
+            status.conditions, ConditionType.FAILED
+        )
+        if not ended or status.completion_time is None:
+            left_out["it has not ended"] += 1
+        elif status.start_time is None or executed_seconds <= 0:
+            left_out["it never ran"] += 1
+        else:
+            yield JobRecord(
+                TraceJob(
+                    f"{item['metadata']['namespace']}/{item['metadata']['name']}",
+                    demand,
+                    _submitted_seconds(item["metadata"]["creationTimestamp"], status),
+                    executed_seconds,
+                    priority=priorities.get(spec.priority_class_name or "", 0),
+                    profile=_profile(status),
+                ),
+                to_seconds(status.completion_time),
+                to_seconds(status.start_time),
+                status.preemptions,
+                status.restarts,
+            )
+
+
+def _submitted_seconds(creation: str, status: TrainingJobStatus) -> float:
+    """Return when a job was created. Its time stamp is in whole seconds, rounded down; the operator saw it soon after."""
+    created = to_seconds(creation)
+    seen = [
+        to_seconds(condition.last_transition_time)
+        for condition in status.conditions
+        if condition.type == ConditionType.ADMITTED
+    ]
+    return max(created, min([created + 1.0, *seen])) if seen else created
+
+
+def _demand(spec: TrainingJobSpec) -> Demand:
+    gpus = spec.gpus
+    return Demand(
+        workers=spec.workers,
+        gpus_per_worker=1 if gpus.per_worker is None else gpus.per_worker,
+        share_percent=100 if gpus.share is None else gpus.share,
+        memory_bytes=gpus.memory_bytes,
+        models=frozenset(gpus.models),
+        exclusive=spec.sharing == Sharing.EXCLUSIVE,
+        mode=PlacementMode(spec.placement),
+    )
+
+
+def _profile(status: TrainingJobStatus) -> Profile | None:
+    if status.profile is None:
+        return None
+    return Profile(
+        status.profile.persistent_bytes,
+        status.profile.ephemeral_bytes,
+        status.profile.iteration_microseconds / 1e6,
+        status.profile.model_bytes,
+        status.profile.largest_tensor_bytes,
+    )
+
+
+def _from_first(jobs: list[JobRecord]) -> tuple[JobRecord, ...]:
+    """Return the jobs with times that count from the first submission."""
+    first = min(record.job.submit_seconds for record in jobs)
+    moved = (_moved(record, -first) for record in jobs)
+    return tuple(sorted(moved, key=lambda record: (record.job.submit_seconds, record.job.key)))
+
+
+def _moved(record: JobRecord, by_seconds: float) -> JobRecord:
+    return replace(
+        record,
+        job=replace(record.job, submit_seconds=max(0.0, record.job.submit_seconds + by_seconds)),
+        start_seconds=record.start_seconds + by_seconds,
+        finish_seconds=record.finish_seconds + by_seconds,
+    )
+
+
+def _latencies(events: Iterable[dict[str, Any]]) -> tuple[float | None, float | None]:
+    """Return how long jobs took from being placed to running, the first time and later times, as means."""
+    happened: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for event in events:
+        about = event.get("regarding") or event.get("involvedObject") or {}
+        time = event.get("eventTime")
+        if about.get("kind") == "TrainingJob" and event.get("reason") in ("Placed", "Started") and time:
+            job = (str(about.get("namespace")), str(about.get("uid") or about.get("name")))
+            happened.setdefault(job, []).append((to_seconds(time), str(event["reason"])))
+    first: list[float] = []
+    later: list[float] = []
+    for times in happened.values():
+        placed: float | None = None
+        starts = 0
+        for seconds, reason in sorted(times):
+            if reason == "Placed":
+                placed = seconds
+            elif placed is not None:
+                (later if starts else first).append(seconds - placed)
+                starts, placed = starts + 1, None
+    return (fmean(first) if first else None, fmean(later) if later else None)

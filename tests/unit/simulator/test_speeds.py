@@ -1,0 +1,125 @@
+"""Speeds: progress follows the model, and changes when the company on the GPUs does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from laneway.simulator import Knowledge, Sharing, TraceError, make_nodes
+from laneway.simulator.models.gavel import Gavel
+from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
+
+from tests.unit.simulator.builders import SMALL, a_job, finishes, simulated
+
+KNOWN = Knowledge(profiled=True)
+RESNET, LM = "ResNet-18 (batch size 16)", "LM (batch size 5)"
+THROUGHPUTS = {
+    "v100": {
+        f"('{RESNET}', 1)": {"null": 10.0, f"('{LM}', 1)": [5.0, 8.0]},
+        f"('{LM}', 1)": {"null": 10.0, f"('{RESNET}', 1)": [8.0, 5.0]},
+        f"('{LM}', 2)": {"null": 20.0},
+    },
+    "v100_unconsolidated": {f"('{LM}', 2)": {"null": 4.0}},
+    "k80": {f"('{RESNET}', 1)": {"null": 2.0}, f"('{LM}', 1)": {"null": 5.0}, f"('{LM}', 2)": {"null": 8.0}},
+}
+
+
+@pytest.fixture
+def throughputs(tmp_path: Path) -> str:
+    path = tmp_path / "throughputs.json"
+    path.write_text(json.dumps(THROUGHPUTS), encoding="utf-8")
+    return str(path)
+
+
+@dataclass(frozen=True)
+class HalfAsFastFromTheMiddle:
+    """Speed 1 up to 50 s of work, 0.5 from there on."""
+
+    def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
+        return {
+            key: Speed(1.0, until_progress_seconds=50.0)
+            if occupancy.run(key).progress_seconds(now_seconds) < 50.0
+            else Speed(0.5)
+            for key in changes.runs
+        }
+
+
+def test_a_speed_holds_until_so_much_work_is_done() -> None:
+    simulation = simulated(a_job("a", 100), model=HalfAsFastFromTheMiddle(), order="fifo")
+    assert finishes(simulation) == {"a": 50 + 100}
+    assert simulation.runs["a"].executed_seconds == 150
+
+
+def test_progress_survives_a_preemption_at_another_speed() -> None:
+    simulation = simulated(
+        a_job("long", 100),
+        a_job("short", 20, submit=70),
+        model=HalfAsFastFromTheMiddle(),
+        thresholds_gpu_seconds=[30],
+        promotion_factor=0,
+    )
+    # long has done 60 s of work at 70 s; short ends at 90; 40 s are left at half the speed
+    assert finishes(simulation) == {"long": 90 + 80, "short": 90}
+
+
+def test_gavel_on_another_type_of_gpu(throughputs: str) -> None:
+    simulation = simulated(
+        a_job("a", 100, model=RESNET), nodes="1x1:k80:12", model=Gavel(throughputs), order="fifo"
+    )
+    assert finishes(simulation) == {"a": 500}
+
+
+def test_gavel_across_nodes(throughputs: str) -> None:
+    job = a_job("a", 100, gpus=2, model=LM)
+    assert finishes(simulated(job, nodes="1x2", model=Gavel(throughputs), order="fifo")) == {"a": 100}
+    assert finishes(simulated(job, nodes="2x1", model=Gavel(throughputs), order="fifo")) == {"a": 500}
+
+
+def test_gavel_pairs_slow_one_another_down_while_both_are_there(throughputs: str) -> None:
+    simulation = simulated(
+        a_job("resnet", 100, model=RESNET, profile=SMALL),
+        a_job("lm", 40, model=LM, profile=SMALL),
+        nodes=Sharing(2).shared(make_nodes("1x1")),
+        model=Gavel(throughputs),
+        order="fifo",
+        knowledge=KNOWN,
+    )
+    # together 50 s: lm at 0.8, resnet at 0.5; then resnet alone has 75 s left
+    assert finishes(simulation) == {"lm": pytest.approx(50), "resnet": pytest.approx(125)}
+    resnet = simulation.runs["resnet"]
+    assert resnet.attained_gpu_seconds == pytest.approx(50 * 0.5 + 75), (
+        "it had half of the GPU's time at first"
+    )
+    assert resnet.executed_seconds == pytest.approx(125)
+
+
+def test_gavel_pairs_that_were_not_measured_take_turns(throughputs: str) -> None:
+    simulation = simulated(
+        a_job("a", 10, model=RESNET, profile=SMALL),
+        a_job("b", 10, model=RESNET, profile=SMALL),
+        nodes=Sharing(2).shared(make_nodes("1x1")),
+        model=Gavel(throughputs),
+        order="fifo",
+        knowledge=KNOWN,
+    )
+    assert finishes(simulation) == {"a": 20, "b": 20}
+
+
+def test_gavel_says_what_it_does_not_know(throughputs: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"there is no throughput of .* on v100: choose a trace whose jobs were"
+    ):
+        simulated(a_job("a", 1, model="GPT-7"), model=Gavel(throughputs), order="fifo")
+    with pytest.raises(
+        ValueError, match="there are no throughputs on GPUs of type 'h100': choose of k80, v100"
+    ):
+        simulated(a_job("a", 1, model=LM), nodes="1x1:H100:80", model=Gavel(throughputs), order="fifo")
+    with pytest.raises(ValueError, match="no throughputs on GPUs of type 'a100'"):
+        Gavel(throughputs, "a100")
+    with pytest.raises(TraceError, match="cannot read the throughputs"):
+        Gavel(str(tmp_path / "none.json"))
+    (tmp_path / "list.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(TraceError, match="is no file of throughputs"):
+        Gavel(str(tmp_path / "list.json"))

@@ -6,6 +6,10 @@ use where many tasks ask for 47, and that nodes with eight whole GPUs are dear w
 
 Nodes with the same free percents are alike, so candidates are states and not nodes; each node is looked at, and asked
 whether its memory allows it, only when its state is the best one left.
+
+The paper's tasks are single pods. The workers of a gang are placed one after the other, each where it does the least harm;
+a gang that suffers from being spread says so itself (``placement: Consolidate``). The paper counts CPUs as well; here they
+are divided after placement (see ``allocation``).
 """
 
 from __future__ import annotations

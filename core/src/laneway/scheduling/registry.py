@@ -157,7 +157,10 @@ ALLOCATION: Stage[AllocationPolicy | None] = Stage(
 PREEMPTION: Stage[PreemptionPolicy] = Stage(
     "preemption",
     ("protected_until_seconds", "victims"),
-    {"lowest-first": "preemption.lowest_first:LowestFirst"},
+    {
+        "least-lost": "preemption.least_lost:LeastLost",
+        "lowest-first": "preemption.lowest_first:LowestFirst",
+    },
 )
 STAGES: Mapping[str, Stage[Any]] = MappingProxyType(
     {stage.name: stage for stage in (ADMISSION, ORDER, ELASTIC, PLACEMENT, ALLOCATION, PREEMPTION)}

@@ -1,0 +1,65 @@
+"""Those make way who lose least by it.
+
+A preemption costs the GPU time in which the victim's workers save a checkpoint, start again and load it: its GPUs times a time
+that hardly depends on the job. So, of the jobs that go last in the order, one small victim that is enough is better than a
+large gang. Victims come out of the lowest queue that suffices all the same: the order has the first word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.preemption.lowest_first import LowestFirst
+from laneway.scheduling.preemption.policy import Question
+from laneway.scheduling.snapshot import Job, JobState
+
+_TRIED_ALONE = 8
+"""So many of the cheapest candidates are asked whether they alone would be enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeastLost:
+    """The cheapest victim that is enough alone; else the last in the order, the dearest let off first."""
+
+    min_run_seconds: float = 60.0
+    """How long a job runs at least before it can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5;
+    Lucid, section 2): shorter runs would spend more time on checkpoints and starts than on training, and with every
+    threshold that two jobs cross in turn they would preempt one another again."""
+
+    eviction_seconds: float = 50.0
+    """What an eviction costs of each of the victim's GPUs: to save, to start again, to load."""
+
+    parked_seconds: float = 30.0
+    """What it costs to evict a job that is paused already: it only has to start again."""
+
+    def __post_init__(self) -> None:
+        for name in ("min_run_seconds", "eviction_seconds", "parked_seconds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: write 0 or more")
+
+    def protected_until_seconds(self, running: Job) -> float:
+        """Return when it has run for ``min_run_seconds``."""
+        return LowestFirst(self.min_run_seconds).protected_until_seconds(running)
+
+    def victims(self, candidates: Sequence[Job], gang: Question) -> tuple[Job, ...] | None:
+        """Return the cheapest single victim, or few that lose little together."""
+        cheapest = sorted(range(len(candidates)), key=lambda at: (self.lost_gpu_seconds(candidates[at]), at))
+        for at in cheapest[:_TRIED_ALONE]:
+            if gang.fits_without([candidates[at]]):
+                return (candidates[at],)
+        victims = LowestFirst().victims(candidates, gang)
+        if victims is None:
+            return None
+        kept = list(victims)
+        for job in sorted(victims, key=lambda job: (-self.lost_gpu_seconds(job), job.key)):
+            others = [victim for victim in kept if victim is not job]
+            if others and gang.fits_without(others):
+                kept = others
+        return tuple(kept)
+
+    def lost_gpu_seconds(self, job: Job) -> float:
+        """Return the GPU time that evicting a job costs."""
+        gpus = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
+        parked = job.state in (JobState.PAUSED, JobState.OFFLOADED)
+        return gpus * (self.parked_seconds if parked else self.eviction_seconds)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from types import MappingProxyType
 
 from laneway.scheduling.order.policy import Rank
@@ -67,10 +68,10 @@ class Fair:
         for namespace, its_jobs in of.items():
             interval = self.interval_seconds / self._weight(namespace)
             had = leads[namespace]
-            for job in sorted(its_jobs, key=_turn):
+            for competes, job in _in_turn(its_jobs):
                 had_with_it = had + interval * demanded_gpus(job)
                 ranks[job.key] = Rank(0, (had, had_with_it))
-                if _counts(job) and job.demand.gpus <= cluster_gpus:
+                if competes and job.demand.gpus <= cluster_gpus:
                     had = had_with_it
         return ranks
 
@@ -88,7 +89,7 @@ class Fair:
         self, of: Mapping[str, Collection[Job]], cluster_gpus: int, now_seconds: float
     ) -> Mapping[str, float]:
         """Return, by namespace, its service for its weight, over that of the one with the least, bounded."""
-        competing = {namespace: jobs for namespace, jobs in of.items() if any(map(_counts, jobs))}
+        competing = {namespace: jobs for namespace, jobs in of.items() if any(map(_competes, jobs))}
         served = {
             namespace: math.fsum(job.service_gpu_seconds(now_seconds) for job in jobs)
             / self._weight(namespace)
@@ -103,13 +104,21 @@ class Fair:
         return self.weights.get(namespace, 1.0)
 
 
-def _counts(job: Job) -> bool:
+def _competes(job: Job) -> bool:
     """Whether a job holds GPUs or competes for them."""
     return job.state is not JobState.LEAVING and not job.suspended
 
 
-def _turn(job: Job) -> tuple[bool, int, bool, float, float, str]:
-    """Return a job's place among those of its namespace: those that run by start, then those that wait by creation."""
-    runs = job.state in (JobState.STARTING, JobState.RUNNING)
-    since = job.started_seconds if runs and job.started_seconds is not None else job.created_seconds
-    return (not _counts(job), -job.priority, not runs, since, job.created_seconds, job.key)
+def _in_turn(jobs: Collection[Job]) -> list[tuple[bool, Job]]:
+    """Return a namespace's jobs, and whether they compete: those that run by start, then those that wait by creation,
+    then those that do not compete; higher priorities first."""
+    turns = []
+    for job in jobs:
+        runs = job.state is JobState.RUNNING or job.state is JobState.STARTING
+        since = job.started_seconds if runs and job.started_seconds is not None else job.created_seconds
+        competes = _competes(job)
+        turns.append(
+            ((not competes, -job.priority, not runs, since, job.created_seconds, job.key), competes, job)
+        )
+    turns.sort(key=itemgetter(0))
+    return [(competes, job) for _, competes, job in turns]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from laneway.scheduling.snapshot import Job
 
 _SLACK_SECONDS = 1e-3
@@ -25,10 +23,12 @@ def review_seconds(job: Job, expected_seconds: float, now_seconds: float) -> flo
     Until the estimate is reached what remains only shrinks, and nobody can overtake the job; then it grows, and somebody
     may. Reviews at a growing distance are few, however wrong the estimate, and there is none where it is right.
     """
-    outrun_ratio = (job.ran_seconds(now_seconds) + _SLACK_SECONDS) / expected_seconds
-    doublings = max(1, math.floor(math.log2(max(1.0, outrun_ratio))) + 1)
+    ran_seconds = job.ran_seconds(now_seconds) + _SLACK_SECONDS
+    review = 2 * expected_seconds
+    while review <= ran_seconds:
+        review *= 2
     counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds
-    return counted_seconds + expected_seconds * 2.0**doublings - job.executed_seconds
+    return counted_seconds + review - job.executed_seconds
 
 
 def demanded_gpus(job: Job) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from laneway.scheduling.snapshot import Job, JobState
 
@@ -16,11 +16,13 @@ PARKED = frozenset({JobState.PAUSED, JobState.OFFLOADED})
 """They hold memory and train as little as those that wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """Where a job stands."""
 
     queue: int
+    service_gpu_seconds: float
+    """Since it was last promoted; 0 where it is promoted now."""
+
     promoted: bool = False
     until_seconds: float = math.inf
     """When time alone changes this."""
@@ -59,19 +61,20 @@ def standing(
         within_first: whether jobs of the first queue are promoted too, once they have executed: where service counts
             within a queue, newcomers would pass them for ever.
     """
-    service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
+    rate_gpus = job.rate_gpus
+    counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds
+    counted = job.attained_service_gpu_seconds - job.service_at_promotion_gpu_seconds
+    service = counted + (now_seconds - counted_seconds) * rate_gpus
     queue = bisect_right(thresholds_gpu_seconds, service + _SLACK)
     falls_behind = queue > 0 or (within_first and job.executed_seconds > 0)
     if job.state is JobState.WAITING and falls_behind and promotion_factor:
         since = job.created_seconds if job.waiting_since_seconds is None else job.waiting_since_seconds
         promotion_seconds = since + promotion_factor * job.executed_seconds
         if promotion_seconds - now_seconds <= _SLACK:
-            return Standing(0, promoted=True)
-        return Standing(queue, until_seconds=promotion_seconds)
-    if not job.rate_gpus or queue == len(thresholds_gpu_seconds):
-        return Standing(queue)
+            return Standing(0, 0.0, promoted=True)
+        return Standing(queue, service, until_seconds=promotion_seconds)
+    if not rate_gpus or queue == len(thresholds_gpu_seconds):
+        return Standing(queue, service)
     # From when the service was counted, not from now: so the moment is the same float whenever it is asked for.
-    counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds
-    counted = job.attained_service_gpu_seconds - job.service_at_promotion_gpu_seconds
     left = thresholds_gpu_seconds[queue] - counted
-    return Standing(queue, until_seconds=counted_seconds + left / job.rate_gpus)
+    return Standing(queue, service, until_seconds=counted_seconds + left / rate_gpus)

@@ -94,10 +94,9 @@ class TiresiasGittins:
         stands = standing(
             job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds, within_first=True
         )
-        service = job.service_gpu_seconds(now_seconds) - job.service_at_promotion_gpu_seconds
         return Rank(
             stands.queue,
-            (-table.index(0.0 if stands.promoted else service), job.created_seconds),
+            (-table.index(stands.service_gpu_seconds), job.created_seconds),
             stands.promoted,
             stands.until_seconds,
             drifts=job.state is JobState.RUNNING,

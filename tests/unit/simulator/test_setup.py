@@ -1,0 +1,61 @@
+"""Policies, costs and models by name and option."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.scheduling.order.tiresias_las import TiresiasLAS
+from laneway.simulator import Costs, Sharing, make_nodes, make_setup
+from laneway.simulator.models.alone import Alone
+
+
+def test_everything_has_a_default() -> None:
+    setup = make_setup("tiresias-las", None, [])
+    assert (setup.policy, setup.placement) == ("tiresias-las", "best-fit")
+    assert isinstance(setup.policies.order, TiresiasLAS)
+    assert setup.costs == Costs()
+    assert setup.model == Alone()
+    assert setup.sharing is None
+    assert setup.policies.allocation is None
+
+
+def test_a_parameter_goes_to_whatever_has_one_of_its_name() -> None:
+    setup = make_setup(
+        "tiresias-las",
+        "spread",
+        ["promotion_factor=2", "restart_seconds=1.5", "min_run_seconds=9", "profiled=true", "limit=100"],
+    )
+    assert isinstance(setup.policies.order, TiresiasLAS)
+    assert setup.policies.order.promotion_factor == 2
+    assert setup.costs.restart_seconds == 1.5
+    assert setup.knowledge.profiled
+    assert setup.reading.limit == 100
+    assert setup.parameters["placement"] == "spread"
+    assert setup.parameters["min_run_seconds of preemption lowest-first"] == 9
+    assert setup.parameters["leave_seconds of the costs"] == 20
+
+
+def test_the_last_of_two_values_counts() -> None:
+    assert make_setup("fifo", None, ["leave_seconds=1", "leave_seconds=2"]).costs.leave_seconds == 2
+
+
+def test_stages_are_chosen_by_name() -> None:
+    setup = make_setup("fifo", None, ["allocation=tune", "admission=quota"])
+    assert setup.policies.allocation is not None
+    assert len(setup.policies.admission) == 1
+    assert setup.parameters["allocation"] == "tune"
+
+
+def test_gpus_are_shared_when_somebody_says_by_how_many() -> None:
+    setup = make_setup("fifo", None, ["overcommit=2", "max_lanes=3"])
+    assert setup.sharing == Sharing(2, 3)
+    ((gpu,),) = (node.gpus for node in setup.sharing.shared(make_nodes("1x1")))
+    assert (gpu.allocatable_percent, gpu.lane_rules.max_lanes) == (200, 3)
+    assert make_setup("fifo", None, []).sharing is None
+
+
+@pytest.mark.parametrize(
+    ("sharing", "says"), [({"overcommit": 0.9}, "overcommit is 0.9"), ({"max_lanes": -1}, "max_lanes is -1")]
+)
+def test_wrong_sharing_is_refused(sharing: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Sharing(**sharing)  # type: ignore[arg-type]

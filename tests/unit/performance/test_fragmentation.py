@@ -1,0 +1,55 @@
+"""The experiment that fills a cluster, and the bound beside its figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.scheduling import policies
+from laneway.simulator.cluster import make_nodes
+
+from tests.performance.fragmentation import Task, allocated, drawn, typical
+from tests.performance.packing_bound import most_percent
+
+WHOLE, HALF, PAIR = Task(1, 100, 0, 0), Task(1, 50, 0, 0), Task(2, 100, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("story", "supply", "gpus", "want"),
+    [
+        ("nothing comes", {}, 4, 0),
+        ("all that comes fits", {50: 4, 100: 1}, 4, 300),
+        ("shares that complete one another", {60: 10, 40: 10}, 10, 1000),
+        ("shares of which a GPU holds one", {81: 20}, 10, 810),
+        ("whole ones are taken before halves that leave nothing", {100: 3, 51: 9}, 4, 351),
+    ],
+)
+def test_the_most_that_any_packing_holds(story: str, supply: dict[int, int], gpus: int, want: float) -> None:
+    assert most_percent(supply, gpus) == pytest.approx(want), story
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.dictionaries(st.integers(1, 100), st.integers(1, 5), max_size=4), st.integers(1, 4))
+def test_no_greedy_packing_holds_more_than_the_bound(supply: dict[int, int], gpus: int) -> None:
+    free = [100] * gpus
+    for share in sorted((share for share, count in supply.items() for _ in range(count)), reverse=True):
+        room = next((gpu for gpu in range(gpus) if free[gpu] >= share), None)
+        if room is not None:
+            free[room] -= share
+    assert most_percent(supply, gpus) >= 100 * gpus - sum(free) - 1e-6
+
+
+def test_the_same_seed_draws_the_same_tasks_and_several_gpus_ask_for_half() -> None:
+    tasks = [WHOLE] * 30 + [PAIR]
+    first = list(drawn("several-gpus", tasks, 2000, 1))
+    assert first == list(drawn("several-gpus", tasks, 2000, 1))
+    several = sum(task.percent for task in first if task.gpus > 1)
+    assert several / sum(task.percent for task in first) == pytest.approx(0.5, abs=0.06)
+
+
+def test_what_is_allocated_when_a_pair_comes_too_late() -> None:
+    arriving = [HALF, HALF, WHOLE, WHOLE, PAIR, WHOLE, WHOLE]
+    chosen = policies(order="fifo", order_options={"strict": False}, placement="best-fit")
+    found = allocated(make_nodes("2x2"), arriving, chosen, counts_cpus=False)
+    assert found == {"90": 75.0, "100": 75.0, "130": 100.0}
+    assert typical(arriving) == {"task_percents": [50.0, 100.0, 200.0], "task_popularity": [2.0, 4.0, 1.0]}

@@ -1,0 +1,82 @@
+"""Malleable jobs on idle GPUs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from laneway.scheduling.elastic.bftrainer import BFTrainer
+from laneway.scheduling.elastic.policy import MalleableJob
+
+from tests.unit.core.scheduling.elastic.builders import a_malleable, clusters
+
+
+def outcome(
+    policy: BFTrainer, jobs: list[MalleableJob], allotted: dict[str, int], gpus_per_node: int
+) -> float:
+    """The paper's objective, in workers' worth of seconds."""
+    total = 0.0
+    for job in jobs:
+        workers = allotted[job.key]
+        speeds = job.speeds(max(workers, job.workers), gpus_per_node)
+        lost = 0.0
+        if workers > job.workers:
+            lost = policy.scale_up_seconds
+        elif workers < job.workers:
+            lost = policy.scale_down_seconds
+        one = job.speed_on(job.min_workers, gpus_per_node) / job.min_workers or 1.0
+        total += (speeds[workers] * policy.horizon_seconds - speeds[job.workers] * lost) / one
+    return total
+
+
+@settings(deadline=None, max_examples=40)
+@given(clusters())
+def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[MalleableJob], dict[str, int]]) -> None:
+    jobs, free = [job for job in cluster[0] if job.preemptible][:3], cluster[1]
+    policy = BFTrainer()
+    capacity, gpus_per_node = sum(free.values()), max(free.values())
+    best = max(
+        outcome(policy, jobs, dict(zip([job.key for job in jobs], counts, strict=True)), gpus_per_node)
+        for counts in product(*(job.counts(capacity) for job in jobs))
+        if sum(count * job.gpus_per_worker for count, job in zip(counts, jobs, strict=True)) <= capacity
+    )
+    allotted = dict(policy.allot(jobs, free, 0.0))
+    assert outcome(policy, jobs, allotted, gpus_per_node) == pytest.approx(best, rel=1e-4, abs=1e-6)
+
+
+def test_idle_gpus_are_filled() -> None:
+    jobs = [a_malleable(f"default/{number}") for number in range(3)]
+    assert sum(BFTrainer().allot(jobs, {"n0": 8, "n1": 8}, 0.0).values()) == 16
+
+
+@pytest.mark.parametrize(
+    ("horizon_seconds", "workers"), [(35.0, 4), (3600.0, 8)], ids=["soon over", "for an hour"]
+)
+def test_a_job_is_rescaled_only_if_the_time_ahead_pays_for_it(horizon_seconds: float, workers: int) -> None:
+    job = a_malleable(workers_by_node=(4,))
+    policy = BFTrainer(horizon_seconds=horizon_seconds)
+    assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
+
+
+def test_a_job_below_its_fewest_workers_waits() -> None:
+    assert BFTrainer().allot([a_malleable(min_workers=6, goodput=None)], {"n0": 5}, 0.0) == {"default/a": 0}
+
+
+def test_gpus_that_are_gone_are_given_up() -> None:
+    job = a_malleable(workers_by_node=(8,))
+    assert BFTrainer().allot([job], {"n0": 5}, 0.0) == {"default/a": 5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"horizon_seconds": 0.0}, "horizon_seconds is 0.0: write more than 0"),
+        ({"scale_up_seconds": -1.0}, "scale_up_seconds is -1.0"),
+        ({"scale_down_seconds": -1.0}, "scale_down_seconds is -1.0"),
+        ({"node_limit": 0}, "node_limit is 0: write 1 or more"),
+    ],
+)
+def test_impossible_parameters_are_refused(fields: dict[str, int], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        BFTrainer(**fields)

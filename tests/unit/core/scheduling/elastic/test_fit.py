@@ -1,0 +1,144 @@
+"""The throughput model, from step times."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.scheduling.elastic.fit import Measurement, fit
+from laneway.scheduling.elastic.throughput import ThroughputModel
+
+TRUTH = ThroughputModel(0.02, 0.0007, 0.12, 0.004, 0.03, 0.001, 2.0)
+SEEN = [(1, 1), (1, 2), (1, 4), (2, 2), (2, 8), (4, 16)]
+
+
+def measured(truth: ThroughputModel, shapes: list[tuple[int, int]], batches: list[int]) -> list[Measurement]:
+    """What a job of this model would show."""
+    return [
+        Measurement(
+            nodes,
+            replicas,
+            batch,
+            truth.step_seconds(float(batch), 0.0, truth.network_seconds(nodes, replicas)),
+            truth.pass_seconds(float(batch)),
+        )
+        for nodes, replicas in shapes
+        for batch in batches
+    ]
+
+
+def predicted(model: ThroughputModel, nodes: int, replicas: int, batch: int) -> float:
+    return model.step_seconds(float(batch), 0.0, model.network_seconds(nodes, replicas))
+
+
+def test_known_parameters_are_found_again() -> None:
+    found = fit(measured(TRUTH, SEEN, [32, 64, 128, 256]))
+    assert found.compute_seconds == pytest.approx(TRUTH.compute_seconds, rel=0.02)
+    assert found.compute_seconds_per_sample == pytest.approx(TRUTH.compute_seconds_per_sample, rel=0.02)
+    assert found.internode_seconds == pytest.approx(TRUTH.internode_seconds, rel=0.1)
+    assert found.intranode_seconds == pytest.approx(TRUTH.intranode_seconds, rel=0.1)
+
+
+@settings(deadline=None, max_examples=8)
+@given(
+    st.builds(
+        lambda compute, per_sample, intra, growth, worse, gamma: ThroughputModel(
+            compute, per_sample, intra * worse, intra * growth * worse, intra, intra * growth, gamma
+        ),
+        st.floats(1e-3, 1.0),
+        st.floats(1e-4, 0.05),
+        st.floats(0.01, 1.0),
+        st.floats(0.0, 0.2),
+        st.floats(1.0, 5.0),
+        st.floats(1.0, 4.0),
+    )
+)
+def test_steps_that_were_not_measured_are_foretold(truth: ThroughputModel) -> None:
+    found = fit(measured(truth, SEEN, [16, 64, 256]))
+    for nodes, replicas, batch in [(1, 3, 100), (2, 4, 32), (3, 12, 200)]:
+        assert predicted(found, nodes, replicas, batch) == pytest.approx(
+            predicted(truth, nodes, replicas, batch), rel=0.15
+        )
+
+
+def test_noise_of_a_few_percent_does_no_more_harm() -> None:
+    noise = random.Random(7)
+    noisy = [
+        Measurement(
+            exact.nodes,
+            exact.replicas,
+            exact.local_batch,
+            exact.step_seconds * noise.uniform(0.95, 1.05),
+            (exact.pass_seconds or 0.0) * noise.uniform(0.95, 1.05),
+        )
+        for exact in measured(TRUTH, SEEN, [32, 64, 128, 256])
+    ]
+    found = fit(noisy)
+    for nodes, replicas in SEEN:
+        assert predicted(found, nodes, replicas, 100) == pytest.approx(
+            predicted(TRUTH, nodes, replicas, 100), rel=0.06
+        )
+
+
+def test_step_times_alone_are_enough() -> None:
+    steps = [
+        Measurement(known.nodes, known.replicas, known.local_batch, known.step_seconds)
+        for known in measured(TRUTH, SEEN, [32, 64, 128, 256])
+    ]
+    found = fit(steps)
+    assert predicted(found, 3, 12, 100) == pytest.approx(predicted(TRUTH, 3, 12, 100), rel=0.05)
+
+
+def test_what_was_not_tried_scales_perfectly() -> None:
+    found = fit(measured(TRUTH, [(1, 1)], [32, 64]))
+    assert found.network_seconds(1, 8) == 0.0
+    assert found.network_seconds(4, 8) == 0.0
+
+
+def test_two_replicas_say_nothing_of_how_more_would_slow_down() -> None:
+    found = fit(measured(TRUTH, [(1, 1), (1, 2)], [32, 64]))
+    assert found.network_seconds(1, 2) > 0.01
+    assert found.network_seconds(1, 8) == found.network_seconds(1, 2)
+
+
+def test_before_several_nodes_were_tried_they_are_a_little_worse_than_one() -> None:
+    found = fit(measured(TRUTH, [(1, 1), (1, 2), (1, 4)], [32, 64]))
+    assert found.network_seconds(2, 4) == pytest.approx(1.1 * found.network_seconds(1, 4))
+
+
+def test_the_first_measurement_leaves_half_of_a_pass_to_the_batch() -> None:
+    found = fit(measured(TRUTH, [(1, 1)], [100]))
+    assert found.compute_seconds == pytest.approx(TRUTH.pass_seconds(100.0) / 2)
+    assert found.pass_seconds(100.0) == pytest.approx(TRUTH.pass_seconds(100.0), rel=0.01)
+
+
+def test_the_order_of_measurements_changes_nothing() -> None:
+    known = measured(TRUTH, SEEN, [32, 128])
+    assert fit(known) == fit(known[::-1])
+
+
+def test_a_former_model_as_start_leads_to_as_good_a_fit() -> None:
+    known = measured(TRUTH, SEEN, [32, 64, 128, 256])
+    again = fit(known, fit(known[:-6]))
+    assert predicted(again, 4, 16, 256) == pytest.approx(predicted(TRUTH, 4, 16, 256), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ((2, 1, 32, 1.0), "1 replicas on 2 nodes"),
+        ((1, 1, 0, 1.0), "local_batch is 0"),
+        ((1, 1, 32, 0.0), "step_seconds is 0.0: write a time above 0"),
+        ((1, 1, 32, 1.0, float("nan")), "pass_seconds is nan"),
+    ],
+)
+def test_impossible_measurements_are_refused(fields: tuple[float, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Measurement(*fields)  # type: ignore[arg-type]
+
+
+def test_without_a_measurement_there_is_no_model() -> None:
+    with pytest.raises(ValueError, match="there is no measurement"):
+        fit([])

@@ -44,8 +44,8 @@ class Costs:
     """From the decision to resume a paused job to its next iteration. Gandiva, as above."""
 
     offload_seconds_per_gib: float = 0.1
-    """To bring a paused worker's persistent memory to the host: 10 GiB/s, what pageable copies reach on PCIe 3 and 4. All of a
-    job's workers copy at the same time."""
+    """To bring a paused worker's persistent memory to the host; all of a job's workers copy at the same time. 10 GiB/s is an
+    estimate between copies of pageable and of pinned memory over PCIe 3, and not a measurement of Laneway's."""
 
     restore_seconds_per_gib: float = 0.1
     """To bring it back; as above."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from laneway.scheduling import Job, JobState, WorkerPlacement
 from laneway.scheduling.allocation.policy import WorkerAllotment
+from laneway.scheduling.elastic.goodput import GoodputModel
 from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
 
@@ -25,6 +26,9 @@ class Run:
     allotments: tuple[WorkerAllotment, ...] = ()
     speed: Speed | None = None
     """While it is ``RUNNING``, once the model has said it."""
+
+    goodput: GoodputModel | None = None
+    """As its workers last reported it."""
 
     counted_at_seconds: float = 0.0
     """Up to when the three counts below go; from then on they grow as ``speed`` says."""
@@ -102,6 +106,8 @@ class Run:
         """Go on at another speed."""
         self.count(now_seconds)
         self.speed = speed
+        if speed.goodput is not None:
+            self.goodput = speed.goodput
         self.version += 1
 
     def as_job(self) -> Job:
@@ -123,4 +129,6 @@ class Run:
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,
             profile=self.job.profile if self.profiled else None,
             sensitivity=self.job.sensitivity,
+            goodput=self.goodput,
+            restarts=self.evictions,
         )

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from laneway.scheduling import GPU, WorkerPlacement
 from laneway.scheduling.allocation.policy import WorkerAllotment
+from laneway.scheduling.elastic.goodput import GoodputModel
 from laneway.simulator.trace import TraceJob
 
 
@@ -30,6 +31,9 @@ class Speed(NamedTuple):
 
     until_progress_seconds: float = math.inf
     """The model is asked again when the run has done so much work in all."""
+
+    goodput: GoodputModel | None = None
+    """What a malleable job's workers measure meanwhile, and report to the scheduler; None: nothing new."""
 
 
 class Running(Protocol):

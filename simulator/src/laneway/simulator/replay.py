@@ -6,7 +6,7 @@ scheduler and the costs make of it: when jobs start, wait, are preempted and fin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -66,7 +66,7 @@ class Comparison:
     """Those furthest off, by seconds; at most ten."""
 
 
-def costs_as_recorded(records: Records, costs: Costs, chosen: Sequence[str]) -> Costs:
+def costs_as_recorded(records: Records, costs: Costs, chosen: Collection[str]) -> Costs:
     """Return the costs with those that the records show, but for the ones that somebody has chosen.
 
     Where the records have no events, a first start takes what it took the job that started soonest after its submission: with

@@ -14,6 +14,7 @@ from laneway.cli.progress_bar import ProgressBar
 from laneway.cli.verbs.simulate import add_policies, check_writable, write_page
 from laneway.simulator import (
     Comparison,
+    Sharing,
     Simulation,
     compared,
     comparison_as_json,
@@ -27,6 +28,12 @@ from laneway.simulator import (
 )
 
 HELP = "simulate what a cluster recorded and compare"
+
+AS_RECORDED = "model=alone"
+"""The time that a job ran in the cluster contains what company on its GPUs cost it."""
+
+SHARING = {field.name for field in fields(Sharing)}
+"""Unless one of these is an option, the GPUs are shared as the cluster has them."""
 
 
 def add(parser: ArgumentParser) -> None:
@@ -49,7 +56,7 @@ def run(arguments: Namespace) -> int:
     """Simulate the recorded jobs as the cluster would have run them."""
     try:
         records = read_records(arguments.records)
-        setup = make_setup(arguments.policy, arguments.placement, arguments.option)
+        setup = make_setup(arguments.policy, arguments.placement, [AS_RECORDED, *arguments.option])
         nodes = read_nodes(arguments.nodes) if arguments.nodes else records.nodes
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
@@ -59,12 +66,12 @@ def run(arguments: Namespace) -> int:
         check_writable(arguments.report)
     for reason, count in sorted(records.left_out.items()):
         print(f"{arguments.records}: left out: {count} ({reason})", file=sys.stderr)
-    chosen = [option.partition("=")[0] for option in arguments.option]
+    chosen = {option.partition("=")[0] for option in arguments.option}
     costs = costs_as_recorded(records, setup.costs, chosen)
     jobs = [record.job for record in records.jobs]
     simulation = Simulation(
         jobs,
-        nodes if setup.sharing is None else setup.sharing.shared(nodes),
+        nodes if setup.sharing is None or not chosen & SHARING else setup.sharing.shared(nodes),
         setup.policies,
         costs,
         model=setup.model,

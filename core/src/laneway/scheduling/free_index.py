@@ -111,19 +111,20 @@ class FreeIndex:
             nodes: by GPU number: the number of its node.
             free_percent: by GPU number, in rising order.
         """
-        self._classes = classes
         self._nodes = nodes
         self._free = dict(free_percent)
         self._of: dict[GPUClass, _ClassIndex] = {}
+        self._home: dict[int, _ClassIndex] = {}
         for gpu, percent in self._free.items():
-            self._of_class(classes[gpu]).add(gpu, percent)
+            home = self._home[gpu] = self._of_class(classes[gpu])
+            home.add(gpu, percent)
 
     def update(self, gpu: int, percent: int) -> None:
         """Note how much of a GPU is free now; GPUs that are not in the index are left out."""
         before = self._free.get(gpu)
         if before is not None and before != percent:
             self._free[gpu] = percent
-            self._of[self._classes[gpu]].move(gpu, before, percent)
+            self._home[gpu].move(gpu, before, percent)
 
     def free_percent(self, gpu: int) -> int:
         """Return what is free of a GPU; 0 where it is not in the index."""

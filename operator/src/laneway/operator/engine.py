@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from laneway.api.training_job import TrainingJobSpec
 from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.cache import ClusterCache
+from laneway.operator.collector import paused_collector
 from laneway.operator.config import OperatorConfig
 from laneway.operator.deciding import Decision, JobStatement, Memory, decide
 from laneway.operator.events import event_of
@@ -110,7 +111,8 @@ class Engine:
         now_seconds = self._wall()
         view = self._cache.freeze(self._config.patience.silent_node_seconds)
         memory = Memory(self._refusals, self._written_seconds)
-        decision = decide(view, memory, self._policies, self._config, now_seconds)
+        with paused_collector():
+            decision = decide(view, memory, self._policies, self._config, now_seconds)
         if decision.problem:
             logger.error("no plan was made", extra={"problem": decision.problem})
         self._metrics.show(decision.figures)

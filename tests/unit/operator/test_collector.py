@@ -1,0 +1,25 @@
+"""The collector of garbage waits while a decision is made."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from laneway.operator.collector import paused_collector
+
+
+def test_it_waits_in_the_block_and_goes_on_after_it_whatever_happens() -> None:
+    with pytest.raises(KeyError), paused_collector():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_who_had_it_off_keeps_it_off() -> None:
+    gc.disable()
+    try:
+        with paused_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -24,6 +24,14 @@ from typing import NamedTuple
 
 from laneway.scheduling.snapshot import Profile, StageSeconds
 
+PARALLEL_PENALTY_RATIO = 0.13
+"""What a lane costs another that runs at the same time, whatever the two do: caches, memory bandwidth, launches. Fitted to the
+throughputs of pairs of jobs that Gavel (OSDI'20) measured on V100s: 0.13 to 0.16 by set of measurements. Muri's own testbed of V100s
+took 1.31, 1.48 and 1.35 times as long as perfect interleaving with 2, 3 and 4 jobs; this comes to 1.13, 1.26 and 1.39."""
+
+SWITCH_SECONDS = 0.0003
+"""The time between two turns of a lane."""
+
 _EXACT_SHARERS = 6
 """Up to so many sharers the network is solved exactly, which takes a step for each subset of them; of more, approximately
 (Schweitzer 1979), which is off by 2 % on average and rarely by more than 10 %."""
@@ -48,13 +56,10 @@ class Load(NamedTuple):
 class Interference:
     """What sharing costs beyond waiting for one another."""
 
-    parallel_penalty_ratio: float = 0.13
-    """By so much an iteration takes longer for each other lane of the GPU that runs at the same time, whatever the two do: caches,
-    memory bandwidth, launches. Fitted to the throughputs of pairs of jobs that Gavel (OSDI'20) measured on V100s: 0.13 to 0.16 by
-    set of measurements. Muri's own testbed of V100s took 1.31, 1.48 and 1.35 times the time of perfect interleaving with 2, 3 and 4
-    jobs; this is 1.13, 1.26 and 1.39."""
+    parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
+    """By so much an iteration takes longer for each other lane of the GPU that runs at the same time."""
 
-    switch_seconds: float = 0.0003
+    switch_seconds: float = SWITCH_SECONDS
     """A turn's handing over, once an iteration for each job of a lane that it shares: release, grant and the page between them."""
 
     def __post_init__(self) -> None:

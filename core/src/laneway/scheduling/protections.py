@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 
 from laneway.scheduling.ledger import Level
 
@@ -29,15 +30,12 @@ class Protections:
     def ended(self, now_seconds: float) -> set[str]:
         """Return the jobs whose protection has come to its end, and forget them."""
         ended = set()
-        for level in list(self._heaps):
-            heap = self._heaps[level]
-            while heap and (heap[0][0] <= now_seconds or not self._valid(level, heap[0])):
+        for level, heap in list(self._current()):
+            while heap and heap[0][0] <= now_seconds:
                 top = heapq.heappop(heap)
                 if self._valid(level, top):
                     ended.add(top[1])
                     del self._of[top[1]]
-            if not heap:
-                del self._heaps[level]
         return ended
 
     def next_seconds(self, waiting: Level | None) -> float:
@@ -46,13 +44,20 @@ class Protections:
         None stands for a level to which every job has to make way. Infinite: there is no such job.
         """
         return min(
-            (
-                heap[0][0]
-                for level, heap in self._heaps.items()
-                if heap and (waiting is None or level > waiting)
-            ),
+            (heap[0][0] for level, heap in self._current() if waiting is None or level > waiting),
             default=math.inf,
         )
+
+    def _current(self) -> Iterator[tuple[Level, list[tuple[float, str]]]]:
+        """Yield the heaps whose first item is valid; drop those that have none."""
+        for level in list(self._heaps):
+            heap = self._heaps[level]
+            while heap and not self._valid(level, heap[0]):
+                heapq.heappop(heap)
+            if heap:
+                yield level, heap
+            else:
+                del self._heaps[level]
 
     def _valid(self, level: Level, item: tuple[float, str]) -> bool:
         return self._of.get(item[1]) == (level, item[0])

@@ -118,9 +118,18 @@ class Walk:
             or books.policies.order.relative
             or books.standings.drifting
             or any(self._patience_ended(shape, closure) for shape, closure in closures.of.items())
+            or self._comes_before_others()
         ):
             closures.of.clear()
             closures.held_up.clear()
+
+    def _comes_before_others(self) -> bool:
+        """Whether a job is to be tried that may hold up some that were tried before it came."""
+        last = max((closure.place for closure in self._closures.of.values()), default=None)
+        return last is not None and any(
+            place < last and self._open(shape, place) and self._holds_up(place)
+            for place, shape in self._books.line.heads()
+        )
 
     def _prune(self) -> None:
         """Forget shapes of which none waits any more."""

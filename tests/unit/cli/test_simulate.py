@@ -19,6 +19,9 @@ from laneway.cli.main import main
 TRACE = "job,submit_seconds,duration_seconds,workers\na,0,100,1\nb,5,20,1\nhuge,0,1,9\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,96000,393216,0,\n"
 FREE = ["--option", "min_run_seconds=0", "--option", "leave_seconds=0", "--option", "restart_seconds=0"]
+JOBS = 10_000
+"""More than can be simulated between the first sign of progress and a signal."""
+
 DEADLINE_SECONDS = 60
 
 
@@ -159,7 +162,7 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
 
 def test_ctrl_c_leaves_what_is_done_so_far(tmp_path: Path) -> None:
     trace = tmp_path / "long.csv"
-    rows = (f"j{number},{number % 977},{1 + number % 31},{1 + number % 5}" for number in range(40_000))
+    rows = (f"j{number},{number % 977},{1 + number % 31},{1 + number % 5}" for number in range(JOBS))
     trace.write_text("\n".join(["job,submit_seconds,duration_seconds,workers", *rows]), encoding="utf-8")
     page = tmp_path / "page.html"
     terminal, its_end = pty.openpty()
@@ -179,7 +182,7 @@ def test_ctrl_c_leaves_what_is_done_so_far(tmp_path: Path) -> None:
     assert process.returncode == exit_codes.INTERRUPTED
     assert row["policy"] == "fifo", "the second policy was not begun"
     assert row["jobs"] > 0
-    assert row["jobs"] + row["unfinished_jobs"] == 40_000
+    assert row["jobs"] + row["unfinished_jobs"] == JOBS
     assert b"interrupted: the last line is what was done so far" in said
     text = page.read_text(encoding="utf-8")
     assert "Interrupted: the last policy is shown as far as it got." in text
@@ -218,7 +221,7 @@ def _rest(terminal: int) -> bytes:
         (["--option", "leave_seconds=soon"], "--option leave_seconds='soon' is not a number"),
         (["--option", "leave_seconds=-1"], "leave_seconds is -1"),
         (["--option", "strict=1", "--policy", "fifo"], "--option strict='1': write true or false"),
-        (["--option", "model=warp"], "there is no model 'warp'; write one of alone"),
+        (["--option", "model=warp"], "there is no model 'warp'; write one of "),
         (["--option", "model=gavel"], "the model gavel needs a file of throughputs: write throughputs=FILE"),
         (["--option", "allocation=lottery"], "there is no allocation policy 'lottery'"),
         (["--option", "admission=lottery"], "there is no admission policy 'lottery'"),

@@ -18,8 +18,9 @@ from typing import Any
 from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
-from laneway.api.training_job import ConditionType, Sharing, TrainingJobSpec, TrainingJobStatus
-from laneway.scheduling import Demand, Node, PlacementMode, Profile
+from laneway.api.training_job import ConditionType, TrainingJobSpec, TrainingJobStatus
+from laneway.scheduling import Node, Profile
+from laneway.scheduling.spec_demand import demand_of
 from laneway.simulator.nodes_file import nodes_of_records
 from laneway.simulator.trace import TraceError, TraceJob
 
@@ -110,7 +111,7 @@ def _jobs(
         try:
             spec = TrainingJobSpec.model_validate(item.get("spec"))
             status = TrainingJobStatus.model_validate(item.get("status") or {})
-            demand = _demand(spec)
+            demand = demand_of(spec)
             executed_seconds = float(quantity.parse(status.executed))
         except ValueError:
             left_out["its spec or its status cannot be read"] += 1
@@ -148,19 +149,6 @@ def _submitted_seconds(creation: str, status: TrainingJobStatus) -> float:
         if condition.type == ConditionType.ADMITTED
     ]
     return max(created, min([created + 1.0, *seen])) if seen else created
-
-
-def _demand(spec: TrainingJobSpec) -> Demand:
-    gpus = spec.gpus
-    return Demand(
-        workers=spec.workers,
-        gpus_per_worker=1 if gpus.per_worker is None else gpus.per_worker,
-        share_percent=100 if gpus.share is None else gpus.share,
-        memory_bytes=gpus.memory_bytes,
-        models=frozenset(gpus.models),
-        exclusive=spec.sharing == Sharing.EXCLUSIVE,
-        mode=PlacementMode(spec.placement),
-    )
 
 
 def _profile(status: TrainingJobStatus) -> Profile | None:

@@ -23,6 +23,9 @@ class Run:
 
     state: JobState = JobState.WAITING
     placement: tuple[WorkerPlacement, ...] = ()
+    held_gpus: float = 0.0
+    """By its placement, in fractions."""
+
     allotments: tuple[WorkerAllotment, ...] = ()
     speed: Speed | None = None
     """While it is ``RUNNING``, once the model has said it."""
@@ -79,7 +82,12 @@ class Run:
             return 0.0
         if self.speed.service_gpus is not None:
             return self.speed.service_gpus
-        return sum(worker.share_percent * len(worker.gpus) for worker in self.placement) / 100
+        return self.held_gpus
+
+    def hold(self, placement: tuple[WorkerPlacement, ...]) -> None:
+        """Note where it is now, or with an empty placement that it holds nothing."""
+        self.placement = placement
+        self.held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
 
     def count(self, now_seconds: float) -> None:
         """Bring the counts up to a moment."""

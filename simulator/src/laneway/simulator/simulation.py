@@ -224,7 +224,7 @@ class Simulation:
         self.meter.count(run.state, 1)
         if placement is not None:
             self.meter.hold(run.placement, sign=-1)
-            run.placement = placement
+            run.hold(placement)
             self.meter.hold(run.placement)
         if state is JobState.RUNNING:
             self._occupancy.enter(run)

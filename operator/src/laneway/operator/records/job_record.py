@@ -13,12 +13,12 @@ from laneway.api.records import explain
 from laneway.api.training_job import (
     ConditionType,
     PreemptionMode,
-    Sharing,
     TrainingJobSpec,
     TrainingJobStatus,
 )
 from laneway.operator.records.template_check import check_template
-from laneway.scheduling import Demand, PlacementMode
+from laneway.scheduling import Demand
+from laneway.scheduling.spec_demand import demand_of
 from pydantic import ValidationError
 
 logger = logging.getLogger(__name__)
@@ -127,34 +127,6 @@ def _wish(spec: object) -> tuple[Wish | None, str]:
         return None, explain(error, "spec")
     except ValueError as error:
         return None, f"spec: {error}"
-
-
-def demand_of(spec: TrainingJobSpec) -> Demand:
-    """Return what the gang needs of the cluster's GPUs.
-
-    The CRD's rules refuse most of what is refused here; an object that was stored before a rule existed passes them by.
-
-    Raises:
-        ValueError: the spec asks for something that cannot be; says what to write instead.
-    """
-    gpus = spec.gpus
-    given = [value for value in (gpus.per_worker, gpus.share, gpus.memory) if value is not None]
-    if len(given) != 1:
-        raise ValueError(
-            f"gpus has {len(given)} of perWorker, share and memory: write exactly one of perWorker (whole GPUs for each "
-            "worker), share (percent of one GPU) or memory (such as 8Gi)"
-        )
-    if spec.sharing == Sharing.EXCLUSIVE and gpus.per_worker is None:
-        raise ValueError("sharing: Exclusive holds whole GPUs: write gpus.perWorker, or sharing: Lanes")
-    return Demand(
-        workers=spec.workers,
-        gpus_per_worker=1 if gpus.per_worker is None else gpus.per_worker,
-        share_percent=100 if gpus.share is None else gpus.share,
-        memory_bytes=gpus.memory_bytes,
-        models=frozenset(gpus.models),
-        exclusive=spec.sharing == Sharing.EXCLUSIVE,
-        mode=PlacementMode(spec.placement),
-    )
 
 
 def preemptible(spec: TrainingJobSpec) -> bool:

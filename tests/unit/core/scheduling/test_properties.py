@@ -19,16 +19,20 @@ from laneway.scheduling import (
     Node,
     PlacementMode,
     Plan,
+    Policies,
     Profile,
     next_decision_seconds,
     plan,
     policies,
 )
+from laneway.scheduling.order.fifo import Fifo
+from laneway.scheduling.placement.lanes import Lanes
+from laneway.scheduling.registry import ORDER, PLACEMENT, PREEMPTION
 from laneway.scheduling.tenancy import tenant_of
 
-from tests.unit.core.scheduling.builders import GIB, NOW, eager
+from tests.unit.core.scheduling.builders import GIB, NOW
 
-quick = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 MODELS = {"A100": 40 * GIB, "T4": 16 * GIB}
 
 
@@ -97,13 +101,21 @@ def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
     )
 
 
-ORDERS = st.sampled_from(["fifo", "tiresias-las"])
+@st.composite
+def choices(draw: st.DrawFn) -> Policies:
+    """Any of Laneway's own policies in each stage, without a minimum run."""
+    return policies(
+        order=draw(st.sampled_from(sorted(ORDER))),
+        placement=draw(st.sampled_from(sorted(PLACEMENT))),
+        preemption=draw(st.sampled_from(sorted(PREEMPTION))),
+        preemption_options={"min_run_seconds": 0},
+    )
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, str]:
+def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, Policies]:
     """A snapshot that the planner itself could have led to: jobs come in waves, and some of them end or leave."""
-    order = draw(ORDERS)
+    chosen = draw(choices())
     snapshot = ClusterSnapshot(draw(nodes()), ())
     waves = draw(st.integers(1, 3))
     for wave in range(waves):
@@ -113,10 +125,10 @@ def snapshots(draw: st.DrawFn) -> tuple[ClusterSnapshot, str]:
         )
         snapshot = replace(snapshot, jobs=snapshot.jobs + newcomers)
         if wave < waves - 1:
-            snapshot = carried_out(snapshot, plan(snapshot, NOW, eager(order)))
+            snapshot = carried_out(snapshot, plan(snapshot, NOW, chosen))
             ended = draw(st.sets(st.sampled_from([job.key for job in snapshot.jobs]), max_size=1))
             snapshot = replace(snapshot, jobs=tuple(job for job in snapshot.jobs if job.key not in ended))
-    return snapshot, order
+    return snapshot, chosen
 
 
 def carried_out(snapshot: ClusterSnapshot, decided: Plan) -> ClusterSnapshot:
@@ -163,19 +175,19 @@ def assert_capacity(snapshot: ClusterSnapshot) -> None:
 
 @quick
 @given(snapshots())
-def test_no_gpu_is_ever_promised_beyond_its_capacity(case: tuple[ClusterSnapshot, str]) -> None:
-    snapshot, order = case
+def test_no_gpu_is_ever_promised_beyond_its_capacity(case: tuple[ClusterSnapshot, Policies]) -> None:
+    snapshot, chosen = case
     for _ in range(3):
-        snapshot = carried_out(snapshot, plan(snapshot, NOW, eager(order)))
+        snapshot = carried_out(snapshot, plan(snapshot, NOW, chosen))
         assert_capacity(snapshot)
         snapshot = gone(snapshot)
 
 
 @quick
 @given(snapshots())
-def test_a_gang_has_all_of_its_workers_or_none(case: tuple[ClusterSnapshot, str]) -> None:
-    snapshot, order = case
-    decided = plan(snapshot, NOW, eager(order))
+def test_a_gang_has_all_of_its_workers_or_none(case: tuple[ClusterSnapshot, Policies]) -> None:
+    snapshot, chosen = case
+    decided = plan(snapshot, NOW, chosen)
     demands_of = {job.key: job.demand for job in snapshot.jobs}
     for key, placement in decided.starts.items():
         assert len(placement) == demands_of[key].workers
@@ -185,10 +197,10 @@ def test_a_gang_has_all_of_its_workers_or_none(case: tuple[ClusterSnapshot, str]
 @quick
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_a_plan_does_not_depend_on_the_order_of_the_lists(
-    case: tuple[ClusterSnapshot, str], shuffled: random.Random
+    case: tuple[ClusterSnapshot, Policies], shuffled: random.Random
 ) -> None:
-    snapshot, order = case
-    first = plan(snapshot, NOW, eager(order))
+    snapshot, chosen = case
+    first = plan(snapshot, NOW, chosen)
     mixed = replace(
         snapshot,
         jobs=tuple(shuffled.sample(snapshot.jobs, len(snapshot.jobs))),
@@ -197,23 +209,23 @@ def test_a_plan_does_not_depend_on_the_order_of_the_lists(
             for node in shuffled.sample(snapshot.nodes, len(snapshot.nodes))
         ),
     )
-    second = plan(mixed, NOW, eager(order))
+    second = plan(mixed, NOW, chosen)
     assert first == second
     assert list(first.starts) == list(second.starts)
     assert list(first.waiting) == list(second.waiting)
 
 
 @quick
-@given(nodes(), jobs("ns/alone"), ORDERS)
+@given(nodes(), jobs("ns/alone"), choices())
 def test_a_job_alone_on_an_empty_cluster_starts_or_never_fits(
-    cluster: tuple[Node, ...], job: Job, order: str
+    cluster: tuple[Node, ...], job: Job, chosen: Policies
 ) -> None:
     assume(not job.suspended)
     healthy = tuple(
         replace(node, schedulable=True, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
         for node in cluster
     )
-    decided = plan(ClusterSnapshot(healthy, (job,)), NOW, eager(order))
+    decided = plan(ClusterSnapshot(healthy, (job,)), NOW, chosen)
     assert (job.key in decided.starts) != (job.key in decided.waiting)
     if job.key in decided.waiting:
         assert decided.waiting[job.key].code in NEVER_FITS
@@ -221,9 +233,37 @@ def test_a_job_alone_on_an_empty_cluster_starts_or_never_fits(
 
 @quick
 @given(snapshots())
-def test_every_waiting_job_is_told_why_and_what_would_help(case: tuple[ClusterSnapshot, str]) -> None:
-    snapshot, order = case
-    decided = plan(snapshot, NOW, eager(order))
+def test_nobody_waits_for_a_gpu_that_is_free(case: tuple[ClusterSnapshot, Policies]) -> None:
+    """Work conservation. Strict fifo does not promise it, nor do lanes, which refuse company that gains nothing."""
+    snapshot, chosen = case
+    assume(
+        not isinstance(chosen.placement, Lanes)
+        and not (isinstance(chosen.order, Fifo) and chosen.order.strict)
+    )
+    decided = plan(snapshot, NOW, chosen)
+    assume(not decided.preemptions and all(job.state is not JobState.LEAVING for job in snapshot.jobs))
+    held: dict[str, int] = {}
+    for placement in (*(job.placement for job in snapshot.jobs), *decided.starts.values()):
+        for worker in placement:
+            for uuid in worker.gpus:
+                held[uuid] = held.get(uuid, 0) + worker.share_percent
+    free = [
+        gpu.allocatable_percent - held.get(gpu.uuid, 0)
+        for node in snapshot.nodes
+        for gpu in node.gpus
+        if node.schedulable and gpu.healthy and gpu.allocatable_percent == 100
+    ]
+    for job in snapshot.jobs:
+        simple = job.demand.gpus == 1 and not (job.demand.models or job.demand.memory_bytes)
+        if job.key in decided.waiting and simple and not job.suspended:
+            assert max(free, default=0) < (100 if job.demand.exclusive else job.demand.share_percent)
+
+
+@quick
+@given(snapshots())
+def test_every_waiting_job_is_told_why_and_what_would_help(case: tuple[ClusterSnapshot, Policies]) -> None:
+    snapshot, chosen = case
+    decided = plan(snapshot, NOW, chosen)
     positions = [reason.position for reason in decided.waiting.values() if reason.position]
     assert positions == list(range(1, len(positions) + 1))
     for reason in decided.waiting.values():
@@ -233,9 +273,9 @@ def test_every_waiting_job_is_told_why_and_what_would_help(case: tuple[ClusterSn
 
 @quick
 @given(snapshots())
-def test_who_is_preempted_has_a_beneficiary_that_waits_for_it(case: tuple[ClusterSnapshot, str]) -> None:
-    snapshot, order = case
-    decided = plan(snapshot, NOW, eager(order))
+def test_who_is_preempted_has_a_beneficiary_that_waits_for_it(case: tuple[ClusterSnapshot, Policies]) -> None:
+    snapshot, chosen = case
+    decided = plan(snapshot, NOW, chosen)
     for key, preemption in decided.preemptions.items():
         if preemption.beneficiary is not None:
             assert key in decided.waiting[preemption.beneficiary].blockers
@@ -245,11 +285,11 @@ def test_who_is_preempted_has_a_beneficiary_that_waits_for_it(case: tuple[Cluste
 @quick
 @given(snapshots())
 def test_a_plan_carried_out_is_followed_by_one_that_moves_nobody_back(
-    case: tuple[ClusterSnapshot, str],
+    case: tuple[ClusterSnapshot, Policies],
 ) -> None:
-    snapshot, order = case
+    snapshot, chosen = case
     for _ in range(12):
-        decided = plan(snapshot, NOW, eager(order))
+        decided = plan(snapshot, NOW, chosen)
         snapshot = gone(carried_out(snapshot, decided))
         if not decided.starts and not decided.preemptions:
             return

@@ -31,7 +31,7 @@ def shares(outcome: Outcome) -> str:
     heights = [sum(layers[name][bucket] for name in names) for bucket in range(BUCKETS)]
     span = outcome.to_seconds - outcome.from_seconds
     x, y = x_axis(0.0, span), y_axis(max(heights), HEIGHT)
-    body = list(frame(x, y, "time since the first submission", "GPUs held"))
+    body = list(frame(x, y, "time since the first submission", "GPUs held, job by job"))
     edges = [x.at(edge) for edge in Buckets(0.0, span, BUCKETS).edges()]
     below = [0.0] * BUCKETS
     labels = []

@@ -75,7 +75,7 @@ def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Se
         admission_options={name: values[f"admission {name}"] for name in _admission(named)},
         **{f"{stage}_options": values[stage] for stage in chosen},
     )
-    model_name = _model_name(chosen["placement"], named)
+    model_name = _model_name(chosen, named)
     shared = chosen["placement"] == SHARED or bool(sharing_values)
     return Setup(
         policy,
@@ -104,7 +104,7 @@ def _takers(policy: str, placement: str | None, named: Mapping[str, str]) -> dic
                 f"there is no admission policy {name!r}; write one of {', '.join(ADMISSION.names())}"
             )
         takers[f"admission {name}"] = ADMISSION[name]
-    model = _model_name(_choices(policy, placement, named)["placement"], named)
+    model = _model_name(_choices(policy, placement, named), named)
     if model not in MODELS:
         raise ValueError(f"there is no model {model!r}; write one of {', '.join(sorted(MODELS))}")
     return takers | {
@@ -162,7 +162,7 @@ def _values(given: Sequence[tuple[str, str]], takers: Mapping[str, Taker]) -> di
 
 
 def _parsed(taker: Taker, name: str, default: object, text: str) -> object:
-    if taker is ReadOptions and name == "throughputs":
+    if taker is ReadOptions and name in ("throughputs", "curves"):
         return Path(text)
     return from_text(default, text)
 
@@ -182,8 +182,13 @@ def _admission(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in named.get("admission", "").split(",") if name.strip())
 
 
-def _model_name(placement: str, named: Mapping[str, str]) -> str:
-    return named.get("model", SHARED if placement == SHARED else "alone")
+def _model_name(chosen: Mapping[str, str], named: Mapping[str, str]) -> str:
+    """Return the model that is named, else the one that goes with the placement, or with what may change jobs' workers."""
+    if "model" in named:
+        return named["model"]
+    if chosen["placement"] == SHARED:
+        return SHARED
+    return "alone" if chosen["elastic"] == "none" else "adaptive"
 
 
 def _said(

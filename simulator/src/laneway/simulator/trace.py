@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from laneway.scheduling import Demand, Profile
 from laneway.scheduling.allocation.sensitivity import Sensitivity
+from laneway.simulator.training import Training
 
 
 class TraceError(ValueError):
@@ -40,6 +41,9 @@ class TraceJob:
 
     sensitivity: Sensitivity | None = None
     """How its throughput depends on CPUs and memory; None where nobody measured it."""
+
+    training: Training | None = None
+    """How fast it gets on with any workers and batch size; None where the trace does not say."""
 
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:

@@ -6,11 +6,13 @@ A model is a dataclass; its fields are its parameters. ``MODELS`` has them by th
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from laneway.simulator.models.adaptive import Adaptive
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.gavel import Gavel
+from laneway.simulator.models.lanes import Lanes
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.models.synergy import Synergy
 
 MODELS: Mapping[str, Callable[..., SpeedModel]] = MappingProxyType(
-    {"alone": Alone, "gavel": Gavel, "synergy": Synergy}
+    {"adaptive": Adaptive, "alone": Alone, "gavel": Gavel, "lanes": Lanes, "synergy": Synergy}
 )

@@ -26,6 +26,9 @@ class ReadOptions:
     throughputs: Path | None = None
     """Gavel: the file of measured throughputs; None: the one beside the trace or its folder."""
 
+    curves: Path | None = None
+    """Pollux: the folder of measured curves; None: ``traces`` beside the workload or its folder."""
+
     durations: str = "column"
     """Muri: ``column``: what the column ``duration`` says; ``iterations``: what Muri's own simulator runs."""
 

@@ -18,6 +18,7 @@ from laneway.simulator.traces import (
     pai,
     philly,
     philly_csv,
+    pollux,
     synergy,
     tiresias,
 )
@@ -34,6 +35,7 @@ FORMATS: tuple[Format, ...] = (
     pai.FORMAT,
     gavel.FORMAT,
     synergy.FORMAT,
+    pollux.FORMAT,
 )
 """All that can be read. No file is of two of them."""
 

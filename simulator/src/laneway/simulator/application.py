@@ -1,32 +1,21 @@
-"""The applications that Pollux measured: how fast each trains, by placement, batch size and progress.
+"""An application whose training was measured: how fast it gets on, by placement, batch size and progress.
 
-A folder of curves has, for each application, a folder with
-
-- ``placements.csv``: ``placement,local_bsz,step_time,sync_time``. A placement is a digit for each node: its replicas.
-- ``scalability.csv``: ``num_nodes,num_replicas,local_bsz,step_time,sync_time``, for placements beyond those.
-- ``validation-<batch size>.csv``: ``progress,iteration,metric,grad_sqr,grad_var`` after each epoch.
-
-Between what was measured, values are interpolated linearly, as Pollux's own simulator does (OSDI'21, section 5.3; petuum/adaptdl,
+Between what was measured, values are interpolated linearly, as Pollux' own simulator does (OSDI'21, section 5.3; petuum/adaptdl,
 branch ``osdi21-artifact``, ``simulator/applications.py``). Progress is in steps at the initial batch size.
 """
 
 from __future__ import annotations
 
-import csv
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from laneway.scheduling.elastic.goodput import BatchLimits
-from laneway.simulator.trace import TraceError
 
 MEASURED_NODES = 16
 """Placements on more nodes are taken to be as fast as on so many: the curves go no further."""
-
-MEMORY_LIMITS = {"yolov3": 8}
-"""Largest batch of a replica in one pass, where the device's memory held less than the curves show."""
 
 
 class StepTime(NamedTuple):
@@ -57,6 +46,7 @@ class Application:
         steps: Mapping[tuple[int, ...], Sequence[tuple[int, StepTime]]],
         scaling: Sequence[tuple[int, int, int, StepTime]],
         validation: Mapping[int, Sequence[Epoch]],
+        max_local_batch: int | None = None,
     ) -> None:
         """Take what the files say.
 
@@ -65,6 +55,7 @@ class Application:
             steps: by placement (replicas by node): local batch sizes, rising, each with its step time.
             scaling: nodes, replicas, local batch and step time of placements beyond those.
             validation: by batch size: the epochs.
+            max_local_batch: the largest batch of a replica in one pass; None: the largest that was measured.
         """
         self.name = name
         self._steps = {placement: list(points) for placement, points in steps.items()}
@@ -74,7 +65,7 @@ class Application:
         self.epochs = min(len(epochs) for epochs in self._validation.values())
         local = sorted({batch for points in self._steps.values() for batch, _ in points})
         self.initial_batch = self._batches[0]
-        self.limits = BatchLimits(self._batches[-1], MEMORY_LIMITS.get(name, local[-1]), local[0])
+        self.limits = BatchLimits(self._batches[-1], max_local_batch or local[-1], local[0])
         self._progress = [
             min(epochs[number].progress for epochs in self._validation.values())
             for number in range(self.epochs)
@@ -85,6 +76,19 @@ class Application:
     def progress_after(self, epoch: int) -> float:
         """Return the progress at the end of so many epochs; 0 for 0."""
         return self._progress[epoch - 1] if epoch else 0.0
+
+    def batch_of(self, replicas: int, batch: int) -> tuple[int, int]:
+        """Return the local batch and the accumulated passes with which replicas make up a batch size, or a little more."""
+        each = max(math.ceil(batch / replicas), self.limits.min_local_batch)
+        accumulated_passes = math.ceil(each / self.limits.max_local_batch) - 1
+        if replicas == 1 and batch > self.initial_batch:
+            accumulated_passes = max(1, accumulated_passes)
+        local_batch = math.ceil(each / (accumulated_passes + 1))
+        return self.within_limits(replicas, local_batch, accumulated_passes), accumulated_passes
+
+    def within_limits(self, replicas: int, local_batch: int, accumulated_passes: int) -> int:
+        """Return the local batch, or as much of it as the largest batch size leaves to each replica and pass."""
+        return min(local_batch, self.limits.max_batch // (replicas * (accumulated_passes + 1)))
 
     @property
     def total_progress(self) -> float:
@@ -179,53 +183,4 @@ class Surface:
         step_seconds, network_seconds = (
             float(value) for value in self._interpolate([nodes, replicas, local_batch])[0]
         )
-        return None if step_seconds != step_seconds else StepTime(step_seconds, network_seconds)
-
-
-def read_applications(folder: Path) -> Mapping[str, Application]:
-    """Return the applications that have a folder with curves in ``folder``, by name.
-
-    Raises:
-        TraceError: there is none, or a file of one cannot be read.
-    """
-    found = {path.parent.name: path.parent for path in sorted(folder.glob("*/placements.csv"))}
-    if not found:
-        raise TraceError(
-            f"{folder} has no <application>/placements.csv: write the folder of Pollux' measured curves"
-        )
-    return {name: _read_application(path) for name, path in found.items()}
-
-
-def _read_application(folder: Path) -> Application:
-    steps: dict[tuple[int, ...], list[tuple[int, StepTime]]] = {}
-    for row in _rows(folder / "placements.csv"):
-        placement = tuple(int(digit) for digit in row["placement"])
-        steps.setdefault(placement, []).append((int(row["local_bsz"]), _step_time(row)))
-    scaling = [
-        (int(row["num_nodes"]), int(row["num_replicas"]), int(row["local_bsz"]), _step_time(row))
-        for row in _rows(folder / "scalability.csv")
-    ]
-    validation = {
-        int(path.stem.removeprefix("validation-")): [
-            Epoch(float(row["progress"]), float(row["grad_sqr"]), float(row["grad_var"]))
-            for row in _rows(path)
-        ]
-        for path in folder.glob("validation-*.csv")
-    }
-    if not validation:
-        raise TraceError(f"{folder} has no validation-<batch size>.csv")
-    return Application(
-        folder.name, {key: sorted(points) for key, points in steps.items()}, scaling, validation
-    )
-
-
-def _step_time(row: Mapping[str, str]) -> StepTime:
-    return StepTime(float(row["step_time"]), float(row["sync_time"]))
-
-
-def _rows(path: Path) -> Iterator[Mapping[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            yield from csv.DictReader(file)
-    except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+        return None if math.isnan(step_seconds) else StepTime(step_seconds, network_seconds)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from laneway.scheduling import StageSeconds
+from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, Interference, Load, load_of
 from laneway.simulator import Knowledge, Sharing, TraceError, make_nodes
 from laneway.simulator.models.gavel import Gavel
+from laneway.simulator.models.lanes import Lanes
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
 from tests.unit.simulator.builders import SMALL, a_job, finishes, simulated
@@ -62,6 +65,39 @@ def test_progress_survives_a_preemption_at_another_speed() -> None:
     )
     # long has done 60 s of work at 70 s; short ends at 90; 40 s are left at half the speed
     assert finishes(simulation) == {"long": 90 + 80, "short": 90}
+
+
+def test_lanes_are_as_fast_as_their_stages_let_them_be() -> None:
+    model = Lanes()
+    reads, computes = StageSeconds(0.8, 0.0, 0.2, 0.0), StageSeconds(0.0, 0.2, 0.8, 0.0)
+    jobs = [
+        a_job(name, 100, profile=replace(SMALL, stages=stages))
+        for name, stages in (("reads", reads), ("computes", computes))
+    ]
+    shared = Sharing(2).shared(make_nodes("1x1"))
+    simulation = simulated(*jobs, nodes=shared, model=model, order="fifo", knowledge=KNOWN)
+    costs = Interference(model.parallel_penalty_ratio)
+    together = costs.speed_ratios([Load(reads, 1.0), Load(computes, 1.0)])
+    first = 100 / max(together)
+    assert min(finishes(simulation).values()) == pytest.approx(first)  # type: ignore[type-var]
+    last = first + 100 - first * min(together)
+    assert max(finishes(simulation).values()) == pytest.approx(last)  # type: ignore[type-var]
+    assert sum(run.attained_gpu_seconds for run in simulation.runs.values()) == pytest.approx(200)
+    assert last < 200, "one after the other would take longer"
+
+
+def test_a_gang_in_lanes_is_as_fast_as_on_its_slowest_gpu_and_attains_its_share() -> None:
+    jobs = [
+        a_job("pair", 100, gpus=2, profile=SMALL),
+        a_job("beside", 1000, share=50, profile=SMALL),
+    ]
+    simulation = simulated(
+        *jobs, nodes=Sharing(2).shared(make_nodes("1x2")), model=Lanes(), order="fifo", knowledge=KNOWN
+    )
+    ratio = Interference(PARALLEL_PENALTY_RATIO).speed_ratios([load_of(SMALL), load_of(SMALL)])[0]
+    assert finishes(simulation)["pair"] == pytest.approx(100 / ratio)
+    assert simulation.runs["pair"].attained_gpu_seconds == pytest.approx(200)
+    assert simulation.runs["beside"].attained_gpu_seconds == pytest.approx(500), "half of a GPU, at its speed"
 
 
 def test_gavel_on_another_type_of_gpu(throughputs: str) -> None:

@@ -32,12 +32,14 @@ class Lanes:
         return {key: self._speed(key, occupancy, on_gpu) for key in keys}
 
     def _speed(self, key: str, occupancy: Occupancy, on_gpu: dict[str, dict[str, float]]) -> Speed:
-        uuids = [uuid for worker in occupancy.run(key).placement for uuid in worker.gpus]
+        placement = occupancy.run(key).placement
+        uuids = [uuid for worker in placement for uuid in worker.gpus]
         for uuid in uuids:
             if uuid not in on_gpu:
                 on_gpu[uuid] = self._on_gpu(uuid, occupancy)
         slowest = min(on_gpu[uuid][key] for uuid in uuids)
-        return Speed(slowest, None if slowest == 1 else len(uuids) * slowest)
+        held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
+        return Speed(slowest, held_gpus * slowest)
 
     def _on_gpu(self, uuid: str, occupancy: Occupancy) -> dict[str, float]:
         """Return how fast each of a GPU's jobs is there."""

@@ -83,8 +83,8 @@ def test_costs_are_charged(trace: str, capsys: pytest.CaptureFixture[str]) -> No
 def test_every_policy_and_placement_of_the_command_line_runs(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    policies = "fifo,srtf,srsf,tiresias-las,tiresias-gittins,fair,finish-time-fair"
-    for placement in ("count", "best-fit", "spread", "consolidate", "tiresias", "fgd"):
+    policies = "fifo,srtf,srsf,tiresias-las,tiresias-gittins,fair,finish-time-fair,pollux"
+    for placement in ("count", "best-fit", "spread", "consolidate", "tiresias", "fgd", "lanes"):
         command = ["simulate", "--trace", trace, "--policy", policies, "--placement", placement]
         assert main([*command, "--nodes", "1x2", "-o", "json"]) == exit_codes.OK
         rows = json.loads(capsys.readouterr().out)

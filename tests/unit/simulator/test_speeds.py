@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from laneway.scheduling import StageSeconds
+from laneway.scheduling import Profile, StageSeconds
 from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, Interference, Load, load_of
 from laneway.simulator import Knowledge, Sharing, TraceError, make_nodes
 from laneway.simulator.models.gavel import Gavel
@@ -98,6 +98,25 @@ def test_a_gang_in_lanes_is_as_fast_as_on_its_slowest_gpu_and_attains_its_share(
     assert finishes(simulation)["pair"] == pytest.approx(100 / ratio)
     assert simulation.runs["pair"].attained_gpu_seconds == pytest.approx(200)
     assert simulation.runs["beside"].attained_gpu_seconds == pytest.approx(500), "half of a GPU, at its speed"
+
+
+def test_jobs_for_whose_lanes_memory_is_too_small_take_turns_at_a_cost() -> None:
+    reads = StageSeconds(0.5, 0.0, 0.5, 0.0)
+    large = Profile(2**30, 60 * 2**30, iteration_seconds=1.0, stages=reads)
+    small = replace(large, ephemeral_bytes=2**30)
+    shared = Sharing(2).shared(make_nodes("1x1"))
+
+    def last(profile: Profile, model: Lanes) -> float:
+        jobs = [a_job(name, 100, profile=profile) for name in ("a", "b")]
+        simulation = simulated(*jobs, nodes=shared, model=model, order="fifo", knowledge=KNOWN)
+        return max(finish or 0.0 for finish in finishes(simulation).values())
+
+    one_lane = [Load(reads, 1.0, lane=0)] * 2
+    for model in (Lanes(), Lanes(switch_seconds=0.25)):
+        costs = Interference(model.parallel_penalty_ratio, model.switch_seconds)
+        assert last(large, model) == pytest.approx(100 / costs.speed_ratios(one_lane)[0])
+    assert last(large, Lanes(switch_seconds=0.25)) > last(large, Lanes())
+    assert last(small, Lanes(switch_seconds=0.25)) == last(small, Lanes()), "each has a lane of its own"
 
 
 def test_gavel_on_another_type_of_gpu(throughputs: str) -> None:

@@ -2,26 +2,35 @@
 
 A job is as fast as the model of overlap says (``laneway.scheduling.interference``, which the placement ``lanes`` asks as well) of the
 GPU where it is slowest, because the workers of a gang wait for one another. A job that has a GPU alone runs as in its trace; one
-whose stages the trace does not say counts as computing all the time.
+whose stages the trace does not say counts as computing all the time. Who is in which lane is what the node's agent would make of it
+(``laneway.lanes``): each has one of its own while memory is enough, else some take turns in one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, Interference, load_of
-from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
+from laneway.api import quota
+from laneway.lanes import LaneRules, LaneTable, Tenant
+from laneway.scheduling import GPU
+from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, SWITCH_SECONDS, Interference, load_of
+from laneway.simulator.models.alone import workers_ratio
+from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Speeds by overlapping stages. Each job has a lane of its own, as gangs always have, and others have where memory is enough."""
+    """Speeds by overlapping stages."""
 
     parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
     """By so much each other lane of a GPU makes an iteration longer (see :class:`laneway.scheduling.interference.Interference`)."""
 
+    switch_seconds: float = SWITCH_SECONDS
+    """Between two turns of a lane."""
+
     def __post_init__(self) -> None:
-        Interference(self.parallel_penalty_ratio)
+        Interference(self.parallel_penalty_ratio, self.switch_seconds)
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
         """Return the speeds of all on the changed GPUs."""
@@ -39,11 +48,43 @@ class Lanes:
                 on_gpu[uuid] = self._on_gpu(uuid, occupancy)
         slowest = min(on_gpu[uuid][key] for uuid in uuids)
         held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
-        return Speed(slowest, held_gpus * slowest)
+        return Speed(slowest * workers_ratio(key, occupancy), held_gpus * slowest)
 
     def _on_gpu(self, uuid: str, occupancy: Occupancy) -> dict[str, float]:
         """Return how fast each of a GPU's jobs is there."""
         keys = list(occupancy.on_gpu(uuid))
-        loads = [load_of(occupancy.run(key).job.profile) for key in keys]
-        ratios = Interference(self.parallel_penalty_ratio).speed_ratios(loads)
-        return dict(zip(keys, ratios, strict=True))
+        if len(keys) == 1:
+            return {keys[0]: 1.0}
+        gpu = occupancy.gpu(uuid)
+        runs = [occupancy.run(key) for key in keys]
+        tenants = tuple(_tenant(run, gpu) for run in runs)
+        lanes = _shared_lanes(gpu.allocatable_bytes, gpu.lane_rules, tenants)
+        loads = [load_of(run.job.profile)._replace(lane=lane) for run, lane in zip(runs, lanes, strict=True)]
+        costs = Interference(self.parallel_penalty_ratio, self.switch_seconds)
+        return dict(zip(keys, costs.speed_ratios(loads), strict=True))
+
+
+def _tenant(run: Running, gpu: GPU) -> Tenant:
+    profile = run.job.profile
+    share_percent = next(worker.share_percent for worker in run.placement if gpu.uuid in worker.gpus)
+    return Tenant(
+        run.job.key,
+        quota.quota_bytes(share_percent, gpu.allocatable_bytes),
+        persistent_bytes=0 if profile is None else profile.persistent_bytes,
+        ephemeral_bytes=0 if profile is None else profile.ephemeral_bytes,
+        profiled=profile is not None,
+        spans_gpus=run.job.demand.spans_gpus,
+        exclusive=run.job.demand.exclusive,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _shared_lanes(
+    capacity_bytes: int, rules: LaneRules, tenants: tuple[Tenant, ...]
+) -> tuple[int | None, ...]:
+    """Return the lane of each tenant, in order of coming; None: it has one of its own."""
+    table = LaneTable.empty(capacity_bytes, rules)
+    for tenant in tenants:
+        table = table.admit(tenant).table
+    lanes = [table.lane_of(tenant.key) for tenant in tenants]
+    return tuple(lane if lane is not None and lanes.count(lane) > 1 else None for lane in lanes)

@@ -90,18 +90,26 @@ def listed(keys: Sequence[str]) -> str:
 
 
 def _awaiting_consolidation(job: Job, room: Room, placement: PlacementPolicy) -> WaitingReason | None:
-    if job.demand.mode is not PlacementMode.CONSOLIDATE:
+    """Return the reason of a gang that its own mode, or the policy, has wait for fewer nodes than are free now."""
+    mode = job.demand.mode
+    if job.demand.workers == 1 or mode is PlacementMode.SPREAD:
         return None
-    anywhere = placement.place(replace(job, demand=replace(job.demand, mode=PlacementMode.AUTO)), room)
-    if anywhere is None:
-        return None
-    nodes = room.fewest_nodes(job)
-    spread = len({worker.node for worker in anywhere})
-    return WaitingReason(
-        WaitingCode.AWAITING_CONSOLIDATION,
-        f"It needs {needs(job.demand)} on {_nodes(nodes)}; what is free lies on {_nodes(spread)}.",
-        f"It starts when {_nodes(nodes)} can hold it; with placement: Auto it would start now.",
+    looser = (
+        (PlacementMode.AUTO, PlacementMode.SPREAD)
+        if mode is PlacementMode.CONSOLIDATE
+        else (PlacementMode.SPREAD,)
     )
+    for other in looser:
+        anywhere = placement.place(replace(job, demand=replace(job.demand, mode=other)), room)
+        if anywhere is not None:
+            nodes = room.fewest_nodes(job)
+            spread = len({worker.node for worker in anywhere})
+            return WaitingReason(
+                WaitingCode.AWAITING_CONSOLIDATION,
+                f"It needs {needs(job.demand)} on {_nodes(nodes)}; what is free lies on {_nodes(spread)}.",
+                f"It starts when {_nodes(nodes)} can hold it; with placement: {other} it would start now.",
+            )
+    return None
 
 
 def _awaiting_memory(job: Job, room: Room) -> WaitingReason | None:

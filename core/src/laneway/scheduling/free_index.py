@@ -7,7 +7,8 @@ whatever the order of the snapshot's lists.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from laneway.scheduling.node_states import NodeStates
 from laneway.scheduling.suitability import GPUClass
@@ -19,10 +20,14 @@ Change = tuple[int, int, int]
 class NodeCounts:
     """Of one class: how many GPUs of each node have at least so much free, and the nodes by that number."""
 
-    def __init__(self) -> None:
-        self.of: dict[int, int] = {}
+    def __init__(self, nodes: Iterable[int]) -> None:
+        """Count the GPUs that are given by the numbers of their nodes."""
+        self.of: dict[int, int] = dict(Counter(nodes))
         self.nodes: dict[int, list[int]] = {}
         """By number of GPUs (never 0): the nodes that have so many, in order."""
+
+        for node in sorted(self.of):
+            self.nodes.setdefault(self.of[node], []).append(node)
 
     def change(self, node: int, by: int) -> None:
         """Count ``by`` more GPUs of a node."""
@@ -69,11 +74,9 @@ class _ClassIndex:
         """Return, by node, how many GPUs have at least so much free, as of now."""
         seen, counts = self._counts.get(at_least_percent, (0, None))
         if counts is None:
-            counts = NodeCounts()
-            for gpu in sorted(
-                gpu for level, at in self.levels.items() if level >= at_least_percent for gpu in at
-            ):
-                counts.change(nodes[gpu], 1)
+            counts = NodeCounts(
+                nodes[gpu] for level, at in self.levels.items() if level >= at_least_percent for gpu in at
+            )
         elif seen < len(self._changes):
             by_node: dict[int, int] = {}
             for gpu, before, after in self._changes[seen:]:

@@ -17,11 +17,14 @@ class GPUClass(NamedTuple):
     model: str
     allocatable_percent: int
     lane_rules: LaneRules
+    active_percent: int
+    """Shares that may take turns at the same time."""
 
 
 def class_of(gpu: GPU) -> GPUClass:
     """Return the class that a GPU belongs to."""
-    return GPUClass(gpu.allocatable_bytes, gpu.model, gpu.allocatable_percent, gpu.lane_rules)
+    active_percent = gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent
+    return GPUClass(gpu.allocatable_bytes, gpu.model, gpu.allocatable_percent, gpu.lane_rules, active_percent)
 
 
 def accepts_model(demand: Demand, model: str) -> bool:
@@ -32,15 +35,15 @@ def accepts_model(demand: Demand, model: str) -> bool:
 def share_needed(demand: Demand, gpu_class: GPUClass) -> int | None:
     """Return the percent of a GPU of this class that a worker needs; None where such a GPU is too small.
 
-    A demand for memory becomes the smallest share whose quota holds it; an exclusive one, all that the GPU offers.
+    A demand for memory becomes the smallest share whose quota holds it; an exclusive one, all that may take turns.
     """
     if demand.exclusive:
-        return gpu_class.allocatable_percent
+        return gpu_class.active_percent
     if demand.memory_bytes is None:
         share_percent = demand.share_percent
     else:
         share_percent = quota.percent_for(demand.memory_bytes, gpu_class.allocatable_bytes)
-    return share_percent if share_percent <= min(100, gpu_class.allocatable_percent) else None
+    return share_percent if share_percent <= min(100, gpu_class.active_percent) else None
 
 
 def suitable(demand: Demand, classes: Iterable[GPUClass]) -> tuple[tuple[GPUClass, int], ...]:

@@ -78,3 +78,11 @@ def test_a_paused_job_is_evicted_when_its_ids_are_needed() -> None:
     assert depths == {"running": Depth.EVICT}, (
         "the last in the order; the parked one could not go on beside the new"
     )
+
+
+def test_who_wants_a_gpu_alone_gets_it_where_there_is_room_for_paused_ones() -> None:
+    found = planned(
+        [with_parking()], a_job("alone").needs(exclusive=True), a_job("other").share(10).created(10)
+    )
+    assert set(found.starts) == {"alone"}
+    assert found.starts["alone"][0].share_percent == 100

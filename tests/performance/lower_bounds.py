@@ -1,0 +1,74 @@
+"""What no schedule of a trace can beat, knowing everything in advance.
+
+Two relaxations, and the larger of them counts. *Alone*: every job runs as soon as it comes, as if the cluster had no end. *Pooled*:
+all GPUs are one machine that one job can use whole, however many it asks for; on one machine, shortest remaining work first has
+the least average (Schrage, 1968). With sharing, a GPU is a machine for each kind of resource, and a job is through when its work on
+each is: the pooled bound is that of the scarcest resource.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from laneway.simulator import TraceJob
+
+
+def alone_seconds(trace: Sequence[TraceJob]) -> float:
+    """Return the average JCT if nobody had to wait for anybody."""
+    return sum(job.duration_seconds for job in trace) / len(trace)
+
+
+def pooled_seconds(trace: Sequence[TraceJob], gpus: int) -> float:
+    """Return the least average JCT on one machine as fast as all GPUs."""
+    return _shortest_remaining_first(
+        (job.submit_seconds, job.demand.gpus * job.duration_seconds / gpus) for job in trace
+    )
+
+
+def pooled_by_resource_seconds(trace: Sequence[TraceJob], gpus: int) -> float:
+    """Return the least average JCT where jobs on a GPU overlap, by the resource for which it is the largest.
+
+    Raises:
+        ValueError: the trace does not say what a job's iterations spend where.
+    """
+    bounds = []
+    for resource in range(4):
+        work = []
+        for job in trace:
+            profile = job.profile
+            if profile is None or profile.stages is None or not profile.iteration_seconds:
+                raise ValueError(
+                    f"job {job.key} has no stages: the bound with sharing needs them of every job"
+                )
+            busy_ratio = min(1.0, profile.stages[resource] / profile.iteration_seconds)
+            work.append((job.submit_seconds, job.demand.gpus * job.duration_seconds * busy_ratio / gpus))
+        bounds.append(_shortest_remaining_first(work))
+    return max(bounds)
+
+
+def _shortest_remaining_first(jobs: Iterable[tuple[float, float]]) -> float:
+    """Return the average time from submission to finish on one machine.
+
+    Args:
+        jobs: submission and work, in seconds of the machine.
+    """
+    coming = sorted(jobs)
+    there: list[tuple[float, float]] = []
+    now_seconds = total_seconds = 0.0
+    at = 0
+    while there or at < len(coming):
+        if not there:
+            now_seconds = max(now_seconds, coming[at][0])
+        while at < len(coming) and coming[at][0] <= now_seconds:
+            heapq.heappush(there, (coming[at][1], coming[at][0]))
+            at += 1
+        left_seconds, submitted = heapq.heappop(there)
+        until = coming[at][0] if at < len(coming) else float("inf")
+        if now_seconds + left_seconds <= until:
+            now_seconds += left_seconds
+            total_seconds += now_seconds - submitted
+        else:
+            heapq.heappush(there, (left_seconds - (until - now_seconds), submitted))
+            now_seconds = until
+    return total_seconds / len(coming)

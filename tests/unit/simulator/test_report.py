@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from laneway.simulator import as_json, as_table, percentile, report
+from laneway.simulator import Knowledge, Sharing, as_json, as_table, make_nodes, percentile, report
+from laneway.simulator.report import jain_ratio
 
-from tests.unit.simulator.builders import a_job, simulated
+from tests.unit.simulator.builders import SMALL, a_job, simulated
 
 REQUIRED = {
     "policy",
@@ -55,3 +56,43 @@ def test_as_json_and_as_a_table() -> None:
     header, line = as_table([found]).splitlines()
     assert header.split()[:3] == ["POLICY", "PLACEMENT", "JOBS"]
     assert "12,345.0" in line
+
+
+def test_fairness_is_jains_index_over_slowdowns() -> None:
+    alike = simulated(a_job("a", 10), a_job("b", 10), order="fifo", nodes="1x2")
+    assert report(alike, policy="fifo", placement="best-fit").jain_fairness_ratio == 1
+    behind = simulated(a_job("a", 10), a_job("b", 10), order="fifo")
+    # slowdowns 1 and 2
+    assert report(behind, policy="fifo", placement="best-fit").jain_fairness_ratio == pytest.approx(
+        9 / (2 * 5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "want"), [([], 1), ([3.0], 1), ([1.0, 0.0, 0.0, 0.0], 0.25), ([2.0, 2.0], 1)]
+)
+def test_jains_index(values: list[float], want: float) -> None:
+    assert jain_ratio(values) == want
+
+
+def test_fragmentation_counts_while_somebody_waits() -> None:
+    simulation = simulated(
+        a_job("part", 10, share=40), a_job("whole", 10, submit=1), a_job("other", 10, submit=11), order="fifo"
+    )
+    # from 1 to 10 whole waits, and 60 % are free: of use to one worker of three, that of 40 %
+    found = report(simulation, policy="fifo", placement="best-fit")
+    assert found.fragmentation_ratio == pytest.approx(2 / 3)
+    idle = simulated(a_job("part", 10, share=40), order="fifo")
+    assert report(idle, policy="fifo", placement="best-fit").fragmentation_ratio == 0
+
+
+def test_shared_gpus_are_used_once_and_do_more_work() -> None:
+    simulation = simulated(
+        a_job("a", 10, profile=SMALL),
+        a_job("b", 10, profile=SMALL),
+        nodes=Sharing(2).shared(make_nodes("1x1")),
+        order="fifo",
+        knowledge=Knowledge(profiled=True),
+    )
+    found = report(simulation, policy="fifo", placement="best-fit")
+    assert (found.utilization_ratio, found.work_ratio) == (1, 2)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import WaitingCode, policies
 from laneway.simulator import Costs, Simulation, TraceJob, make_nodes
 
-from tests.unit.simulator.builders import a_job, finishes, simulated
+from tests.unit.simulator.builders import FREE, a_job, finishes, simulated
 
 
 def test_jobs_run_one_after_the_other() -> None:
@@ -42,6 +44,31 @@ def test_leaving_and_restarting_take_their_time_and_hold_the_gpu() -> None:
     # long runs 1..50, leaves until 53; short starts, runs 54..74; long restarts, runs 81..132
     assert finishes(simulation) == {"long": 132, "short": 74}
     assert simulation.meter.held_gpu_seconds == 132
+
+
+def test_a_job_that_ends_holds_its_gpu_until_its_workers_are_gone() -> None:
+    simulation = simulated(a_job("a", 10), a_job("b", 5), order="fifo", costs=replace(FREE, end_seconds=3))
+    assert finishes(simulation) == {"a": 10, "b": 18}
+    assert simulation.meter.held_gpu_seconds == 10 + 3 + 5 + 3
+
+
+def test_a_restart_elsewhere_costs_a_migration_and_one_in_place_does_not() -> None:
+    def run(*others: TraceJob) -> Simulation:
+        return simulated(
+            a_job("long", 100),
+            a_job("wide", 10, submit=50, gpus=2),
+            *others,
+            nodes="2x1",
+            costs=replace(FREE, restart_seconds=5, migration_seconds=7),
+            thresholds_gpu_seconds=[30],
+            promotion_factor=0,
+        )
+
+    stays = run().runs["long"]
+    assert (stays.finish_seconds, stays.migrations) == (60 + 5 + 50, 0)
+    # when wide has ended, keeper takes the first GPU, and long the other
+    moves = run(a_job("keeper", 300, submit=55)).runs["long"]
+    assert (moves.finish_seconds, moves.migrations) == (60 + 5 + 7 + 50, 1)
 
 
 def test_a_job_that_just_started_is_not_preempted_before_its_minimum_run() -> None:
@@ -78,7 +105,7 @@ def test_progress_is_told_after_every_step() -> None:
     assert seen[-1] == (2, 2)
 
 
-@pytest.mark.parametrize("field", ["start_seconds", "leave_seconds", "restart_seconds"])
+@pytest.mark.parametrize("field", [field.name for field in fields(Costs)])
 def test_negative_costs_are_refused_by_name(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         Costs(**{field: -1})

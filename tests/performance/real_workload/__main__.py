@@ -1,0 +1,86 @@
+"""Runs the 30 jobs of `workload.json` on a real cluster, has the simulator predict the run, and says how far off it is.
+
+    python -m tests.performance.real_workload -o FILE.json [--records FILE]
+
+Two nodes of four simulated GPUs each, real kubelets, real pods that train with PyTorch. What a start, a preemption and an end
+cost is measured before, on jobs of the calibration; the prediction sees the workload's submissions and nothing else of the run.
+Takes about a quarter of an hour on a machine that has built the cluster's programs before. The cluster is removed at
+the end, also after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from laneway.simulator.records import read_records
+
+from hack.cluster.progress import ClusterError, report
+from hack.images.chroot import ImageError
+from tests.performance.real_workload.calibration import calibrate
+from tests.performance.real_workload.live_cluster import live_cluster
+from tests.performance.real_workload.machine import LoadMeter, machine
+from tests.performance.real_workload.outcome import outcome, table
+from tests.performance.real_workload.run import run_workload
+from tests.performance.real_workload.workload import read_workload
+
+_FAILED = 1
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; return 0 when it was carried out, however far off the prediction is."""
+    parser = argparse.ArgumentParser(prog="python -m tests.performance.real_workload", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="where the results go, as JSON")
+    parser.add_argument(
+        "--records",
+        type=Path,
+        help="where the cluster's records go, as 'laneway replay --records' reads them",
+    )
+    parser.add_argument("--name", default="real-workload", help="the cluster's name (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        results = _carried_out(options.name, options.records)
+    except (ClusterError, ImageError, OSError) as error:
+        print(f"the workload could not be carried out: {error}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        print("interrupted; the cluster is removed", file=sys.stderr)
+        return _INTERRUPTED
+    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(table(results)))
+    return 0
+
+
+def _carried_out(name: str, records_file: Path | None) -> dict[str, Any]:
+    workload = read_workload()
+    with live_cluster(name) as cluster:
+        with LoadMeter() as while_calibrating:
+            measured = calibrate(cluster)
+        report(f"the workload: {len(workload)} jobs")
+        with LoadMeter() as while_running:
+            run_workload(cluster, workload)
+        recorded = json.dumps(cluster.records())
+    with tempfile.TemporaryDirectory() as folder:
+        file = records_file or Path(folder) / "records.json"
+        file.write_text(recorded, encoding="utf-8")
+        records = read_records(file)
+    loads = {"while_calibrating": while_calibrating.mean, "while_running": while_running.mean}
+    return {**machine(), "load_average": loads, **outcome(records, workload, measured)}
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Let a SIGTERM go the way of Ctrl-C, so that the cluster is removed."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

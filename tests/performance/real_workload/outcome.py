@@ -1,0 +1,113 @@
+"""The prediction beside what happened: the results, and a table of them for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from laneway.simulator.records import JobRecord, Records
+from laneway.simulator.replay import compared
+
+from tests.performance.real_workload.calibration import MeasuredCosts
+from tests.performance.real_workload.prediction import (
+    Prediction,
+    operator_config,
+    pairs,
+    predict,
+    predict_without_costs,
+)
+from tests.performance.real_workload.workload import BATCH_SECONDS, WorkloadJob
+
+BASIS = (
+    "Durations are known by construction (batches times the time in which one arrives). Costs are measured on the calibration's "
+    "jobs in the same cluster before the workload. Of the workload's run the prediction sees the times of submission only."
+)
+
+
+def outcome(records: Records, workload: Sequence[WorkloadJob], measured: MeasuredCosts) -> dict[str, Any]:
+    """Return the results: what was measured, recorded and predicted."""
+    config = operator_config()
+    prediction = predict(records, workload, measured)
+    free = _figures(records, predict_without_costs(records, workload))
+    return {
+        "basis": BASIS,
+        "cluster": {"nodes": len(records.nodes), "gpus": sum(len(node.gpus) for node in records.nodes)},
+        "policies": config.scheduling.model_dump(mode="json"),
+        "batch_seconds": BATCH_SECONDS,
+        "measured_costs": asdict(measured),
+        **_figures(records, prediction),
+        "without_costs": {
+            name: value for name, value in free.items() if name.startswith(("predicted", "error"))
+        },
+        "jobs": [_job(job, record, prediction) for job, record in pairs(records, workload)],
+    }
+
+
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table of the results."""
+    header = f"{'job':8} {'workers':>7} {'GPU %':>5} {'work':>6} {'submit':>6} {'JCT':>7} {'predicted':>9} {'error':>6} {'preempted':>9}"
+    lines = [header]
+    for job in results["jobs"]:
+        lines.append(
+            f"{job['job']:8} {job['workers']:7} {job['share_percent']:5} {job['work_seconds']:6.1f} "
+            f"{job['submit_seconds']:6.1f} {job['jct_seconds']:7.1f} {job['predicted_jct_seconds']:9.1f} "
+            f"{job['error_percent']:5.1f}% {job['preemptions']:4} ({job['predicted_preemptions']})"
+        )
+    for name in ("average_jct", "makespan"):
+        lines.append(
+            f"{name.replace('_', ' ')}: {results[f'{name}_seconds']:.1f} s; predicted {results[f'predicted_{name}_seconds']:.1f} s, "
+            f"{results[f'error_{name}_percent']:+.1f} %; without costs {results['without_costs'][f'error_{name}_percent']:+.1f} %"
+        )
+    lines.append(f"preemptions: {results['preemptions']}; predicted {results['predicted_preemptions']}")
+    loads = results["load_average"]
+    lines.append(
+        f"load average of the machine's {results['machine']['cores']} cores: {loads['while_calibrating']} while calibrating, "
+        f"{loads['while_running']} while running"
+    )
+    return lines
+
+
+def _figures(records: Records, prediction: Prediction) -> dict[str, Any]:
+    config = operator_config().scheduling
+    comparison = compared(
+        records,
+        prediction.simulation,
+        policy=config.order.policy,
+        placement=config.placement.policy,
+        costs=prediction.costs,
+    )
+    return {
+        "average_jct_seconds": comparison.recorded_average_jct_seconds,
+        "predicted_average_jct_seconds": comparison.predicted_average_jct_seconds,
+        "error_average_jct_percent": comparison.average_jct_error_percent,
+        "makespan_seconds": comparison.recorded_makespan_seconds,
+        "predicted_makespan_seconds": comparison.predicted_makespan_seconds,
+        "error_makespan_percent": comparison.makespan_error_percent,
+        "mean_absolute_jct_error_percent": comparison.mean_absolute_jct_error_percent,
+        "preemptions": comparison.recorded_preemptions,
+        "predicted_preemptions": comparison.predicted_preemptions,
+    }
+
+
+def _job(job: WorkloadJob, record: JobRecord, prediction: Prediction) -> dict[str, Any]:
+    run = prediction.simulation.runs[record.job.key]
+    assert run.finish_seconds is not None
+    submit_seconds = record.job.submit_seconds
+    predicted_jct_seconds = run.finish_seconds - submit_seconds
+    return {
+        "job": job.name,
+        "workers": job.workers,
+        "share_percent": job.share_percent,
+        "work_seconds": job.work_seconds,
+        "submit_seconds": submit_seconds,
+        "start_seconds": record.start_seconds - submit_seconds,
+        "predicted_start_seconds": (run.first_run_seconds or 0.0) - submit_seconds,
+        "jct_seconds": record.jct_seconds,
+        "predicted_jct_seconds": predicted_jct_seconds,
+        "error_percent": 100 * (predicted_jct_seconds - record.jct_seconds) / record.jct_seconds,
+        "preemptions": record.preemptions,
+        "predicted_preemptions": run.preemptions,
+        "ran_seconds": record.job.duration_seconds,
+        "predicted_ran_seconds": run.executed_seconds,
+    }

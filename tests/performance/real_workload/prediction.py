@@ -1,0 +1,94 @@
+"""What the simulator says of the workload: the operator's own policies on the recorded nodes, with what was measured beforehand.
+
+A job's duration is known by construction: so many batches, each arriving so long after the one before, and the measured time
+from the last to the end. How long it really ran is not looked at; of the run only the times of submission are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import yaml
+from laneway.api.config_file import parse_config
+from laneway.operator.config import OperatorConfig
+from laneway.scheduling import Node
+from laneway.simulator import Costs, Simulation
+from laneway.simulator.models.alone import Alone
+from laneway.simulator.models.speed_model import SpeedModel
+from laneway.simulator.records import JobRecord, Records
+from laneway.simulator.trace import TraceJob
+
+from hack.demo.install import DEMO_VALUES
+from tests.performance.real_workload.calibration import MeasuredCosts
+from tests.performance.real_workload.live_cluster import VALUES
+from tests.performance.real_workload.setting_up import SettingUp, SetupTimes
+from tests.performance.real_workload.workload import WorkloadJob
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A finished simulation, and the costs with which it was made."""
+
+    simulation: Simulation
+    costs: Costs
+
+
+def operator_config() -> OperatorConfig:
+    """Return the configuration that the chart gave the operator: the demo's values with this folder's over them."""
+    merged: object = {}
+    for file in (DEMO_VALUES, VALUES):
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        merged = _merged(merged, values["operator"]["config"])
+    return parse_config(yaml.safe_dump(merged), OperatorConfig, str(VALUES))
+
+
+def predict(records: Records, workload: Sequence[WorkloadJob], measured: MeasuredCosts) -> Prediction:
+    """Simulate the workload with the measured costs."""
+    trace = [
+        _as_trace(job, record, measured.exit_seconds_by_workers[job.workers])
+        for job, record in pairs(records, workload)
+    ]
+    costs = Costs(
+        start_seconds=measured.start_seconds,
+        restart_seconds=measured.start_seconds,
+        leave_seconds=measured.leave_seconds,
+        end_seconds=measured.end_seconds,
+    )
+    return _simulated(records, trace, costs, SettingUp(SetupTimes(measured.setup_seconds_by_workers)))
+
+
+def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> Prediction:
+    """Simulate it as if nothing took time but the batches: what the costs make of it."""
+    trace = [_as_trace(job, record, 0.0) for job, record in pairs(records, workload)]
+    return _simulated(records, trace, Costs(leave_seconds=0.0, restart_seconds=0.0), Alone())
+
+
+def _simulated(records: Records, trace: Sequence[TraceJob], costs: Costs, model: SpeedModel) -> Prediction:
+    config = operator_config()
+    rules = config.lane_rules()
+    nodes = [
+        Node(node.name, tuple(replace(gpu, lane_rules=rules) for gpu in node.gpus)) for node in records.nodes
+    ]
+    simulation = Simulation(trace, nodes, config.scheduling.policies(), costs, model=model)
+    simulation.run()
+    return Prediction(simulation, costs)
+
+
+def pairs(records: Records, workload: Sequence[WorkloadJob]) -> list[tuple[WorkloadJob, JobRecord]]:
+    """Return each job with its record, ordered by submission."""
+    by_name = {job.name: job for job in workload}
+    return [(by_name[record.job.key.partition("/")[2]], record) for record in records.jobs]
+
+
+def _as_trace(job: WorkloadJob, record: JobRecord, exit_seconds: float) -> TraceJob:
+    return TraceJob(
+        record.job.key, record.job.demand, record.job.submit_seconds, job.work_seconds + exit_seconds
+    )
+
+
+def _merged(under: object, over: object) -> object:
+    """Return one YAML value over another, as helm merges them: tables by key, everything else whole."""
+    if isinstance(under, dict) and isinstance(over, dict):
+        return under | {key: _merged(under.get(key), value) for key, value in over.items()}
+    return over

@@ -1,0 +1,68 @@
+"""A speed model for workers that set up on shared CPUs before they train.
+
+Importing PyTorch takes CPU time, and the nodes of the embedded cluster are one machine: workers that set up at the same time slow
+one another down. How much so is measured; training itself waits for data and is not slowed. A job sets up whenever it
+comes to GPUs, also after a preemption, and holds them meanwhile as one that trains.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
+
+_SETUP_WORK_SECONDS = 1e-3
+"""The engine knows of work only, so setting up is a piece of it: so small that it changes nothing, and done so slowly that it takes
+as long as setting up does."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupTimes:
+    """How long setting up takes, by how many workers do so at once on the whole machine."""
+
+    seconds_by_workers: Mapping[int, float]
+
+    def seconds(self, workers: int) -> float:
+        """Return the time for so many; between and beyond what was measured, on a straight line."""
+        measured = sorted(self.seconds_by_workers.items())
+        if len(measured) == 1 or workers <= measured[0][0]:
+            return measured[0][1]
+        upper = min(max(bisect_left(measured, (workers, 0.0)), 1), len(measured) - 1)
+        (fewer, shorter), (more, longer) = measured[upper - 1], measured[upper]
+        return shorter + (workers - fewer) * (longer - shorter) / (more - fewer)
+
+
+@dataclass(frozen=True, slots=True)
+class _SettingUp:
+    workers: int
+    gpu: str
+    until_progress_seconds: float
+
+
+class SettingUp:
+    """Speeds of one simulation: it remembers who sets up."""
+
+    def __init__(self, times: SetupTimes) -> None:
+        self._times = times
+        self._jobs: dict[str, _SettingUp] = {}
+
+    def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
+        """Return the speeds of those that have come, that have set up, and that still do."""
+        speeds: dict[str, Speed] = {}
+        for key in changes.runs:
+            run = occupancy.run(key)
+            progress_seconds = run.progress_seconds(now_seconds)
+            known = self._jobs.pop(key, None)
+            if known is not None and progress_seconds >= known.until_progress_seconds:
+                speeds[key] = Speed()
+                continue
+            until_seconds = progress_seconds + _SETUP_WORK_SECONDS
+            self._jobs[key] = _SettingUp(len(run.placement), run.placement[0].gpus[0], until_seconds)
+        self._jobs = {key: job for key, job in self._jobs.items() if key in occupancy.on_gpu(job.gpu)}
+        workers = sum(job.workers for job in self._jobs.values())
+        for key, job in self._jobs.items():
+            ratio = _SETUP_WORK_SECONDS / self._times.seconds(workers)
+            speeds[key] = Speed(ratio, until_progress_seconds=job.until_progress_seconds)
+        return speeds

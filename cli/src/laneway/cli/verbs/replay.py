@@ -12,6 +12,7 @@ from laneway.cli.interruption import Interruption
 from laneway.cli.output import table, write_object
 from laneway.cli.progress_bar import ProgressBar
 from laneway.cli.verbs.simulate import add_policies, check_writable, write_page
+from laneway.scheduling.registry import DEFAULTS
 from laneway.simulator import (
     Comparison,
     Sharing,
@@ -48,7 +49,11 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", help="instead of the GPUNodes of the records: such as 8x8, or a file as for simulate"
     )
-    parser.add_argument("--policy", default="tiresias-las", help="the order policy of the cluster's operator")
+    parser.add_argument(
+        "--policy",
+        default=DEFAULTS["order"].name,
+        help="the order policy of the cluster's operator; %(default)s by default",
+    )
     add_policies(parser)
 
 

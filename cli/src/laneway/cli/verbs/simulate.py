@@ -12,7 +12,7 @@ from laneway.cli.interruption import Interruption
 from laneway.cli.output import write_object
 from laneway.cli.progress_bar import ProgressBar
 from laneway.scheduling import Node
-from laneway.scheduling.registry import PLACEMENT, policy_names
+from laneway.scheduling.registry import DEFAULTS, PLACEMENT, policy_names
 from laneway.simulator import (
     Outcome,
     Report,
@@ -39,8 +39,9 @@ def add(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        default="tiresias-las",
-        help=f"order policies or presets, separated by commas: {', '.join(policy_names())}",
+        default=DEFAULTS["order"].name,
+        help=f"order policies or presets, separated by commas: {', '.join(policy_names())}; "
+        "%(default)s by default",
     )
     parser.add_argument(
         "--nodes",
@@ -56,7 +57,8 @@ def add_policies(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--placement",
         metavar="POLICY",
-        help=f"placement policy: {', '.join(PLACEMENT.names())}; best-fit by default",
+        help=f"placement policy: {', '.join(PLACEMENT.names())}; "
+        f"{DEFAULTS['placement'].name} by default, or as the preset has it",
     )
     parser.add_argument(
         "--option",

@@ -7,10 +7,11 @@ not tried yet is taken to scale perfectly: that is what makes the allocator try 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
+from laneway.scheduling.elastic.descent import Slope, minimise
 from laneway.scheduling.elastic.throughput import MAX_GAMMA, ThroughputModel
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Measurement:
                 raise ValueError(f"{name} is {seconds}: write a time above 0")
 
 
-LOSS_TOLERANCE = 1e-7
-"""Fitting ends when a step lessens the loss by less than this part of it."""
+LOSS_TOLERANCE = 1e-5
+"""Fitting ends when steps lessen the loss by less than this part of it."""
 
 
 def fit(measurements: Sequence[Measurement], start: ThroughputModel | None = None) -> ThroughputModel:
@@ -76,16 +77,15 @@ def fit(measurements: Sequence[Measurement], start: ThroughputModel | None = Non
     """
     if not measurements:
         raise ValueError("there is no measurement: fit a model when the job has run")
-    from scipy.optimize import minimize
+    import numpy as np
 
     loss = _Loss(sorted(measurements, key=_order))
     first, bounds = loss.start_and_bounds()
     if start is not None:
         first = _from_model(start, first, bounds)
-    result = minimize(
-        loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": LOSS_TOLERANCE}
-    )
-    return loss.model([float(value) for value in result.x])
+    lower, upper = np.array(bounds).T
+    found = minimise(loss.slope_at, np.array(first), lower, upper, LOSS_TOLERANCE)
+    return loss.model([float(value) for value in found])
 
 
 def _order(measured: Measurement) -> tuple[float, ...]:
@@ -142,46 +142,52 @@ class _Loss:
             bounds += [free if seen else (unseen, unseen), free if seen and grows else (unseen, unseen)]
         return [*start, 1.1], [*bounds, (1.0, MAX_GAMMA)]
 
-    def __call__(self, vector: Vector) -> tuple[float, Vector]:
-        """Return the loss and its gradient."""
+    def slope_at(self, vector: Vector) -> Slope:
+        """Return the loss, with its gradient and its curvature as the squares of the residuals' slopes have it."""
         np = self._np
-        gamma = float(vector[6])
-        parts = np.exp(vector[:6])
+        gamma, parts = float(vector[6]), np.exp(vector[:6])
         passes = parts[0] + parts[1] * self._batch
-        growth = np.where(self._internode, parts[3], parts[5]) * self._beyond_two
-        network = np.where(self._internode, parts[2], np.where(self._intranode, parts[4], 0.0)) + growth
+        network = (
+            np.where(self._internode, parts[2], np.where(self._intranode, parts[4], 0.0))
+            + np.where(self._internode, parts[3], parts[5]) * self._beyond_two
+        )
         network = np.maximum(network, LEAST_SECONDS)
         log_pass, log_network = np.log(passes), np.log(network)
         log_step = np.logaddexp(gamma * log_pass, gamma * log_network) / gamma
         share = 1 / (1 + np.exp(np.clip(gamma * (log_network - log_pass), -700, 700)))
 
-        gradient = np.zeros(7)
-        by_pass, by_network = np.zeros_like(passes), np.zeros_like(passes)
-        error, slope = self._error(log_step - self._log_step)
-        by_pass += slope * share
-        by_network += slope * (1 - share)
-        gradient[6] = np.sum(slope * (share * log_pass + (1 - share) * log_network - log_step)) / gamma
-        if self._pass_known.any():
-            pass_error, pass_slope = self._error((log_pass - self._log_pass)[self._pass_known])
-            error += pass_error
-            by_pass[self._pass_known] += pass_slope
-        gradient[0] = np.sum(by_pass * parts[0] / passes)
-        gradient[1] = np.sum(by_pass * parts[1] * self._batch / passes)
+        by_pass = np.zeros((len(passes), 7))
+        by_pass[:, 0] = parts[0] / passes
+        by_pass[:, 1] = parts[1] * self._batch / passes
+        by_step = share[:, None] * by_pass
         for first, where in ((2, self._internode), (4, self._intranode)):
-            gradient[first] = np.sum((by_network * parts[first] / network)[where])
-            gradient[first + 1] = np.sum((by_network * parts[first + 1] * self._beyond_two / network)[where])
-            ratio = (parts[first + 1] / parts[first]) ** 2
-            if where.any():
-                error += GROWTH_WEIGHT * ratio
-                gradient[first] -= 2 * GROWTH_WEIGHT * ratio
-                gradient[first + 1] += 2 * GROWTH_WEIGHT * ratio
-        gradient[6] += 2 * GAMMA_WEIGHT * (gamma - 1)
-        return float(error + GAMMA_WEIGHT * (gamma - 1) ** 2), gradient
+            by_step[:, first] = where * (1 - share) * parts[first] / network
+            by_step[:, first + 1] = where * (1 - share) * parts[first + 1] * self._beyond_two / network
+        by_step[:, 6] = (share * log_pass + (1 - share) * log_network - log_step) / gamma
+        known = self._pass_known
+        return _sum(
+            self._error(log_step - self._log_step, by_step),
+            self._error((log_pass - self._log_pass)[known], by_pass[known]),
+            *self._preferences(parts, gamma),
+        )
 
-    def _error(self, difference: Vector) -> tuple[float, Vector]:
-        """Return the root of the mean square, and its slope by each difference; smooth where all are 0."""
-        root = math.sqrt(float(self._np.mean(difference**2)) + 1e-10)
-        return root, difference / (root * len(difference))
+    def _error(self, residuals: Vector, slopes: Vector) -> Slope:
+        """Return the root of the mean square of residuals; smooth where all are 0."""
+        if not len(residuals):
+            return Slope(0.0, self._np.zeros(7), self._np.zeros((7, 7)))
+        root = math.sqrt(float(self._np.mean(residuals**2)) + 1e-10)
+        each = 1 / (root * len(residuals))
+        return Slope(root, each * (slopes.T @ residuals), each * (slopes.T @ slopes))
+
+    def _preferences(self, parts: Vector, gamma: float) -> list[Slope]:
+        """Return what speaks for a small gamma, and against growth by replicas."""
+        np = self._np
+        found = [_square(math.sqrt(GAMMA_WEIGHT) * (gamma - 1), {6: math.sqrt(GAMMA_WEIGHT)}, np.zeros(7))]
+        for first, where in ((2, self._internode), (4, self._intranode)):
+            if where.any():
+                growth = math.sqrt(GROWTH_WEIGHT) * float(parts[first + 1] / parts[first])
+                found.append(_square(growth, {first: -growth, first + 1: growth}, np.zeros(7)))
+        return found
 
     def model(self, vector: Sequence[float]) -> ThroughputModel:
         """Return the model of a vector; what was not seen between nodes is a little worse than within one."""
@@ -193,3 +199,14 @@ class _Loss:
             network[1] = max(network[1], NETWORK_MARGIN * network[3])
         gamma = min(max(vector[6], 1.0), MAX_GAMMA)
         return ThroughputModel(compute, per_sample, network[0], network[1], network[2], network[3], gamma)
+
+
+def _square(residual: float, slopes: Mapping[int, float], zeros: Vector) -> Slope:
+    for parameter, slope in slopes.items():
+        zeros[parameter] = slope
+    return Slope(residual**2, 2 * residual * zeros, 2 * zeros[:, None] * zeros)
+
+
+def _sum(*slopes: Slope) -> Slope:
+    losses, gradients, curvatures = zip(*slopes, strict=True)
+    return Slope(sum(losses), sum(gradients), sum(curvatures))

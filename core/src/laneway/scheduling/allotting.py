@@ -89,7 +89,10 @@ def _free_gpus(books: Books, malleable: Mapping[str, Job]) -> dict[str, int]:
 def allocations(
     books: Books, order: Sequence[str], decision: Decision
 ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-    """Return what CPUs and memory the workers of the jobs get that hold GPUs after a decision."""
+    """Return what CPUs and memory the workers of the jobs get that hold GPUs after a decision.
+
+    Jobs on nodes whose CPUs or memory are not known are left out: they have what their pods ask for.
+    """
     policy = books.policies.allocation
     if policy is None:
         return {}
@@ -98,8 +101,9 @@ def allocations(
             node.name, sum(gpu.allocatable_percent for gpu in node.gpus), node.cpu_millis, node.memory_bytes
         )
         for node in books.ledger.nodes
-        if node.gpus
+        if node.gpus and node.cpu_millis and node.memory_bytes
     ]
+    known = {node.node for node in nodes}
     gangs = []
     for position, key in enumerate(order):
         job = books.jobs[key]
@@ -109,6 +113,6 @@ def allocations(
             PlacedWorker(worker.worker, worker.node, worker.share_percent * len(worker.gpus))
             for worker in placement
         )
-        if workers:
+        if workers and all(worker.node in known for worker in workers):
             gangs.append(PlacedGang(key, workers, job.sensitivity, position))
     return policy.allot(nodes, gangs)

@@ -93,3 +93,8 @@ def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:
         "starts": [4000],
     }
     assert not planned([node], a_job("starts")).allocations
+
+
+def test_where_a_nodes_cpus_are_not_known_nothing_is_divided() -> None:
+    chosen = replace(policies(order="fifo"), allocation=Proportional())
+    assert not planned([a_node("n", 4)], a_job("starts"), by=chosen).allocations

@@ -5,6 +5,7 @@ that, and so does the agent. The :class:`LaneTable` decides which lane a tenant 
 whose turn it is in a lane. All of them count bytes with :mod:`laneway.lanes.safety`.
 """
 
+from laneway.lanes.crowd import Crowd
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
@@ -12,6 +13,7 @@ from laneway.lanes.table import Lane, LaneTable, Moved, Outcome, Waiting
 from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, counted_persistent_bytes
 
 __all__ = [
+    "Crowd",
     "Lane",
     "LaneRules",
     "LaneTable",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from laneway.lanes import Tenant, fits
+from laneway.lanes import Crowd, Tenant, fits
 from laneway.scheduling.free_index import FreeIndex
 from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import GPU, Job, JobState, Node, WorkerPlacement
@@ -111,6 +111,7 @@ class Ledger:
         self._indexes: dict[View, FreeIndex] = {}
         self._asked: dict[View, int] = {}
         self._touched: list[int] = []
+        self._crowds: dict[View, dict[int, Crowd]] = {}
         self._seen: dict[View, int] = {}
 
     def index(self, view: View) -> FreeIndex:
@@ -136,6 +137,7 @@ class Ledger:
         """Drop indexes that have not been asked for since many calls of this."""
         for view in [view for view, idle in self._asked.items() if idle >= _IDLE_DECISIONS]:
             del self._indexes[view], self._asked[view], self._seen[view]
+            self._crowds.pop(view, None)
         for view in self._asked:
             self._asked[view] += 1
         if len(self._touched) > 4 * len(self.gpus) + 1024:
@@ -155,9 +157,10 @@ class Ledger:
             and before.kind is kind
             and before.level == level
         ):
-            if before.job.profile != job.profile:
+            was, before.job = before.job, job
+            if was.profile != job.profile or (kind is Kind.PARKED and was.state is not job.state):
                 self.frees += 1
-            before.job = job
+                self._refresh(before)
             return
         self.leave(job.key)
         shares = tuple(
@@ -251,6 +254,14 @@ class Ledger:
                 tenants.append(tenant_of(entry.job, gpu, percent))
         return tenants
 
+    def crowd(self, number: int, view: View) -> Crowd:
+        """Return whose memory counts on a GPU in a view, summed up."""
+        crowds = self._crowds.setdefault(view, {})
+        found = crowds.get(number)
+        if found is None:
+            found = crowds[number] = Crowd.of(self.tenants(number, view), self.gpus[number].lane_rules)
+        return found
+
     def _on_gpus(
         self, placement: Iterable[WorkerPlacement], wanted: Callable[[Entry], bool]
     ) -> tuple[str, ...]:
@@ -263,6 +274,9 @@ class Ledger:
 
     def _refresh(self, entry: Entry) -> None:
         self._touched.extend(number for number, _ in entry.shares)
+        for crowds in self._crowds.values():
+            for number, _ in entry.shares:
+                crowds.pop(number, None)
 
     def _free_percent(self, number: int, view: View) -> int:
         """Return what is free of a GPU; 0 where more is held than it offers."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from laneway.lanes import Refusal, refusal
+from laneway.lanes import Refusal, Tenant, refusal
 from laneway.scheduling.free_index import FreeIndex
 from laneway.scheduling.ledger import Ledger, View
 from laneway.scheduling.node_states import NodeStates
@@ -64,11 +64,9 @@ class Room:
     def fullest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
         """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
         avoided = self.avoided(job)
-        checked = _lanes_matter(job, gpu_class)
+        fits = self._check(job, gpu_class, share_percent)
         for number in self._index.fullest(gpu_class, share_percent):
-            if self._ledger.node_numbers[number] not in avoided and (
-                not checked or self._fits(job, number, share_percent)
-            ):
+            if self._ledger.node_numbers[number] not in avoided and (fits is None or fits(number)):
                 yield self._ledger.gpus[number]
 
     def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
@@ -90,7 +88,7 @@ class Room:
 
     def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
         """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
-        checked = _lanes_matter(job, gpu_class)
+        fits = self._check(job, gpu_class, share_percent)
         index = self._index
         numbers = [
             number
@@ -98,7 +96,7 @@ class Room:
             if number in self._ledger.usable
             and self._ledger.classes[number] == gpu_class
             and index.free_percent(number) >= share_percent
-            and (not checked or self._fits(job, number, share_percent))
+            and (fits is None or fits(number))
         ]
         numbers.sort(key=lambda number: (index.free_percent(number), number))
         return [self._ledger.gpus[number] for number in numbers]
@@ -162,8 +160,21 @@ class Room:
                 return used
         return 0
 
-    def _fits(self, job: Job, number: int, share_percent: int) -> bool:
-        return self._refusal(job, number, share_percent) is None
+    def _check(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Callable[[int], bool] | None:
+        """Return what asks whether the memory and the lanes of a GPU of the class, by its number, take a worker of the
+        job beside who is there; None where free percent says it all."""
+        if not _lanes_matter(job, gpu_class):
+            return None
+        ledger, view, rules = self._ledger, self._view, gpu_class.lane_rules
+        newcomer: Tenant | None = None
+
+        def fits(number: int) -> bool:
+            nonlocal newcomer
+            if newcomer is None:  # GPUs of a class have the same memory, so the newcomer is the same on each
+                newcomer = tenant_of(job, ledger.gpus[number], share_percent)
+            return ledger.crowd(number, view).takes(gpu_class.allocatable_bytes, newcomer, rules)
+
+        return fits
 
     def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._ledger.gpus[number]

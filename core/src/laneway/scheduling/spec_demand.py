@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from laneway.api.training_job import Sharing, TrainingJobSpec
-from laneway.scheduling.snapshot import Demand, PlacementMode
+from laneway.api.training_job import PlacementMode, Sharing, TrainingJobSpec
+from laneway.scheduling.snapshot import Demand
 
 
 def demand_of(spec: TrainingJobSpec) -> Demand:

@@ -88,7 +88,9 @@ def _operator() -> Schema:
     for decided in CHART_DECIDES["operator"]:
         del config["properties"][decided]
     for stage, known in STAGES.items():
-        config["properties"]["scheduling"]["properties"][stage] = _policy(known)
+        one = _policy(known)
+        several = {"type": "array", "items": one}
+        config["properties"]["scheduling"]["properties"][stage] = several if stage == "admission" else one
     return _closed(
         replicas={"type": "integer", "minimum": 0},
         config=config,

@@ -17,6 +17,7 @@ END = "<!-- end of {name} -->\n"
 
 
 STAGES: dict[str, Mapping[str, Any]] = {
+    "admission": registry.ADMISSION,
     "order": registry.ORDER,
     "placement": registry.PLACEMENT,
     "preemption": registry.PREEMPTION,
@@ -73,7 +74,7 @@ def policies_table() -> str:
     for stage, known in STAGES.items():
         for name, policy in sorted(known.items()):
             options = (
-                f"`{to_camel(option)}`: {json.dumps(default)}"
+                f"`{to_camel(option)}`: {json.dumps(dict(default) if isinstance(default, Mapping) else default)}"
                 for option, default in registry.parameters(policy).items()
             )
             rows.append(f"| {stage} | `{name}` | {', '.join(options)} |\n")

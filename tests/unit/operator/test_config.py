@@ -6,6 +6,7 @@ import pytest
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.operator.config import OperatorConfig
 from laneway.operator.main import main, read_config
+from laneway.scheduling.admission.quota import Quota
 from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
 
@@ -33,6 +34,16 @@ def test_policies_are_chosen_by_name_with_their_options_in_camel_case() -> None:
     assert isinstance(parsed("scheduling: {order: {policy: fifo}}").scheduling.policies().order, Fifo)
 
 
+def test_quotas_of_namespaces_are_chosen_as_admission() -> None:
+    text = """
+    scheduling:
+      admission:
+        - {policy: quota, options: {quotaGpus: {team-a: 8}, lendingRatio: 0.5}}
+    """
+    (quota,) = parsed(text).scheduling.policies().admission
+    assert quota == Quota(quota_gpus={"team-a": 8.0}, lending_ratio=0.5)
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
@@ -41,6 +52,7 @@ def test_policies_are_chosen_by_name_with_their_options_in_camel_case() -> None:
             ["scheduling", "no order policy 'shortest'", "fifo", "tiresias-las"],
         ),
         ("scheduling: {order: {policy: fifo, options: {speed: 1}}}", ["speed", "fifo"]),
+        ("scheduling: {admission: [{policy: quotas}]}", ["no admission policy 'quotas'", "quota"]),
         ("patience: {gangTimeoutSeconds: soon}", ["patience.gangTimeoutSeconds", "'soon'"]),
         ("patience: {gangTimeout: 5}", ["patience.gangTimeout"]),
         ("lease: {durationSeconds: 5, renewDeadlineSeconds: 10}", ["lease", "rising order"]),

@@ -31,8 +31,11 @@ class PolicyConfig(Model):
 
 
 class SchedulingConfig(Model):
-    """Who goes first, where to, and who makes way."""
+    """Who is admitted, who goes first, where to, and who makes way."""
 
+    admission: tuple[PolicyConfig, ...] = Field(
+        default=(), description="Who may compete at all, such as quotas of namespaces; all of them must agree."
+    )
     order: PolicyConfig = PolicyConfig(
         policy="tiresias-las", options={"promotionFactor": 8, "patienceSeconds": 86_400}
     )
@@ -49,6 +52,8 @@ class SchedulingConfig(Model):
             order=self.order.policy,
             placement=self.placement.policy,
             preemption=self.preemption.policy,
+            admission=tuple(admission.policy for admission in self.admission),
+            admission_options={each.policy: each.parameters() for each in self.admission},
             order_options=self.order.parameters(),
             placement_options=self.placement.parameters(),
             preemption_options=self.preemption.parameters(),

@@ -1,0 +1,185 @@
+"""Least attained service in many queues, and how long a job waits at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.scheduling import JobState
+from laneway.scheduling.order.multilevel_las import MultilevelLAS
+from laneway.simulator import Costs, Simulation, make_nodes
+
+from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node, eager, planned
+from tests.unit.core.scheduling.order.ranking import order_by, preempts
+from tests.unit.simulator.builders import a_job as a_trace_job
+
+LAS = MultilevelLAS(
+    first_threshold_gpu_seconds=100, queue_ratio=2, telling_seconds=1000, promotion_seconds=10_000
+)
+
+
+@pytest.mark.parametrize(
+    ("story", "jobs", "want"),
+    [
+        ("new jobs go by arrival", [a_job("b").created(2), a_job("a").created(1)], "ab"),
+        (
+            "less service goes first",
+            [a_job("a").served(100).created(1), a_job("b").served(99).created(9)],
+            "ba",
+        ),
+        (
+            "queues end at 100, 200, 400, ...",
+            [a_job("a").served(400), a_job("b").served(399).created(5)],
+            "ba",
+        ),
+        (
+            "within a queue service plays no role",
+            [a_job("a").served(399).created(1), a_job("b").served(200).created(2)],
+            "ab",
+        ),
+        (
+            "within a queue those that run go first, by start",
+            [
+                a_job("a").created(1),
+                a_job("b").created(3).runs_on("n/0", since=8),
+                a_job("c").created(2).runs_on("n/1", since=9),
+            ],
+            "bca",
+        ),
+        (
+            "a paused job is one of those that wait",
+            [
+                a_job("a").created(1),
+                a_job("b").created(2).runs_on("n/0", since=8, state=JobState.PAUSED),
+                a_job("c").created(3).runs_on("n/1", since=9),
+            ],
+            "cab",
+        ),
+        (
+            "what was executed beyond the telling time counts no more",
+            [a_job("a").served(9_000_000.0).created(1), a_job("b").served(1000).created(2)],
+            "ab",
+        ),
+        (
+            "of jobs that have run for long, the narrow go first",
+            [a_job("wide").needs(4).served(4000, executed=1000), a_job("narrow").served(9000).created(5)],
+            ["narrow", "wide"],
+        ),
+        ("equals go by name, not by the list", [a_job("b"), a_job("a")], "ab"),
+        (
+            "who has waited so long in all goes first",
+            [a_job("new").created(NOW), a_job("old").served(700, executed=700).created(NOW - 10_700)],
+            ["old", "new"],
+        ),
+        (
+            "time in which it ran is no waiting",
+            [a_job("new").created(NOW), a_job("old").served(701, executed=701).created(NOW - 10_700)],
+            ["new", "old"],
+        ),
+        (
+            "those promoted go by arrival, running or not",
+            [
+                a_job("a").created(-20_000).runs_on("n/0", since=5),
+                a_job("b").created(-20_001),
+                a_job("c").created(-19_999).served(800),
+            ],
+            "bac",
+        ),
+    ],
+)
+def test_order(story: str, jobs: list[JobBuilder], want: str | list[str]) -> None:
+    assert order_by(LAS, *jobs) == list(want)
+
+
+def test_only_jobs_of_a_later_queue_make_way() -> None:
+    on_gpu = a_job("runs").runs_on("n/0")
+    assert preempts(LAS, a_job("new"), on_gpu.served(100))
+    assert not preempts(LAS, a_job("new"), on_gpu.served(99))
+    assert preempts(LAS, a_job("old").served(800).created(-20_000), on_gpu)
+    assert not preempts(LAS, a_job("new"), on_gpu.served(5000).created(-20_000))
+
+
+@pytest.mark.parametrize(
+    ("story", "job", "want"),
+    [
+        (
+            "a job that runs, when it reaches the threshold",
+            a_job("a").needs(2).served(150).runs_on("n/0", "n/1"),
+            NOW + 25,
+        ),
+        ("one that waits, when it is promoted", a_job("a").served(300).created(0), 10_300),
+        ("one that no more service can move, never", a_job("a").served(800).runs_on("n/0"), math.inf),
+        ("one that has been promoted, never", a_job("a").created(-20_000), math.inf),
+    ],
+)
+def test_a_rank_says_until_when_it_stands(story: str, job: JobBuilder, want: float) -> None:
+    assert LAS.ranks([job.made], 8, NOW)["a"].until_seconds == pytest.approx(want)
+
+
+def test_without_promotion_nobody_is_promoted() -> None:
+    never = replace(LAS, promotion_seconds=0)
+    assert not never.ranks([a_job("a").created(-1e9).made], 8, NOW)["a"].promoted
+
+
+def test_nobody_passes_a_promoted_gang() -> None:
+    """Two newcomers run and leave the gang no room; a third would fit, and keep it from ever getting together."""
+    gang = a_job("gang").needs(3).served(3000, executed=1000).created(-20_000)
+    newcomers = [a_job(f"old{at}").runs_on(f"n/{at}", since=NOW).never_preempted() for at in range(2)]
+    plan = planned([a_node("n", 4)], gang, *newcomers, a_job("new"), by=replace(eager(), order=LAS))
+    assert not plan.starts
+    assert plan.order[0] == "gang"
+    passing = replace(LAS, promotion_seconds=0)
+    plan = planned([a_node("n", 4)], gang, *newcomers, a_job("new"), by=replace(eager(), order=passing))
+    assert list(plan.starts) == ["new"]
+
+
+@given(st.floats(0, 1e7), st.sampled_from([1.5, 2.0, 3.0, 10.0]), st.floats(0.1, 1e4))
+@settings(deadline=None)
+def test_queues_rise_with_service_and_end_at_powers_of_the_ratio(
+    service: float, ratio: float, first: float
+) -> None:
+    las = MultilevelLAS(first, ratio, telling_seconds=1e12)
+    queue = las.ranks([a_job("a").served(service).made], 8, NOW)["a"].queue
+    assert queue >= 1
+    assert service < first * ratio ** (queue - 1) * (1 + 1e-9)
+    assert queue == 1 or service + 0.002 >= first * ratio ** (queue - 2) * (1 - 1e-9)
+
+
+def finish_seconds(promotion_seconds: float) -> float:
+    """When a gang is done that has run past the telling time, in a stream of newcomers that would keep both GPUs busy."""
+    las = replace(LAS, telling_seconds=100, promotion_seconds=promotion_seconds)
+    gang = a_trace_job("ns/gang", 1000, gpus=2)
+    stream = [a_trace_job(f"ns/new{at:03}", 99, submit=200 + 45 * at) for at in range(300)]
+    simulation = Simulation(
+        [gang, *stream],
+        make_nodes("1x2"),
+        replace(eager(), order=las),
+        Costs(leave_seconds=0, restart_seconds=0),
+    )
+    simulation.run()
+    finish = simulation.runs["ns/gang"].finish_seconds
+    assert finish is not None
+    return finish
+
+
+def test_waiting_is_bounded_by_the_promotion() -> None:
+    assert finish_seconds(0) > 200 + 45 * 300, "while newcomers come, it waits"
+    longest_newcomer = 99
+    assert finish_seconds(3000) <= 1000 + 3000 + longest_newcomer
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"first_threshold_gpu_seconds": 0}, "first_threshold_gpu_seconds is 0: write a number above 0"),
+        ({"queue_ratio": 1.0}, "queue_ratio is 1.0: write a number above 1"),
+        ({"telling_seconds": math.inf}, "telling_seconds is inf: write a number above 0"),
+        ({"promotion_seconds": -1}, "promotion_seconds is -1: write 0 for never, or a time"),
+    ],
+)
+def test_parameters_that_make_no_queues_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultilevelLAS(**options)

@@ -15,6 +15,7 @@ from tests.unit.operator.builders import (
     a_gpu_node,
     a_job,
     a_pod,
+    a_session,
     a_view,
     condition_of,
     decided,
@@ -98,6 +99,24 @@ def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone
     assert len(started.creates) == 1
     waiting = statement_of(third, "low")
     assert waiting is None or not waiting.creates
+
+
+def test_a_gang_keeps_what_others_have_left_until_the_node_reports_the_last_of_them() -> None:
+    """The pods of both victims are deleted; of one, the node still reports the session. A job that comes after the gang and
+    needs only one GPU must not get the other: the gang would have to preempt somebody else, and never start."""
+    victim = a_job("low").gang(2).placed("n1", "n1", at=NOW - 200).record
+    session = a_session(a_pod(victim, 1).record, job="low", rank=1)
+    gang = a_job("high").gang(2).visited().spec(priorityClassName="urgent").record
+    small = a_job("small").visited().record
+    nodes = [a_gpu_node("n1", gpus=2, sessions={1: [session]})]
+    decision = decided(a_view([gang, small], [], nodes, priority_classes=[URGENT]))
+
+    assert decision.plan.starts == {}
+    assert str(decision.plan.waiting["ns/high"].code) == "AwaitingDeparture"
+    later = decided(
+        a_view([gang, small], [], [a_gpu_node("n1", gpus=2)], priority_classes=[URGENT]), now=NOW + 1
+    )
+    assert set(later.plan.starts) == {"ns/high"}
 
 
 def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:

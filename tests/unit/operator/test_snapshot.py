@@ -105,17 +105,34 @@ def test_an_orphan_holds_its_gpu_before_its_session_shows_up() -> None:
     assert foreign_of(a_view([], [pod], [a_gpu_node("n1")])) == {"n1/0": [("gone-0", 100)]}
 
 
-def test_a_finished_pod_holds_what_its_node_still_reports_for_a_moment_and_no_longer() -> None:
+def leaving_of(view: ClusterView) -> list[tuple[str, tuple[str, ...]]]:
+    return [
+        (job.key.split("/")[1], worker.gpus)
+        for job in snapshot_of(view).jobs
+        if job.state is JobState.LEAVING
+        for worker in job.placement
+    ]
+
+
+def test_a_finished_pod_leaves_what_its_node_still_reports_for_a_moment_and_no_longer() -> None:
     job = a_job("gone").placed("n1").record
     just, long_ago = (a_pod(job).ended(at=NOW - ago).record for ago in (2, 20))
-    held = {"n1/0": [("gone-0", 100)]}
-    assert foreign_of(a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just)]})])) == held
-    assert (
-        foreign_of(a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just, state="Ended")]})]))
-        == {}
-    )
-    assert foreign_of(a_view([], [just], [a_gpu_node("n1")])) == {}
-    assert foreign_of(a_view([], [long_ago], [a_gpu_node("n1", sessions={0: [a_session(long_ago)]})])) == {}
+    reported = a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just)]})])
+    assert leaving_of(reported) == [("gone-0", ("n1/0",))]
+    assert foreign_of(reported) == {}, "who is about to go is no stranger"
+    for view in (
+        a_view([], [just], [a_gpu_node("n1", sessions={0: [a_session(just, state="Ended")]})]),
+        a_view([], [just], [a_gpu_node("n1")]),
+        a_view([], [long_ago], [a_gpu_node("n1", sessions={0: [a_session(long_ago)]})]),
+    ):
+        assert (leaving_of(view), foreign_of(view)) == ([], {})
+
+
+def test_a_worker_whose_pod_is_deleted_leaves_until_its_node_reports_it() -> None:
+    pod = a_pod(a_job("gone").placed("n1").record).record
+    session = a_session(pod, job="gone", rank=0)
+    view = a_view(gpu_nodes=[a_gpu_node("n1", sessions={0: [session]})])
+    assert (leaving_of(view), foreign_of(view)) == ([("gone-0", ("n1/0",))], {})
 
 
 def test_a_gang_on_a_node_that_vanished_still_holds_its_other_gpus() -> None:

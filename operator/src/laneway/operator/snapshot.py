@@ -1,13 +1,14 @@
 """From what the cluster says to the frozen picture that ``laneway.scheduling`` plans from.
 
-Every share of a GPU that somebody holds is in the picture exactly once: as the placement of a job that the planner knows, or
-as a foreign tenant (a plain pod, a worker whose job is gone, a worker on another GPU than its placement says).
+Every share of a GPU that somebody holds is in the picture exactly once: as the placement of a job that the planner knows, as
+a departure (a worker that ended, whose node has yet to report it), or as a foreign tenant (a plain pod, a worker whose job is
+gone, a worker on another GPU than its placement says).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from laneway.api import quantity
@@ -22,13 +23,24 @@ from laneway.operator.lifecycle import Standing
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.records.job_record import preemptible
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.sessions import SessionIndex
-from laneway.scheduling import GPU, ClusterSnapshot, ForeignTenant, Job, JobState, Node, Profile
+from laneway.operator.sessions import Hold, SessionIndex
+from laneway.scheduling import (
+    GPU,
+    ClusterSnapshot,
+    Demand,
+    ForeignTenant,
+    Job,
+    JobState,
+    Node,
+    Profile,
+    WorkerPlacement,
+)
 
 _RELEASE_SECONDS = 10.0
 """Between the end of a worker's containers and the kubelet's giving its ids free lies a moment in which the node still
-reports the session. Who is sent there in it may be refused, or get another GPU. An ended worker whose session stays longer
-holds nothing all the same: its pod is kept for its logs."""
+reports the session. Who is sent there in it may be refused, or get another GPU; so the planner sees the worker leave. As
+a stranger, who may stay for ever, it would make a gang give up the GPUs that others have made way for. An ended
+worker whose session stays longer holds nothing all the same: its pod is kept for its logs."""
 
 _NO_NODE = "there is no such node in the cluster"
 
@@ -47,12 +59,18 @@ def build_snapshot(
     # A gang that holds a GPU of a node which does not report it any more cannot be planned with; what it holds elsewhere
     # is taken all the same.
     unplanned = [each for each in relevant if not all(gpu in known for gpu in _gpus(each))]
-    foreign = _foreign_tenants(view, planned, unplanned, sessions, now_seconds)
+    covered = _covered(view, relevant)
+    holds = [*_uncovered(view, covered, sessions, now_seconds)]
+    staying = [hold for hold, departs in holds if not departs]
+    foreign = _foreign_tenants(view, unplanned, covered, staying, sessions)
     reported_by = _first_reporters(view.gpu_nodes)
     nodes = tuple(_node(record, view, foreign, rules, reported_by) for record in view.gpu_nodes)
     return ClusterSnapshot(
         nodes=nodes,
-        jobs=tuple(_job(standing, now_seconds) for standing in planned),
+        jobs=(
+            *(_job(standing, now_seconds) for standing in planned),
+            *(_departure(hold) for hold, departs in holds if departs),
+        ),
         avoid=_avoid(view, planned, [node.name for node in nodes], now_seconds),
     )
 
@@ -160,12 +178,12 @@ def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], 
 
 def _foreign_tenants(
     view: ClusterView,
-    planned: Iterable[Standing],
     unplanned: Iterable[Standing],
+    covered: set[tuple[str, str]],
+    holds: Iterable[Hold],
     sessions: SessionIndex,
-    now_seconds: float,
 ) -> dict[str, list[ForeignTenant]]:
-    """Return, by GPU, who holds some of it without being in a placement that the planner sees."""
+    """Return, by GPU, who holds some of it without being in a placement that the planner sees, and stays."""
     foreign: dict[str, list[ForeignTenant]] = {}
     for standing in unplanned:
         for worker in standing.holds:
@@ -174,26 +192,59 @@ def _foreign_tenants(
                     f"{standing.job.key}/{worker.worker}", worker.share_percent, spans_gpus=True
                 )
                 foreign.setdefault(gpu, []).append(tenant)
-    covered = _covered(view, (*planned, *unplanned))
-    pods = [pod for gang in view.pods.values() for pod in gang]
-    over = {
-        pod.uid for pod in pods if pod.ended and now_seconds - (pod.finished_seconds or 0) > _RELEASE_SECONDS
-    }
-    uids = {(pod.namespace, pod.name): pod.uid for pod in pods}
     gpus_of_key = Counter((hold.node, hold.session.key) for hold in sessions.holds)
-    reported = {uid for uid, _ in covered}
-    for hold in sessions.holds:
-        session = hold.session
-        uid = session.pod_uid or uids.get((session.namespace, session.pod), "")
-        reported.add(uid)
-        if not hold.ended and uid not in over and (uid, hold.gpu.uuid) not in covered:
-            spans_gpus = gpus_of_key[hold.node, session.key] > 1
-            foreign.setdefault(hold.gpu.uuid, []).append(_tenant(session, spans_gpus))
-    for pod in pods:  # whose session has not shown up yet
-        if not pod.ended and pod.uid not in reported:
-            for gpu in pod.gpus:
-                foreign.setdefault(gpu, []).append(_unreported(pod))
+    for hold in holds:
+        spans_gpus = gpus_of_key[hold.node, hold.session.key] > 1
+        foreign.setdefault(hold.gpu.uuid, []).append(_tenant(hold.session, spans_gpus))
+    uids = _uids(view)
+    reported = {uid for uid, _ in covered} | {_uid_of(hold.session, uids) for hold in sessions.holds}
+    for gang in view.pods.values():
+        for pod in gang:  # whose session has not shown up yet
+            if not pod.ended and pod.uid not in reported:
+                for gpu in pod.gpus:
+                    foreign.setdefault(gpu, []).append(_unreported(pod))
     return foreign
+
+
+def _uncovered(
+    view: ClusterView, covered: set[tuple[str, str]], sessions: SessionIndex, now_seconds: float
+) -> Iterator[tuple[Hold, bool]]:
+    """Yield the sessions that no placement stands for, and whether each is about to end."""
+    pods = {pod.uid: pod for gang in view.pods.values() for pod in gang}
+    uids = _uids(view)
+    for hold in sessions.holds:
+        uid = _uid_of(hold.session, uids)
+        if hold.ended or (uid, hold.gpu.uuid) in covered:
+            continue
+        pod = pods.get(uid)
+        if pod is None:
+            # A worker's session without a pod: the pod is deleted already.
+            yield hold, hold.session.job is not None
+        elif not pod.ended:
+            yield hold, pod.deleting
+        elif now_seconds - (pod.finished_seconds or 0) <= _RELEASE_SECONDS:
+            yield hold, True
+
+
+def _uids(view: ClusterView) -> dict[tuple[str, str], str]:
+    return {(pod.namespace, pod.name): pod.uid for gang in view.pods.values() for pod in gang}
+
+
+def _uid_of(session: SessionStatus, uids: Mapping[tuple[str, str], str]) -> str:
+    return session.pod_uid or uids.get((session.namespace, session.pod), "")
+
+
+def _departure(hold: Hold) -> Job:
+    """Return a session that is about to end as a job that leaves."""
+    session = hold.session
+    placement = WorkerPlacement(0, hold.node, (hold.gpu.uuid,), session.share_percent)
+    return Job(
+        key=f"{session.namespace}/{session.pod}/{session.key}/{hold.gpu.index}",
+        demand=Demand(share_percent=min(session.share_percent, 100)),
+        created_seconds=0.0,
+        state=JobState.LEAVING,
+        placement=(placement,),
+    )
 
 
 def _covered(view: ClusterView, standings: Iterable[Standing]) -> set[tuple[str, str]]:

@@ -52,6 +52,9 @@ class Closures:
     held_up: dict[GPUClass, SortKey] = field(default_factory=dict)
     """By class of GPUs: the job that lets none pass which comes after it."""
 
+    barrier: SortKey | None = None
+    """The job after which nobody is tried: it holds up every class of GPUs."""
+
     stamp: tuple[int, int] | None = None
     """How often something had become free, and somebody had left the line, when they were written."""
 
@@ -102,7 +105,9 @@ class Walk:
             place, position, shape = heapq.heappop(queue)
             if shape is None:
                 self._resume(place)
-            elif self._settle(place, shape):
+                continue
+            behind_all = self._closures.barrier is not None and self._closures.barrier < place
+            if not behind_all and self._settle(place, shape):
                 group = self._books.line.groups[shape]
                 if position + 1 < len(group):
                     heapq.heappush(queue, (group[position + 1], position + 1, shape))
@@ -122,6 +127,7 @@ class Walk:
         ):
             closures.of.clear()
             closures.held_up.clear()
+            closures.barrier = None
 
     def _comes_before_others(self) -> bool:
         """Whether a job is to be tried that may hold up some that were tried before it came."""
@@ -177,6 +183,8 @@ class Walk:
         if holds_up:
             for each in classes:
                 self._closures.held_up.setdefault(each, place)
+            if len(self._closures.held_up) == len(self._books.ledger.usable_classes):
+                self._closures.barrier = max(self._closures.held_up.values())
         return found or self._close(shape, place, None, holds_up)
 
     def _close(
@@ -287,7 +295,10 @@ class Walk:
     def _reach(self, job: Job, level: Level) -> tuple[Level, Placement] | None:
         """Return the largest level, from ``level`` up, so that the gang would fit if all of larger ones were gone, and
         where it would; None if it would not fit even if all were gone that may have to make way."""
-        floors = [level, *self._books.levels_below(level)[:-1]]
+        below = self._books.levels_below(level)
+        if not below:
+            return None
+        floors = [level, *below[:-1]]
         found = None
         low, high = 0, len(floors)
         while low < high:  # the first floor is the most generous: what fits at one fits at those before it
@@ -368,7 +379,13 @@ def reason_of(
     if said is not None:
         return said
     shape = books.line.shape_of[key]
-    closure = closures.of[shape]
+    closure = closures.of.get(shape)
+    if closure is None:  # it was not even tried: somebody holds all others up
+        job = books.waits_for(key)
+        classes = [gpu_class for gpu_class, _ in books.room(NOW).choices(job)]
+        before = min((closures.held_up[each] for each in classes), default=closures.barrier)
+        assert before is not None
+        return books.supply.unfit(job.demand, shape.avoided) or explanation.behind(before[-1])
     if closure.reason is not None:
         return closure.reason
     if shape not in by_shape:

@@ -49,25 +49,26 @@ class Lanes:
         if len(choices) > 1 and job.demand.workers > 1:
             attempts.append(choices)
         for attempt in attempts:
-            search = _Search(job, room, attempt, Interference(self.parallel_penalty_ratio))
-            chosen = search.run()
-            if chosen and self._is_worth_it([search.change(gpu) for gpu in chosen]):
-                return search.workers(chosen)
+            placement = _Search(job, room, attempt, self).placement()
+            if placement is not None:
+                return placement
         return None
 
-    def _is_worth_it(self, changes: Sequence[_Change]) -> bool:
-        """Whether the gang's GPUs do enough more work than before.
+    def is_worth_it(self, change: Change) -> bool:
+        """Whether a GPU does enough more work than before.
 
-        Of a gang that is there, only what it loses on these GPUs is counted, so that the answer does not hang on who is where else:
-        while many wait, its other GPUs will be shared as well.
+        A gang that is there is counted for what it loses on this GPU alone, so that the answer does not hang on who is where else, and
+        whoever fits beside some fits beside fewer: while many wait, its other GPUs will be shared as well.
         """
-        own = min(change.own for change in changes)
-        lost = sum(sum(change.lost) for change in changes) / len(changes)
-        alone = not any(change.lost for change in changes)
-        return alone or (own >= self.min_speed_ratio and own - lost >= self.min_gain_ratio)
+        gained = change.own - math.fsum(change.lost)
+        return not change.lost or (change.own >= self.min_speed_ratio and gained >= self.min_gain_ratio)
+
+    def interference(self) -> Interference:
+        """Return the model by which speeds are foretold."""
+        return Interference(self.parallel_penalty_ratio)
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """What a job changes about a GPU."""
 
     own: float
@@ -80,44 +81,38 @@ class _Change(NamedTuple):
 class _Search:
     """Where one job gains most, on GPUs of some classes."""
 
-    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], interference: Interference) -> None:
+    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], policy: Lanes) -> None:
         self._job = job
         self._room = room
-        self._interference = interference
+        self._interference = policy.interference()
         self._load = load_of(job.profile)
-        self._share: dict[str, int] = {}
-        self._nodes: dict[str, list[GPU]] = {}
         self._sharers: dict[str, list[Job]] = {}
-        self._changes: dict[tuple[str, ...], _Change] = {}
-        for gpu_class, share_percent in choices:
+        self._changes: dict[tuple[str, ...], Change] = {}
+        groups: dict[tuple[str, int], list[GPU]] = {}
+        for at, (gpu_class, share_percent) in enumerate(choices):
             for gpu in room.fullest(job, gpu_class, share_percent):
-                self._share[gpu.uuid] = share_percent
-                self._nodes.setdefault(gpu.node, []).append(gpu)
                 self._sharers[gpu.uuid] = room.sharers(gpu)
-        self._names = sorted(self._nodes)
+                if policy.is_worth_it(self._change(gpu)):
+                    groups.setdefault((gpu.node, at), []).append(gpu)
+        self._groups = [groups[key] for key in sorted(groups)]
+        """GPUs of one node and class, by node."""
+        self._shares = [choices[at][1] for _, at in sorted(groups)]
 
-    def run(self) -> list[GPU]:
-        """Return the GPUs for the gang, in order of its workers; none if it does not fit."""
+    def placement(self) -> tuple[WorkerPlacement, ...] | None:
+        """Return where the gang gains most; None if it does not fit."""
         layout = self._layout()
-        chosen: list[GPU] = []
-        for node, workers in layout or []:
-            chosen += self._best(self._nodes[self._names[node]], workers * self._job.demand.gpus_per_worker)
-        return chosen
-
-    def workers(self, chosen: Sequence[GPU]) -> tuple[WorkerPlacement, ...]:
-        """Return the workers on these GPUs."""
+        if layout is None:
+            return None
         each = self._job.demand.gpus_per_worker
-        return tuple(
-            WorkerPlacement(
-                worker,
-                chosen[worker * each].node,
-                tuple(gpu.uuid for gpu in chosen[worker * each : (worker + 1) * each]),
-                self._share[chosen[worker * each].uuid],
-            )
-            for worker in range(self._job.demand.workers)
-        )
+        workers: list[WorkerPlacement] = []
+        for group, count in layout:
+            gpus = self._best(self._groups[group], count * each)
+            for first in range(0, len(gpus), each):
+                uuids = tuple(gpu.uuid for gpu in gpus[first : first + each])
+                workers.append(WorkerPlacement(len(workers), gpus[first].node, uuids, self._shares[group]))
+        return tuple(workers)
 
-    def change(self, gpu: GPU) -> _Change:
+    def _change(self, gpu: GPU) -> Change:
         """Return what the job changes about a GPU."""
         others = self._sharers[gpu.uuid]
         keys = tuple(other.key for other in others)
@@ -125,45 +120,44 @@ class _Search:
             loads = [load_of(other.profile) for other in others]
             before = self._interference.speed_ratios(loads)
             *after, own = self._interference.speed_ratios([*loads, self._load])
-            self._changes[keys] = _Change(
+            self._changes[keys] = Change(
                 own, tuple(was - now for was, now in zip(before, after, strict=True))
             )
         return self._changes[keys]
 
     def _layout(self) -> Layout | None:
-        """Lay the gang over the nodes, each by its place in their names: as its mode says; else over empty GPUs, on as few nodes as
-        can be; else on the nodes where it gains most."""
+        """Lay the gang over the groups of GPUs: as its mode says; else over empty GPUs, on as few nodes as can be; else on the nodes
+        where it gains most."""
         workers = self._job.demand.workers
-        slots = self._slots(self._nodes[name] for name in self._names)
+        slots = self._slots(self._groups)
         if self._job.demand.mode is PlacementMode.SPREAD:
             return on_most_nodes(workers, slots)
         if self._job.demand.mode is PlacementMode.CONSOLIDATE:
             layout = on_fewest_nodes(workers, slots)
-            return layout if layout and len(layout) <= self._room.fewest_nodes(self._job) else None
-        empty = self._slots(
-            [gpu for gpu in self._nodes[name] if not self._sharers[gpu.uuid]] for name in self._names
-        )
+            nodes = {self._groups[group][0].node for group, _ in layout or ()}
+            return layout if len(nodes) <= self._room.fewest_nodes(self._job) else None
+        empty = self._slots([gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups)
         return on_fewest_nodes(workers, empty) or self._where_it_gains(slots)
 
-    def _slots(self, nodes: Iterable[Sequence[GPU]]) -> dict[int, list[int]]:
-        """Return, by number of workers that a node can take on these of its GPUs, the nodes."""
+    def _slots(self, groups: Iterable[Sequence[GPU]]) -> dict[int, list[int]]:
+        """Return, by number of workers that a group of GPUs can take, the groups."""
         found: dict[int, list[int]] = {}
-        for node, gpus in enumerate(nodes):
-            found.setdefault(len(gpus) // self._job.demand.gpus_per_worker, []).append(node)
+        for group, gpus in enumerate(groups):
+            found.setdefault(len(gpus) // self._job.demand.gpus_per_worker, []).append(group)
         return found
 
-    def _where_it_gains(self, nodes_by_slots: Mapping[int, Sequence[int]]) -> Layout | None:
+    def _where_it_gains(self, groups_by_slots: Mapping[int, Sequence[int]]) -> Layout | None:
         """Lay the gang on the one node where it gains most, else on those; None if it does not fit."""
         workers = self._job.demand.workers
         ranked = []
-        for slots, nodes in nodes_by_slots.items():
+        for slots, groups in groups_by_slots.items():
             count = min(slots, workers) * self._job.demand.gpus_per_worker
-            for node in nodes if slots else ():
-                best = sorted(self._scores(self._nodes[self._names[node]], count), reverse=True)[:count]
-                ranked.append((slots < workers, -math.fsum(best) / count, node, slots))
+            for group in groups if slots else ():
+                best = sorted(self._scores(self._groups[group], count), reverse=True)[:count]
+                ranked.append((slots < workers, -math.fsum(best) / count, group, slots))
         if sum(slots for *_, slots in ranked) < workers:
             return None
-        return in_turn(workers, [(node, slots) for _, _, node, slots in sorted(ranked)])
+        return in_turn(workers, [(group, slots) for _, _, group, slots in sorted(ranked)])
 
     def _best(self, gpus: Sequence[GPU], count: int) -> list[GPU]:
         """Return the GPUs of a node where the job gains most, of equal ones those of the same sharers."""
@@ -178,7 +172,7 @@ class _Search:
         here = Counter(other.key for gpu in gpus for other in self._sharers[gpu.uuid])
         scores = []
         for gpu in gpus:
-            change = self.change(gpu)
+            change = self._change(gpu)
             lost = (
                 lost * other.demand.gpus / min(count, here[other.key])
                 for other, lost in zip(self._sharers[gpu.uuid], change.lost, strict=True)

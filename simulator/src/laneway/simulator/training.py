@@ -48,7 +48,9 @@ class Training:
         return min(self.application.epoch_of(progress), self.application.epochs - 1)
 
     def epoch_ends_seconds(self, epoch: int) -> float:
-        """Return the work done when an epoch is over."""
+        """Return the work done when an epoch is over; after the last, exactly all of it."""
+        if epoch == self.application.epochs - 1:
+            return self.duration_seconds
         return self.application.progress_after(epoch + 1) * self._seconds_each
 
     def speed_ratio(self, placement: Sequence[int], local_batch: int, passes: int, epoch: int) -> float:

@@ -136,6 +136,10 @@ def _unless(default: object, value: object) -> str:
 def _refuse_unwritable(job: TraceJob) -> None:
     if "/" not in job.key:
         raise TraceError(f"the job {job.key!r} has no namespace: name it namespace/name")
+    if job.training is not None:
+        raise TraceError(
+            f"the job {job.key} has measured curves, which the format does not hold: keep its own file"
+        )
     for text in (job.key, job.model, job.user, *job.demand.models):
         if text != text.strip() or "\0" in text:
             raise TraceError(

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.descent import Array, Slope, minimise
+from laneway.scheduling.elastic.descent import Slope, minimise
+from numpy.typing import NDArray
 
 WIDE = np.full(2, 10.0)
 
 
-def valley(at: Array) -> Slope:
+def valley(at: NDArray[np.float64]) -> Slope:
     """Rosenbrock's curved valley: 0 at (1, 1)."""
     residuals = np.array([10 * (at[1] - at[0] ** 2), 1 - at[0]])
     slopes = np.array([[-20 * at[0], 10.0], [-1.0, 0.0]])

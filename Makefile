@@ -55,6 +55,15 @@ generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the
 	$(PYTHON) -m hack.chart
 	$(PYTHON) -m laneway.device_plugin.generate_protos
 
+##@ Benchmarks (their results: docs/measurements.md)
+
+TRACES ?= ../shared/traces
+ONLY ?=
+
+.PHONY: bench-scheduling
+bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of published traces, ONLY=speed,fragmentation,real-workload,...
+	$(PYTHON) -m tests.performance.bench_scheduling --traces $(TRACES) --results docs/measurements --only "$(ONLY)"
+
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
 .PHONY: cluster-up

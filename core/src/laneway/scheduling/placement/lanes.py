@@ -26,7 +26,7 @@ from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 class Lanes:
     """Empty GPUs first, then those where the sum of speeds gains most."""
 
-    min_gain_ratio: float = 0.2
+    min_gain_ratio: float = 0.1
     """A job joins others only if each of its GPUs then does so much more work than before, alone being 1. What gains less than that
     slows down those who were there first for too little: without it they would be done, and gone, sooner."""
 

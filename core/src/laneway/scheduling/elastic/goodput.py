@@ -120,16 +120,17 @@ def best_choices(model: GoodputModel, shapes: tuple[Shape, ...]) -> tuple[BatchC
     accumulated = np.ceil(wanted / limits.max_local_batch - _ROUNDING) - 1
     alone = (replicas == 1) & (wanted > initial_batch + _ROUNDING)
     accumulated = np.where(alone, np.maximum(accumulated, 1), accumulated)
-    passes = (accumulated + 1) * replicas
-    local = np.ceil(wanted * replicas / passes - _ROUNDING)
-    local = np.clip(local, 1, np.maximum(1, np.floor(limits.max_batch / passes)))
+    most_passes = np.floor(limits.max_batch / (replicas * limits.min_local_batch))  # 0: too many replicas
+    accumulated = np.minimum(accumulated, np.maximum(most_passes, 1) - 1)
+    room = np.floor(limits.max_batch / ((accumulated + 1) * replicas))
+    local = np.minimum(
+        np.ceil(wanted / (accumulated + 1) - _ROUNDING), np.minimum(room, limits.max_local_batch)
+    )
+    local = np.maximum(local, limits.min_local_batch)
     batch = local * (accumulated + 1) * replicas
     seconds = model.throughput.step_seconds(local, accumulated, network)
     goodput = batch / seconds * model.efficiency.at(batch)
-    valid = (
-        (local >= limits.min_local_batch) & (local <= limits.max_local_batch) & (smallest <= limits.max_batch)
-    )
-    goodput = np.where(valid, goodput, 0.0)
+    goodput = np.where(most_passes > 0, goodput, 0.0)
     best = goodput.argmax(axis=1)
     return tuple(
         BatchChoice(int(local[row, column]), int(accumulated[row, column]), float(goodput[row, column]))

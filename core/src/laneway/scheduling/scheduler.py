@@ -95,7 +95,8 @@ class Scheduler:
         )
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
-        """Return when time alone may change what was decided, if nothing is observed before; None: never."""
+        """Return when time alone may change what was decided, if nothing more is observed before; None: never."""
+        self._books.refresh(now_seconds)
         due = self._books.next_change_seconds(now_seconds)
         if self._allotting is not None:
             due = min(due, self._allotting.next_seconds())

@@ -101,6 +101,7 @@ class Simulation:
         self._knowledge = knowledge or Knowledge()
         self._scheduler = Scheduler(nodes, policies)
         self._divides = policies.allocation is not None
+        self._relative = policies.order.relative
         self._occupancy = Occupancy(nodes)
         self._changed: dict[str, Run] = {}
         """Runs of which the scheduler does not know yet what they are now."""
@@ -240,6 +241,7 @@ class Simulation:
             self.decision_seconds += self._timer() - began
             self.decisions += 1
             if not self._carry_out(decided):
+                self._ask_for_speeds()
                 self._divide()
                 self._tell()
                 due = self._scheduler.next_decision_seconds(self.now_seconds)
@@ -299,7 +301,8 @@ class Simulation:
         self._changed.clear()
 
     def _carry_out(self, decided: Decision) -> bool:
-        """Do what was decided; whether there was anything that the next decision may build on."""
+        """Do what was decided; whether the next decision may have more to do at this moment. Starts alone give it none: they free
+        nothing, and who did not fit beside them does not fit now; unless they change the ranks of others."""
         for key in decided.promotions:
             run = self.runs[key]
             if run.service_at_promotion_gpu_seconds != run.attained_gpu_seconds:
@@ -311,7 +314,7 @@ class Simulation:
             self._resume(self.runs[key])
         for key, placement in decided.starts.items():
             self._start(self.runs[key], tuple(placement))
-        return not decided.empty
+        return bool(decided.preemptions or decided.resumes or (decided.starts and self._relative))
 
     def _start(self, run: Run, placement: tuple[WorkerPlacement, ...]) -> None:
         nodes = frozenset(worker.node for worker in placement)

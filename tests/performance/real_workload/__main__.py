@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from laneway.simulator.records import read_records
+from laneway.simulator.records import Records, read_records
 
 from hack.cluster.progress import ClusterError, report
 from hack.images.chroot import ImageError
@@ -48,19 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        results = _carried_out(options.name, options.records)
+        _carry_out(options.name, options.output, options.records)
     except (ClusterError, ImageError, OSError) as error:
         print(f"the workload could not be carried out: {error}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
         print("interrupted; the cluster is removed", file=sys.stderr)
         return _INTERRUPTED
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print("\n".join(table(results)))
     return 0
 
 
-def _carried_out(name: str, records_file: Path | None) -> dict[str, Any]:
+def _carry_out(name: str, output: Path, records_file: Path | None) -> None:
     workload = read_workload()
     with live_cluster(name) as cluster:
         with LoadMeter() as while_calibrating:
@@ -68,13 +66,19 @@ def _carried_out(name: str, records_file: Path | None) -> dict[str, Any]:
         report(f"the workload: {len(workload)} jobs")
         with LoadMeter() as while_running:
             run_workload(cluster, workload)
-        recorded = json.dumps(cluster.records())
+        loads = {"while_calibrating": while_calibrating.mean, "while_running": while_running.mean}
+        records = _read(cluster.records(), records_file)
+        results = {**machine(), "load_average": loads, **outcome(records, workload, measured)}
+        output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        print("\n".join(table(results)), flush=True)
+
+
+def _read(recorded: dict[str, Any], records_file: Path | None) -> Records:
+    """Read what was recorded as `laneway replay` does: from a file."""
     with tempfile.TemporaryDirectory() as folder:
         file = records_file or Path(folder) / "records.json"
-        file.write_text(recorded, encoding="utf-8")
-        records = read_records(file)
-    loads = {"while_calibrating": while_calibrating.mean, "while_running": while_running.mean}
-    return {**machine(), "load_average": loads, **outcome(records, workload, measured)}
+        file.write_text(json.dumps(recorded), encoding="utf-8")
+        return read_records(file)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -98,4 +99,6 @@ def live_cluster(name: str) -> Iterator[LiveCluster]:
         config.load_kube_config(config_file=str(target.kubeconfig), client_configuration=chosen)
         yield LiveCluster(api, target.kubectl, jobs, client.CustomObjectsApi(client.ApiClient(chosen)))
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave half a cluster
         bring_down(name)

@@ -83,9 +83,10 @@ def main() -> int:
         loss.backward()
         optimizer.step()
         step += 1
-        if step < STEPS and agreed(bool(told_to_stop)):
-            if RANK == 0:
-                save(model, optimizer, step)
+        stops = agreed(bool(told_to_stop))
+        if RANK == 0 and (stops or step == STEPS):
+            save(model, optimizer, step)  # also at the end: who makes way while ending has nothing to repeat
+        if stops and step < STEPS:
             say("stop", step=step)
             return 128 + signal.SIGTERM
     say("end", step=step, loss=loss.item())

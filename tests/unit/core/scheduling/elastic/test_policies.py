@@ -15,7 +15,7 @@ from laneway.scheduling.elastic.pollux import Pollux
 
 from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters, shuffled
 
-POLICIES: list[ElasticPolicy] = [Pollux(), Pollux(fairness=0.0), Pollux(fairness=1.0), BFTrainer()]
+POLICIES: list[ElasticPolicy] = [Pollux(), Pollux(fairness=-1.0), Pollux(fairness=1.0), BFTrainer()]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy)[:28])
 quick = settings(deadline=None, max_examples=25)
 

@@ -42,6 +42,24 @@ def test_a_job_is_given_more_only_if_that_pays_the_restart(
     assert Pollux().allot([job], {"n0": 8}, age_seconds) == {"default/a": workers}
 
 
+def test_jobs_that_are_more_than_the_gpus_do_not_take_turns_at_each_decision() -> None:
+    running = a_malleable(
+        "default/a", max_workers=1, workers_by_node=(1,), attained_service_gpu_seconds=3600.0
+    )
+    waiting = a_malleable("default/b", max_workers=1, attained_service_gpu_seconds=3000.0)
+    assert Pollux().allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 1, "default/b": 0}
+    eager = Pollux(stop_ratio=0.0)
+    assert eager.allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 0, "default/b": 1}
+
+
+def test_a_job_that_has_had_many_times_the_service_is_stopped_for_one_that_waits() -> None:
+    running = a_malleable(
+        "default/a", max_workers=1, workers_by_node=(1,), attained_service_gpu_seconds=36_000.0
+    )
+    waiting = a_malleable("default/b", max_workers=1)
+    assert Pollux().allot([running, waiting], {"n0": 1}, 36_000.0) == {"default/a": 0, "default/b": 1}
+
+
 def test_a_running_job_makes_room_for_new_ones() -> None:
     running = a_malleable("default/old", workers_by_node=(8,))
     new = [a_malleable(f"default/new-{number}", created_seconds=5000.0, goodput=None) for number in range(3)]
@@ -57,6 +75,7 @@ def test_a_running_job_makes_room_for_new_ones() -> None:
         ({"fairness": float("nan")}, "fairness is nan"),
         ({"restart_seconds": -1.0}, "restart_seconds is -1.0: write 0 or more"),
         ({"service_exponent": -1.0}, "service_exponent is -1.0"),
+        ({"stop_ratio": -1.0}, "stop_ratio is -1.0"),
         ({"service_gpu_seconds": 0.0}, "service_gpu_seconds is 0.0: write more than 0"),
     ],
 )

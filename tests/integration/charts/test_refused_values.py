@@ -48,7 +48,7 @@ WRONG = {
     ),
     "an unknown order": (
         "operator: {config: {scheduling: {order: {policy: sjf}}}}",
-        "value must be one of 'fifo', 'tiresias-las'",
+        "'multilevel-las', 'srsf', 'srtf', 'tiresias-gittins', 'tiresias-las'",
     ),
     "a parameter that no order has": (
         "operator: {config: {scheduling: {order: {options: {queues: 3}}}}}",

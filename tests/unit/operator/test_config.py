@@ -8,6 +8,7 @@ from laneway.operator.config import OperatorConfig
 from laneway.operator.main import main, read_config
 from laneway.scheduling.admission.quota import Quota
 from laneway.scheduling.order.fifo import Fifo
+from laneway.scheduling.order.multilevel_las import MultilevelLAS
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
 
 
@@ -20,7 +21,7 @@ def test_an_empty_file_gives_the_defaults() -> None:
     assert config == OperatorConfig()
     assert config.patience.gang_timeout_seconds == 120
     assert config.cycle.resync_seconds == 10
-    assert isinstance(config.scheduling.policies().order, TiresiasLAS)
+    assert isinstance(config.scheduling.policies().order, MultilevelLAS)
 
 
 def test_policies_are_chosen_by_name_with_their_options_in_camel_case() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from laneway.api.clock_text import to_text
 from laneway.operator import deciding, transitions
-from laneway.operator.config import OperatorConfig
+from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.records.priority_class import PriorityClassRecord
 
 from tests.unit.operator.builders import (
@@ -216,7 +216,10 @@ def test_how_long_it_waited_is_told_once_when_it_runs() -> None:
 
 def test_a_promoted_job_keeps_its_service_at_promotion() -> None:
     job = a_job("a").visited().status(attained_service="5000", executed="1").record
-    statement = statement_of(decided(a_view([job], gpu_nodes=[a_gpu_node("n1", gpus=0)])), "a")
+    order = PolicyConfig(policy="tiresias-las", options={"promotionFactor": 8})
+    config = OperatorConfig(scheduling=SchedulingConfig(order=order))
+    view = a_view([job], gpu_nodes=[a_gpu_node("n1", gpus=0)])
+    statement = statement_of(decided(view, config=config), "a")
     assert statement is not None
     assert statement.status.service_at_promotion == "5000"
     assert statement.status.queue == 0

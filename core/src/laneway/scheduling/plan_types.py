@@ -173,7 +173,7 @@ class Plan:
     """All jobs, first the one that goes first."""
 
     queues: Mapping[str, int] = field(default_factory=_none)
-    """By job: the order policy's queue, 0 is the first."""
+    """By job: the order policy's queue, 0 is the first; jobs that go before even that one are counted there."""
 
     promotions: tuple[str, ...] = ()
     """Jobs that this plan counts in the first queue because they waited long. The caller keeps, for each, its attained

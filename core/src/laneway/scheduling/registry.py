@@ -114,6 +114,7 @@ ORDER: Stage[OrderPolicy] = Stage(
         "fair": "order.fair:Fair",
         "fifo": "order.fifo:Fifo",
         "finish-time-fair": "order.finish_time_fair:FinishTimeFair",
+        "multilevel-las": "order.multilevel_las:MultilevelLAS",
         "srsf": "order.srsf:SRSF",
         "srtf": "order.srtf:SRTF",
         "tiresias-gittins": "order.tiresias_gittins:TiresiasGittins",
@@ -178,7 +179,7 @@ class Choice:
 
 DEFAULTS: Mapping[str, Choice] = MappingProxyType(
     {
-        "order": Choice("tiresias-las"),
+        "order": Choice("multilevel-las"),
         "elastic": Choice("none"),
         "placement": Choice("best-fit"),
         "allocation": Choice("none"),

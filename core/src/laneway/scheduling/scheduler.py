@@ -90,7 +90,7 @@ class Scheduler:
             keeps=tuple(key for key in order if key not in gone and jobs[key].state is not JobState.LEAVING),
             waiting=waiting,
             order=order,
-            queues={key: standings.ranks[key].queue for key in order},
+            queues={key: max(0, standings.ranks[key].queue) for key in order},
             promotions=tuple(key for key in order if key in standings.promoted),
         )
 

@@ -36,9 +36,7 @@ class SchedulingConfig(Model):
     admission: tuple[PolicyConfig, ...] = Field(
         default=(), description="Who may compete at all, such as quotas of namespaces; all of them must agree."
     )
-    order: PolicyConfig = PolicyConfig(
-        policy="tiresias-las", options={"promotionFactor": 8, "patienceSeconds": 86_400}
-    )
+    order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
 

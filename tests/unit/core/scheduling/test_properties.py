@@ -313,7 +313,7 @@ def test_promotion_bounds_how_long_a_job_is_kept_out_of_the_first_queue(
         for number, (executed, waited) in enumerate(history)
     )
     cluster = (Node("n", (GPU("g", "n", 0, "A100", GIB, GIB),)),)
-    chosen = policies(order_options={"promotion_factor": 8})
+    chosen = policies(order="tiresias-las", order_options={"promotion_factor": 8})
     decided = plan(ClusterSnapshot(cluster, waiting), NOW, chosen)
     due = next_decision_seconds(ClusterSnapshot(cluster, waiting), NOW, chosen)
     for job in waiting:

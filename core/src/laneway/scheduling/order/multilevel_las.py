@@ -29,8 +29,8 @@ from laneway.scheduling.snapshot import Job, JobState
 _SLACK = 1e-3
 """Seconds, or GPU-seconds, by which a sum of floats may fall short of the moment that was announced."""
 
-_FRONT = 0
-_FIRST = 1
+_FRONT = -1
+_FIRST = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class MultilevelLAS:
         if job.state is JobState.RUNNING:
             until_seconds = self._threshold_at(job, now_seconds)
         else:
-            until_seconds = self._lift_at(job, lifts + 1) if lifts < queue else math.inf
+            until_seconds = self._lift_at(job, lifts + 1) if lifts < queue - _FRONT else math.inf
         return Rank(max(_FRONT, queue - lifts), (float(waits), since), until_seconds=until_seconds)
 
     def _lifts(self, job: Job, now_seconds: float) -> int:

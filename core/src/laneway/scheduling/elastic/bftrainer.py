@@ -14,6 +14,12 @@ from typing import NamedTuple
 
 from laneway.scheduling.elastic.policy import MalleableJob, set_apart
 
+MANY_COLUMNS = 2048
+"""Variables beyond which jobs choose among fewer numbers of workers; HiGHS solves so many within half a second."""
+
+FEWEST_COUNTS = 12
+"""Numbers of workers that a job chooses among in any case."""
+
 
 class _Column(NamedTuple):
     """One binary variable: a job gets so many workers."""
@@ -56,18 +62,22 @@ class BFTrainer:
         """Return the workers with the largest outcome over the horizon."""
         gpus_per_node = max(free_gpus.values(), default=0)
         allotted, others, capacity = set_apart(jobs, sum(free_gpus.values()))
+        most_counts = max(FEWEST_COUNTS, MANY_COLUMNS // max(1, len(others)))
         columns = [
             column
             for number, job in enumerate(others)
-            for column in self._columns(number, job, capacity, gpus_per_node)
+            for column in self._columns(
+                number, job, _thinned(job.counts(capacity), job.workers, most_counts), gpus_per_node
+            )
         ]
         allotted.update({job.key: 0 for job in others})
         for column in _solve(columns, len(others), capacity, self.node_limit):
             allotted[others[column.job].key] = column.workers
         return allotted
 
-    def _columns(self, number: int, job: MalleableJob, capacity: int, gpus_per_node: int) -> list[_Column]:
-        counts = job.counts(capacity)
+    def _columns(
+        self, number: int, job: MalleableJob, counts: Sequence[int], gpus_per_node: int
+    ) -> list[_Column]:
         speeds = job.speeds(max(counts[-1], job.workers), gpus_per_node)
         one = job.speed_on(job.min_workers, gpus_per_node) / job.min_workers or 1.0
         return [
@@ -88,6 +98,15 @@ class BFTrainer:
         if workers > job.workers:
             return self.scale_up_seconds
         return self.scale_down_seconds if workers < job.workers else 0.0
+
+
+def _thinned(counts: Sequence[int], workers: int, most: int) -> list[int]:
+    """Return no more than about ``most`` of a job's numbers of workers: the first, the last, what it has, and between them rather
+    the smaller ones, as it matters less whether it has 50 workers or 52 than whether it has 2 or 4."""
+    if len(counts) <= most:
+        return list(counts)
+    steps = {round((len(counts) - 1) ** (number / (most - 1))) for number in range(most)}
+    return [count for index, count in enumerate(counts) if index == 0 or index in steps or count == workers]
 
 
 def _solve(columns: Sequence[_Column], jobs: int, capacity: int, node_limit: int) -> list[_Column]:

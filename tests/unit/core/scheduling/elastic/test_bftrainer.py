@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from hypothesis import given, settings
-from laneway.scheduling.elastic.bftrainer import BFTrainer
+from laneway.scheduling.elastic.bftrainer import MANY_COLUMNS, BFTrainer
 from laneway.scheduling.elastic.policy import MalleableJob
 
 from tests.unit.core.scheduling.elastic.builders import a_malleable, clusters
@@ -57,6 +57,18 @@ def test_a_job_is_rescaled_only_if_the_time_ahead_pays_for_it(horizon_seconds: f
     job = a_malleable(workers_by_node=(4,))
     policy = BFTrainer(horizon_seconds=horizon_seconds)
     assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
+
+
+def test_many_jobs_choose_among_fewer_numbers_and_still_fill_the_cluster() -> None:
+    jobs = [
+        a_malleable(f"default/{number:03}", workers_by_node=(7, 8, 8) if number == 0 else ())
+        for number in range(150)
+    ]
+    free = {f"n{number}": 8 for number in range(125)}
+    allotted = BFTrainer().allot(jobs, free, 0.0)
+    assert len(jobs) * 65 > 2 * MANY_COLUMNS
+    assert sum(allotted.values()) == 1000
+    assert max(allotted.values()) - min(allotted.values()) <= 16
 
 
 def test_a_job_below_its_fewest_workers_waits() -> None:

@@ -139,6 +139,12 @@ class FreeIndex:
         for level in sorted(level for level in levels if level >= at_least_percent):
             yield from levels[level]
 
+    def emptiest(self, gpu_class: GPUClass, at_least_percent: int) -> Iterator[int]:
+        """Yield what :meth:`fullest` does, the most free first."""
+        levels = self._of_class(gpu_class).levels
+        for level in sorted((level for level in levels if level >= at_least_percent), reverse=True):
+            yield from levels[level]
+
     def free_sum(self, gpu_class: GPUClass) -> int:
         """Return the free percent of all GPUs of a class together."""
         return self._of_class(gpu_class).free_sum

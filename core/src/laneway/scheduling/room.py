@@ -69,6 +69,14 @@ class Room:
             if self._ledger.node_numbers[number] not in avoided and (fits is None or fits(number)):
                 yield self._ledger.gpus[number]
 
+    def emptiest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
+        """Yield what :meth:`fullest` does, the most free first."""
+        avoided = self.avoided(job)
+        fits = self._check(job, gpu_class, share_percent)
+        for number in self._index.emptiest(gpu_class, share_percent):
+            if self._ledger.node_numbers[number] not in avoided and (fits is None or fits(number)):
+                yield self._ledger.gpus[number]
+
     def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
         """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
         if not _lanes_matter(job, gpu_class) and not self.avoided(job):

@@ -21,6 +21,10 @@ from laneway.scheduling.placement.gang_placing import Choice
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 
+_LOOKED_AT = 256
+_LOOKED_AT_PER_GPU = 4
+"""So many GPUs where joining is worth it are compared, and so many for each that the gang needs: of a large cluster, not all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
@@ -49,7 +53,10 @@ class Lanes:
         if len(choices) > 1 and job.demand.workers > 1:
             attempts.append(choices)
         for attempt in attempts:
-            placement = _Search(job, room, attempt, self).placement()
+            search = _Search(job, room, attempt, self, _enough(job))
+            placement = search.placement()
+            if placement is None and not search.complete:
+                placement = _Search(job, room, attempt, self, math.inf).placement()
             if placement is not None:
                 return placement
         return None
@@ -68,6 +75,13 @@ class Lanes:
         return Interference(self.parallel_penalty_ratio)
 
 
+def _enough(job: Job) -> float:
+    """Return how many GPUs are looked at, those with the fewest sharers first, if the gang fits on them."""
+    if job.demand.mode is not PlacementMode.AUTO:
+        return math.inf
+    return max(_LOOKED_AT, _LOOKED_AT_PER_GPU * job.demand.gpus)
+
+
 class Change(NamedTuple):
     """What a job changes about a GPU."""
 
@@ -81,19 +95,26 @@ class Change(NamedTuple):
 class _Search:
     """Where one job gains most, on GPUs of some classes."""
 
-    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], policy: Lanes) -> None:
+    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], policy: Lanes, enough: float) -> None:
         self._job = job
         self._room = room
         self._interference = policy.interference()
         self._load = load_of(job.profile)
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
+        self.complete = True
+        """Whether all GPUs that are worth it have been found; else so many."""
         groups: dict[tuple[str, int], list[GPU]] = {}
         for at, (gpu_class, share_percent) in enumerate(choices):
-            for gpu in room.fullest(job, gpu_class, share_percent):
+            found = 0
+            for gpu in room.emptiest(job, gpu_class, share_percent):
                 self._sharers[gpu.uuid] = room.sharers(gpu)
                 if policy.is_worth_it(self._change(gpu)):
                     groups.setdefault((gpu.node, at), []).append(gpu)
+                    found += 1
+                    if found >= enough:
+                        self.complete = False
+                        break
         self._groups = [groups[key] for key in sorted(groups)]
         """GPUs of one node and class, by node."""
         self._shares = [choices[at][1] for _, at in sorted(groups)]

@@ -217,3 +217,10 @@ def test_a_job_alone_starts_or_never_fits(snapshot: ClusterSnapshot, new: Job) -
     found = plan(replace(snapshot, jobs=(new,)), NOW, BY_LANES)
     if new.key in found.waiting:
         assert found.waiting[new.key].code in NEVER_FITS
+
+
+def test_of_a_large_cluster_not_all_gpus_are_compared_and_yet_whatever_fits_starts() -> None:
+    """A gang whose workers need two GPUs of one node each: of the first 256 that can be joined, no two are of one node."""
+    odd = [shared(f"m{at:03}", 1) for at in range(300)]
+    found = placed(Lanes(), [*odd, shared("n", 2)], does(READS, a_job("wide").needs(1, gpus_per_worker=2)))
+    assert gpus_of(found, "wide") == ["n/0", "n/1"]

@@ -22,8 +22,12 @@ from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
 Level = tuple[int, int]
 """(-priority, queue): who may take the GPUs of whom. A job can make those of larger levels make way."""
 
-_IDLE_DECISIONS = 64
+_IDLE_DECISIONS = 1024
 """A view that was not asked for in so many decisions is no longer kept."""
+
+
+_FAR_BEHIND = 2048
+"""Changes of GPUs after which a view that nobody asks for is brought up to date all the same."""
 
 
 class Kind(Enum):
@@ -140,11 +144,19 @@ class Ledger:
             self._crowds.pop(view, None)
         for view in self._asked:
             self._asked[view] += 1
-        if len(self._touched) > 4 * len(self.gpus) + 1024:
-            for view in [view for view, seen in self._seen.items() if seen < len(self._touched)]:
-                self.index(view)
-            self._touched.clear()
-            self._seen = dict.fromkeys(self._seen, 0)
+        self._catch_up_one()
+
+    def _catch_up_one(self) -> None:
+        """Bring the view up to date that is furthest behind, if it is far: one at a time, so that no decision pays for all."""
+        behind = min(self._seen.values(), default=len(self._touched))
+        if len(self._touched) - behind > _FAR_BEHIND:
+            view = min(self._seen, key=lambda view: self._seen[view])
+            idle = self._asked[view]
+            self.index(view)
+            self._asked[view] = idle
+        if behind > _FAR_BEHIND:
+            del self._touched[:behind]
+            self._seen = {view: seen - behind for view, seen in self._seen.items()}
 
     def enter(
         self, job: Job, placement: tuple[WorkerPlacement, ...], kind: Kind, level: Level | None

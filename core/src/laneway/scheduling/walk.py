@@ -33,6 +33,11 @@ _TRIED_SINGLY = 8
 that only those are that hold GPUs where the gang would be placed if all of the levels it takes were gone."""
 
 
+_MOST_BENEFICIARIES = 64
+"""For so many jobs others make way in one decision; for more in the next, which follows at once: a decision must not take so
+long that what it was made from is no longer true."""
+
+
 @dataclass(slots=True)
 class Closure:
     """Why no job of a shape, from a place in the order on, can start."""
@@ -88,6 +93,7 @@ class Walk:
         self._placement = books.policies.placement
         self._decision = Decision()
         self._makes_way = bool(books.leaving)
+        self._beneficiaries = 0
 
     def run(self) -> Decision:
         """Decide."""
@@ -226,6 +232,8 @@ class Walk:
 
     def _make_way_for(self, job: Job, place: SortKey) -> bool:
         """Have others make way for a job."""
+        if self._beneficiaries == _MOST_BENEFICIARIES:
+            return False
         trial = Trial(self._books.ledger, lambda: self._placement.place(job, self._books.room(LATER)))
         chosen = (
             self._policies.preemption.victims(candidates, trial)
@@ -240,6 +248,7 @@ class Walk:
             parked = victim.state is not JobState.RUNNING
             self._preempt(victim, job, Depth.EVICT if parked else depth)
         self._makes_way = True
+        self._beneficiaries += 1
         self._decision.waiting[job.key] = explanation.awaiting_preemption([victim.key for victim in victims])
         self._hold(job, placement, Kind.RESERVED)
         return True

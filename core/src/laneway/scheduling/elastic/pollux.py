@@ -31,8 +31,9 @@ class Pollux:
     """Exponent of the power mean over the jobs' speedups, at most 1: 1 is their sum, 0 the geometric mean, lower is fairer. Pollux
     takes -1; with 0 the average JCT of its eight workloads is 1 % less, and no job's share depends on what is called fair."""
 
-    restart_seconds: float = 30.0
-    """For which a job does not train when its workers change: what Pollux's simulator has measured (section 5.3)."""
+    restart_seconds: float = 50.0
+    """For which a job does not train when its workers change: 20 s to save a checkpoint and end, and the 30 s until it trains
+    again that Pollux' simulator counts (section 5.3)."""
 
     service_exponent: float = 0.5
     """How much less a job weighs that has had much service: (1 + service / ``service_gpu_seconds``) to the power of minus

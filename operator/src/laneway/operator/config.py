@@ -34,7 +34,8 @@ class SchedulingConfig(Model):
     """Who is admitted, who goes first, where to, and who makes way."""
 
     admission: tuple[PolicyConfig, ...] = Field(
-        default=(), description="Who may compete at all, such as quotas of namespaces; all of them must agree."
+        default=(),
+        description="Who may compete at all, such as quotas of namespaces; all of them must agree.",
     )
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")

@@ -110,7 +110,8 @@ def test_a_gang_over_two_nodes_is_slower_than_its_trace_says(toy: Application) -
 
 def elastic(*jobs: TraceJob, nodes: str, costs: Costs = FREE) -> Simulation:
     """The simulation of adaptive jobs under Pollux."""
-    simulation = Simulation(jobs, make_nodes(nodes), policies(order="pollux"), costs, model=Adaptive())
+    chosen = policies(order="pollux", elastic_options={"restart_seconds": 20.0})
+    simulation = Simulation(jobs, make_nodes(nodes), chosen, costs, model=Adaptive())
     simulation.run()
     return simulation
 

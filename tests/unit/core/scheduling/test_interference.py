@@ -129,10 +129,12 @@ def test_a_partner_that_asks_for_more_leaves_no_more(
 
 @quick
 @given(st.lists(loads(), min_size=1, max_size=6))
-def test_what_is_approximate_for_many_is_near_what_is_exact_for_few(crowd: list[Load]) -> None:
+def test_what_is_approximate_for_many_is_no_faster_than_what_is_exact_for_few_and_not_much_slower(
+    crowd: list[Load],
+) -> None:
     visits = [_visits(load) for load in crowd]
     for exact, approximate in zip(_exact(visits), _approximate(visits), strict=True):
-        assert approximate == pytest.approx(exact, rel=0.25)
+        assert 0.99 * exact <= approximate <= 1.5 * exact
 
 
 @pytest.mark.parametrize("name", ["parallel_penalty_ratio", "switch_seconds"])

@@ -7,16 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from laneway.simulator.records import JobRecord, Records
-from laneway.simulator.replay import compared
 
 from tests.performance.real_workload.calibration import MeasuredCosts
 from tests.performance.real_workload.prediction import (
     Prediction,
+    figures,
     operator_config,
     pairs,
     predict,
     predict_without_costs,
 )
+from tests.performance.real_workload.sensitivity import sensitivity
 from tests.performance.real_workload.workload import BATCH_SECONDS, WorkloadJob
 
 BASIS = (
@@ -29,17 +30,18 @@ def outcome(records: Records, workload: Sequence[WorkloadJob], measured: Measure
     """Return the results: what was measured, recorded and predicted."""
     config = operator_config()
     prediction = predict(records, workload, measured)
-    free = _figures(records, predict_without_costs(records, workload))
+    free = figures(records, predict_without_costs(records, workload))
     return {
         "basis": BASIS,
         "cluster": {"nodes": len(records.nodes), "gpus": sum(len(node.gpus) for node in records.nodes)},
         "policies": config.scheduling.model_dump(mode="json"),
         "batch_seconds": BATCH_SECONDS,
         "measured_costs": asdict(measured),
-        **_figures(records, prediction),
+        **figures(records, prediction),
         "without_costs": {
             name: value for name, value in free.items() if name.startswith(("predicted", "error"))
         },
+        "sensitivity": sensitivity(records, workload, measured),
         "jobs": [_job(job, record, prediction) for job, record in pairs(records, workload)],
     }
 
@@ -54,10 +56,13 @@ def table(results: Mapping[str, Any]) -> list[str]:
             f"{job['submit_seconds']:6.1f} {job['jct_seconds']:7.1f} {job['predicted_jct_seconds']:9.1f} "
             f"{job['error_percent']:5.1f}% {job['preemptions']:4} ({job['predicted_preemptions']})"
         )
+    spread = results["sensitivity"]
     for name in ("average_jct", "makespan"):
+        error = spread[f"error_{name}_percent"]
         lines.append(
             f"{name.replace('_', ' ')}: {results[f'{name}_seconds']:.1f} s; predicted {results[f'predicted_{name}_seconds']:.1f} s, "
-            f"{results[f'error_{name}_percent']:+.1f} %; without costs {results['without_costs'][f'error_{name}_percent']:+.1f} %"
+            f"{results[f'error_{name}_percent']:+.1f} %; without costs {results['without_costs'][f'error_{name}_percent']:+.1f} %; "
+            f"with costs off by up to {spread['costs_off_by_up_to_ratio']:.0%} {error['mean']:+.1f} ± {error['deviation']:.1f} %"
         )
     lines.append(f"preemptions: {results['preemptions']}; predicted {results['predicted_preemptions']}")
     loads = results["load_average"]
@@ -66,28 +71,6 @@ def table(results: Mapping[str, Any]) -> list[str]:
         f"{loads['while_running']} while running"
     )
     return lines
-
-
-def _figures(records: Records, prediction: Prediction) -> dict[str, Any]:
-    config = operator_config().scheduling
-    comparison = compared(
-        records,
-        prediction.simulation,
-        policy=config.order.policy,
-        placement=config.placement.policy,
-        costs=prediction.costs,
-    )
-    return {
-        "average_jct_seconds": comparison.recorded_average_jct_seconds,
-        "predicted_average_jct_seconds": comparison.predicted_average_jct_seconds,
-        "error_average_jct_percent": comparison.average_jct_error_percent,
-        "makespan_seconds": comparison.recorded_makespan_seconds,
-        "predicted_makespan_seconds": comparison.predicted_makespan_seconds,
-        "error_makespan_percent": comparison.makespan_error_percent,
-        "mean_absolute_jct_error_percent": comparison.mean_absolute_jct_error_percent,
-        "preemptions": comparison.recorded_preemptions,
-        "predicted_preemptions": comparison.predicted_preemptions,
-    }
 
 
 def _job(job: WorkloadJob, record: JobRecord, prediction: Prediction) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import yaml
 from laneway.api.config_file import parse_config
@@ -17,6 +18,7 @@ from laneway.simulator import Costs, Simulation
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.records import JobRecord, Records
+from laneway.simulator.replay import compared
 from laneway.simulator.trace import TraceJob
 
 from hack.demo.install import DEMO_VALUES
@@ -62,6 +64,29 @@ def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> 
     """Simulate it as if nothing took time but the batches: what the costs make of it."""
     trace = [_as_trace(job, record, 0.0) for job, record in pairs(records, workload)]
     return _simulated(records, trace, Costs(leave_seconds=0.0, restart_seconds=0.0), Alone())
+
+
+def figures(records: Records, prediction: Prediction) -> dict[str, Any]:
+    """Return recorded and predicted averages, and how far off the prediction is."""
+    config = operator_config().scheduling
+    comparison = compared(
+        records,
+        prediction.simulation,
+        policy=config.order.policy,
+        placement=config.placement.policy,
+        costs=prediction.costs,
+    )
+    return {
+        "average_jct_seconds": comparison.recorded_average_jct_seconds,
+        "predicted_average_jct_seconds": comparison.predicted_average_jct_seconds,
+        "error_average_jct_percent": comparison.average_jct_error_percent,
+        "makespan_seconds": comparison.recorded_makespan_seconds,
+        "predicted_makespan_seconds": comparison.predicted_makespan_seconds,
+        "error_makespan_percent": comparison.makespan_error_percent,
+        "mean_absolute_jct_error_percent": comparison.mean_absolute_jct_error_percent,
+        "preemptions": comparison.recorded_preemptions,
+        "predicted_preemptions": comparison.predicted_preemptions,
+    }
 
 
 def _simulated(records: Records, trace: Sequence[TraceJob], costs: Costs, model: SpeedModel) -> Prediction:

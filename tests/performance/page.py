@@ -182,6 +182,32 @@ def _fragmentation(found: Any) -> Iterator[str]:
     )
 
 
+def _elastic(found: Any) -> Iterator[str]:
+    yield from _table(
+        [
+            "workload",
+            "policy",
+            "average JCT",
+            "published",
+            "times better",
+            "restarts with other workers",
+            "simulated in",
+        ],
+        (
+            [
+                each["workload"],
+                each["policy"],
+                _seconds(each["average_jct_seconds"]),
+                _seconds(each["published_jct_seconds"]),
+                f"{each['times_better']:.2f}",
+                each["rescales"],
+                f"{each['simulation_seconds']:.0f} s",
+            ]
+            for each in found
+        ),
+    )
+
+
 def _real_workload(found: Any) -> Iterator[str]:
     free = found["without_costs"]
     yield from _table(
@@ -215,6 +241,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
     "real-workload": ("Thirty real jobs against their prediction", _real_workload),
     "speed": ("One decision", _speed),
     "simulation": ("A trace of 10,000 jobs", _simulation),
+    "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
     "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
 }
 """By the name of the result file, in the order of the page."""

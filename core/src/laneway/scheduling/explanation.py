@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import RefusalReason
+from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.policy import PlacementPolicy
 from laneway.scheduling.plan_types import WaitingCode, WaitingReason
 from laneway.scheduling.room import Room
@@ -77,6 +78,7 @@ def waiting_for_others(job: Job, room: Room, supply: Supply, placement: Placemen
     return (
         _awaiting_consolidation(job, room, placement)
         or _awaiting_memory(job, room)
+        or _awaiting_better_place(job, room, placement)
         or _fragmented(job, room)
         or _busy(job, room, supply)
     )
@@ -125,6 +127,17 @@ def _awaiting_memory(job: Job, room: Room) -> WaitingReason | None:
         "It can start when the first iterations of these jobs have shown what they use, or when one ends.",
         lacking_bytes=best.lacking_bytes,
         blockers=best.blockers,
+    )
+
+
+def _awaiting_better_place(job: Job, room: Room, placement: PlacementPolicy) -> WaitingReason | None:
+    if isinstance(placement, BestFit) or BestFit().place(job, room) is None:
+        return None
+    return WaitingReason(
+        WaitingCode.AWAITING_BETTER_PLACE,
+        f"It needs {needs(job.demand)}, and there is room; the placement policy {type(placement).__name__} waits for a place "
+        f"that serves it, or those it would share GPUs with, better.",
+        "It starts when other GPUs become free; with the placement policy best-fit it would start now.",
     )
 
 

@@ -57,6 +57,9 @@ class WaitingCode(StrEnum):
     AWAITING_CONSOLIDATION = "AwaitingConsolidation"
     """Enough is free, and spread over more nodes than it accepts."""
 
+    AWAITING_BETTER_PLACE = "AwaitingBetterPlace"
+    """GPUs have room for it, and the placement policy waits for others: these would slow it, or those there, down too much."""
+
     BEHIND_OTHERS = "BehindOthers"
     """It is not its turn: a job before it waits for room on the same GPUs, and the order policy lets nobody pass."""
 

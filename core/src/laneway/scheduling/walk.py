@@ -243,7 +243,11 @@ class Walk:
         if victims is None:
             trial.settle(())
             return False
-        depth, placement = self._shallowest(trial, victims)
+        found = self._shallowest(trial, victims)
+        if found is None:
+            trial.settle(())
+            return False
+        depth, placement = found
         for victim in victims:
             parked = victim.state is not JobState.RUNNING
             self._preempt(victim, job, Depth.EVICT if parked else depth)
@@ -253,13 +257,14 @@ class Walk:
         self._hold(job, placement, Kind.RESERVED)
         return True
 
-    def _shallowest(self, trial: Trial, victims: Sequence[Job]) -> tuple[Depth, Placement]:
-        """Return how far the victims have to make way, and where the job goes then."""
+    def _shallowest(self, trial: Trial, victims: Sequence[Job]) -> tuple[Depth, Placement] | None:
+        """Return how far the victims have to make way, and where the job goes then; None if it does not go anywhere after all
+        (a placement policy of another package may prefer more company to less)."""
         for depth in Depth if self._books.ledger.parking else (Depth.EVICT,):
             placement = trial.placed_without(victims, depth)
             if placement is not None:
                 return depth, placement
-        raise AssertionError("the preemption policy chose victims without whom the gang does not fit")
+        return None
 
     def _candidates(self, job: Job, place: SortKey) -> Iterator[list[Job]]:
         """Yield who may be preempted for a job, first the one that goes last in the order: at first those that are

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from laneway.scheduling import Node, WaitingCode
+from laneway.scheduling import Node, Profile, StageSeconds, WaitingCode, policies
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
 
@@ -174,3 +175,13 @@ def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     reason = planned([a_node("n", 5)], *victims, a_job("j").needs(5)).waiting["j"]
     assert reason.message.endswith("and 2 more make way for it.")
     assert len(reason.blockers) == 5
+
+
+def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
+    """Two jobs that use the GPU all the time would only halve each other's speed."""
+    greedy = Profile(0, 0, iteration_seconds=1.0, stages=StageSeconds(0.0, 0.0, 1.0, 0.0))
+    runs = a_job("runs").runs_on("n/0")
+    jobs = [JobBuilder(replace(job.made, profile=greedy)) for job in (runs, a_job("waits").created(1))]
+    found = planned([a_node("n", 1, percent=200)], *jobs, by=policies(order="fifo", placement="lanes"))
+    assert found.waiting["waits"].code is WaitingCode.AWAITING_BETTER_PLACE
+    assert "Lanes waits" in found.waiting["waits"].message

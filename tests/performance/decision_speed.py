@@ -4,8 +4,9 @@
 
 A cluster of nodes with 8 GPUs each holds as many waiting and running jobs as GPUs: four of ten want a share of one, three a
 whole one, two are gangs of single GPUs, one is a gang with several GPUs for each worker. Every ten seconds of simulated time
-jobs that are through are replaced by new ones, queues are crossed, gangs make way for others, and a decision is timed on the
-processor's clock. The cold decision is the first, of a scheduler that knows nothing yet.
+jobs that are through are replaced by new ones, queues are crossed, gangs make way for others. As in the simulator and in the operator,
+a decision that had jobs make way is followed by another at once; each is timed on the processor's clock. The cold decision is the
+first, of a scheduler that knows nothing yet.
 
 Python's collector of cyclic garbage does not run inside a decision: the operator runs it between two of them, and so does this.
 """
@@ -82,7 +83,8 @@ class Churn:
         return len(self._jobs) - len(self._ends)
 
     def timed_decision(self) -> float:
-        """Decide, carry it out, go on; return how long the decision took, in seconds of the processor."""
+        """Decide and carry it out; go on to the next moment if nobody had to make way. Return how long the decision took, in seconds
+        of the processor."""
         gc.collect()
         gc.disable()
         began = time.process_time()
@@ -90,12 +92,16 @@ class Churn:
         took_seconds = time.process_time() - began
         gc.enable()
         self._carry_out(decision)
+        if not decision.preemptions:
+            self._go_on()
+        return took_seconds
+
+    def _go_on(self) -> None:
         self.now_seconds += STEP_SECONDS
         for key in [key for key, end in self._ends.items() if end <= self.now_seconds]:
             del self._ends[key], self._jobs[key]
             self._scheduler.forget(key)
         self._submit()
-        return took_seconds
 
     def _submit(self) -> None:
         while len(self._jobs) < self._most_jobs:

@@ -26,7 +26,7 @@ _IDLE_DECISIONS = 1024
 """A view that was not asked for in so many decisions is no longer kept."""
 
 
-_FAR_BEHIND = 2048
+_FAR_BEHIND = 8192
 """Changes of GPUs after which a view that nobody asks for is brought up to date all the same."""
 
 
@@ -112,6 +112,12 @@ class Ledger:
         """Whether there is room for jobs that are paused beside those that take turns."""
 
         self._foreign_percent = [gpu.foreign_percent for gpu in self.gpus]
+        self._empty_percent = [
+            max(0, most_active - foreign)
+            for (most_active, _), foreign in zip(self._limits, self._foreign_percent, strict=True)
+        ]
+        """What is free of a GPU that no job holds. Who is parked is there beyond what may take turns, so this is the limit."""
+
         self._indexes: dict[View, FreeIndex] = {}
         self._asked: dict[View, int] = {}
         self._touched: list[int] = []
@@ -127,9 +133,11 @@ class Ledger:
             free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
             found = self._indexes[view] = FreeIndex(self.classes, self.node_numbers, free)
         else:
-            touched = self._touched[self._seen[view] :]
-            for number in touched if len(touched) < 2 else dict.fromkeys(touched):
-                found.update(number, self._free_percent(number, view))
+            seen, touched = self._seen[view], self._touched
+            if seen < len(touched):
+                update, free_percent = found.update, self._free_percent
+                for number in dict.fromkeys(touched[seen:]):
+                    update(number, free_percent(number, view))
         self._seen[view] = len(self._touched)
         return found
 
@@ -292,9 +300,12 @@ class Ledger:
 
     def _free_percent(self, number: int, view: View) -> int:
         """Return what is free of a GPU; 0 where more is held than it offers."""
+        held = self._on[number]
+        if not held:
+            return self._empty_percent[number]
         active, parked, departing, reserved = self._foreign_percent[number], 0, 0, 0
         below, now = view.below, view.now
-        for percent, entry in self._on[number].values():
+        for percent, entry in held.values():
             kind = entry.kind
             if kind is Kind.RESERVED:
                 reserved += percent

@@ -33,7 +33,7 @@ _TRIED_SINGLY = 8
 that only those are that hold GPUs where the gang would be placed if all of the levels it takes were gone."""
 
 
-_MOST_BENEFICIARIES = 64
+_MOST_BENEFICIARIES = 32
 """For so many jobs others make way in one decision; for more in the next, which follows at once: a decision must not take so
 long that what it was made from is no longer true."""
 

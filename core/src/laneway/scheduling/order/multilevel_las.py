@@ -22,6 +22,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.order.by_queue import ByQueue
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.service_queues import PARKED
 from laneway.scheduling.snapshot import Job, JobState
@@ -34,7 +35,7 @@ _FIRST = 0
 
 
 @dataclass(frozen=True, slots=True)
-class MultilevelLAS:
+class MultilevelLAS(ByQueue):
     """Least attained service first, in queues of growing width, up to where service tells nothing."""
 
     first_threshold_gpu_seconds: float = 2000.0
@@ -61,28 +62,9 @@ class MultilevelLAS:
         if not self.promotion_seconds >= 0:
             raise ValueError(f"promotion_seconds is {self.promotion_seconds}: write 0 for never, or a time")
 
-    @property
-    def relative(self) -> bool:
-        """No: a job's own service and waiting decide."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """Jobs of one queue don't preempt one another."""
-        return True
-
-    @property
-    def interval_seconds(self) -> float:
-        """Every change of a rank is announced."""
-        return math.inf
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
-
-    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Only out of a later queue."""
-        return waiting.queue < running.queue
 
     def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether the job has been lifted before the first queue."""

@@ -11,17 +11,17 @@ job may wait for ever behind a stream of newcomers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.order.by_queue import ByQueue
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.service_queues import PARKED, check, standing
 from laneway.scheduling.snapshot import Job, JobState
 
 
 @dataclass(frozen=True, slots=True)
-class TiresiasLAS:
+class TiresiasLAS(ByQueue):
     """Least attained service first, in queues."""
 
     thresholds_gpu_seconds: tuple[float, ...] = (3250.0, 7200.0)
@@ -42,28 +42,9 @@ class TiresiasLAS:
                 f"patience_seconds is {self.patience_seconds}: write 0 for no end, or a time above 0"
             )
 
-    @property
-    def relative(self) -> bool:
-        """No: a job's own service decides."""
-        return False
-
-    @property
-    def preempts_by_queue(self) -> bool:
-        """Jobs of one queue don't preempt one another."""
-        return True
-
-    @property
-    def interval_seconds(self) -> float:
-        """Every change of a rank is announced."""
-        return math.inf
-
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
-
-    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Only out of a lower queue."""
-        return waiting.queue < running.queue
 
     def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether the job is in the first queue and its patience has come to its end."""

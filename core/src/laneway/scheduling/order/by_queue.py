@@ -1,0 +1,32 @@
+"""What order policies have in common that put each job into a queue by itself."""
+
+from __future__ import annotations
+
+import math
+
+from laneway.scheduling.order.policy import Rank
+
+
+class ByQueue:
+    """A job's rank depends on that job alone, every change of it is announced, and jobs of one queue don't preempt one another."""
+
+    __slots__ = ()
+
+    @property
+    def relative(self) -> bool:
+        """No: a job's own record decides."""
+        return False
+
+    @property
+    def preempts_by_queue(self) -> bool:
+        """Only jobs of a later queue make way."""
+        return True
+
+    @property
+    def interval_seconds(self) -> float:
+        """Every change of a rank is announced."""
+        return math.inf
+
+    def may_preempt(self, waiting: Rank, running: Rank) -> bool:
+        """Only out of a later queue."""
+        return waiting.queue < running.queue

@@ -44,6 +44,9 @@ class MeasuredCosts:
     exit_seconds_by_workers: Mapping[int, float]
     """From the last step to the end of the last worker, by workers of the gang."""
 
+    notice_seconds: float
+    """From there to the operator's knowing that the job succeeded: until then it may still have it make way."""
+
     end_seconds: float
     """From the end of a job to the start of another on its GPUs."""
 
@@ -79,6 +82,7 @@ class _Samples:
         self._cluster = cluster
         self._outputs = Outputs(cluster.api, cluster.namespace)
         self._starts: list[float] = []
+        self._notices: list[float] = []
         self._ends: list[float] = []
         self._leaves: list[float] = []
         self._setups: dict[int, list[float]] = defaultdict(list)
@@ -121,6 +125,7 @@ class _Samples:
         """Return the means."""
         lists = {
             "start_seconds": self._starts,
+            "notice_seconds": self._notices,
             "end_seconds": self._ends,
             "leave_seconds": self._leaves,
             **{f"setup of {workers}": values for workers, values in self._setups.items()},
@@ -135,6 +140,7 @@ class _Samples:
             fmean(self._starts),
             {workers: fmean(values) for workers, values in sorted(self._setups.items())},
             {workers: fmean(values) for workers, values in sorted(self._exits.items())},
+            fmean(self._notices),
             fmean(self._ends),
             fmean(self._leaves),
             {name: len(values) for name, values in lists.items()},
@@ -158,14 +164,12 @@ class _Samples:
         self._setups[at_once].append(max(_said(output, "start") for output in outputs) - began_seconds)
 
     def _note_exits(self, jobs: Iterable[WorkloadJob], views: Mapping[str, JobView]) -> None:
+        """Measure how long jobs took to end, and how long nobody noticed."""
         for job in jobs:
-            self._exits[job.workers].append(self._exit_seconds(job, views[job.name]))
-
-    def _exit_seconds(self, job: WorkloadJob, view: JobView) -> float:
-        completed = view.status.completion_time
-        assert completed is not None
-        last = [self._outputs.attempts(job.name, rank)[-1] for rank in range(job.workers)]
-        return to_seconds(completed) - max(_said(output, "end") for output in last)
+            completed_seconds = to_seconds(views[job.name].status.completion_time or "")
+            last = [self._outputs.attempts(job.name, rank)[-1] for rank in range(job.workers)]
+            self._exits[job.workers].append(completed_seconds - max(_said(output, "end") for output in last))
+            self._notices.append(_times(self._happened(job.name), "Succeeded")[0] - completed_seconds)
 
     def _note_turnover(
         self, jobs: Sequence[WorkloadJob], newcomer: WorkloadJob, views: Mapping[str, JobView]

@@ -1,7 +1,9 @@
 """What the simulator says of the workload: the operator's own policies on the recorded nodes, with what was measured beforehand.
 
-A job's duration is known by construction: so many batches, each arriving so long after the one before, and the measured time
-from the last to the end. How long it really ran is not looked at; of the run only the times of submission are taken.
+A job's duration is known by construction: so many batches, each arriving so long after the one before, and the measured times
+from the last to the end and from there to the operator's notice. Until that notice a job counts as running, and may have to make
+way although it is done: then it waits and sets up once more, only to end. Its completion is the end, not the notice.
+How long jobs really ran is not looked at; of the run only the times of submission are taken.
 """
 
 from __future__ import annotations
@@ -48,16 +50,20 @@ def operator_config() -> OperatorConfig:
 def predict(records: Records, workload: Sequence[WorkloadJob], measured: MeasuredCosts) -> Prediction:
     """Simulate the workload with the measured costs."""
     trace = [
-        _as_trace(job, record, measured.exit_seconds_by_workers[job.workers])
+        _as_trace(job, record, measured.exit_seconds_by_workers[job.workers] + measured.notice_seconds)
         for job, record in pairs(records, workload)
     ]
     costs = Costs(
         start_seconds=measured.start_seconds,
         restart_seconds=measured.start_seconds,
         leave_seconds=measured.leave_seconds,
-        end_seconds=measured.end_seconds,
+        end_seconds=max(0.0, measured.end_seconds - measured.notice_seconds),
     )
-    return _simulated(records, trace, costs, SettingUp(SetupTimes(measured.setup_seconds_by_workers)))
+    prediction = _simulated(records, trace, costs, SettingUp(SetupTimes(measured.setup_seconds_by_workers)))
+    for run in prediction.simulation.runs.values():
+        if run.finish_seconds is not None:
+            run.finish_seconds -= measured.notice_seconds
+    return prediction
 
 
 def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> Prediction:
@@ -106,9 +112,9 @@ def pairs(records: Records, workload: Sequence[WorkloadJob]) -> list[tuple[Workl
     return [(by_name[record.job.key.partition("/")[2]], record) for record in records.jobs]
 
 
-def _as_trace(job: WorkloadJob, record: JobRecord, exit_seconds: float) -> TraceJob:
+def _as_trace(job: WorkloadJob, record: JobRecord, ending_seconds: float) -> TraceJob:
     return TraceJob(
-        record.job.key, record.job.demand, record.job.submit_seconds, job.work_seconds + exit_seconds
+        record.job.key, record.job.demand, record.job.submit_seconds, job.work_seconds + ending_seconds
     )
 
 

@@ -50,6 +50,7 @@ def _off(measured: MeasuredCosts, randomness: random.Random) -> MeasuredCosts:
         start_seconds=off(measured.start_seconds),
         setup_seconds_by_workers=each_off(measured.setup_seconds_by_workers),
         exit_seconds_by_workers=each_off(measured.exit_seconds_by_workers),
+        notice_seconds=off(measured.notice_seconds),
         end_seconds=off(measured.end_seconds),
         leave_seconds=off(measured.leave_seconds),
     )

@@ -85,15 +85,11 @@ def _fidelity(found: Any) -> Iterator[str]:
         for number, step in enumerate(each["steps"], start=1):
             of = each["reference"]
             first = step["first"]
-            job = "" if first is None else f" First job: {_first(first)}"
+            job = "" if first is None else f" First difference: {first['text']}."
             yield (
                 f"- {of['simulator']}, {of['trace']} on {of['nodes']}, {of['policy']}, {number}: {step['what']}: "
                 f"{_seconds(step['average_jct_seconds'])} ({step['difference_percent']:+.1f} %).{job}\n"
             )
-
-
-def _first(first: Any) -> str:
-    return first if isinstance(first, str) else "; ".join(f"{name} {value}" for name, value in first.items())
 
 
 def _better(found: Any) -> Iterator[str]:

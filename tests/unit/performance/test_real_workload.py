@@ -49,7 +49,7 @@ def test_the_workload_is_what_it_is_to_be() -> None:
 def test_the_prediction_has_the_policies_that_the_chart_configures() -> None:
     scheduling = operator_config().scheduling
     assert scheduling.order.policy == "tiresias-las"
-    assert scheduling.order.options["thresholdsGpuSeconds"] == [60, 240]
+    assert scheduling.order.options["thresholdsGpuSeconds"] == [100, 400]
     assert scheduling.preemption.options == {"minRunSeconds": 20}
 
 

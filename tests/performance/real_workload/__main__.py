@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,9 +25,10 @@ from laneway.simulator.records import Records, read_records
 
 from hack.cluster.progress import ClusterError, report
 from hack.images.chroot import ImageError
+from tests.performance.machine import this_machine
 from tests.performance.real_workload.calibration import calibrate
 from tests.performance.real_workload.live_cluster import live_cluster
-from tests.performance.real_workload.machine import LoadMeter, machine
+from tests.performance.real_workload.load_meter import LoadMeter
 from tests.performance.real_workload.outcome import outcome, table
 from tests.performance.real_workload.run import run_workload
 from tests.performance.real_workload.workload import read_workload
@@ -68,7 +70,11 @@ def _carry_out(name: str, output: Path, records_file: Path | None) -> None:
             run_workload(cluster, workload)
         loads = {"while_calibrating": while_calibrating.mean, "while_running": while_running.mean}
         records = _read(cluster.records(), records_file)
-        results = {**machine(), "load_average": loads, **outcome(records, workload, measured)}
+        results = {
+            "machine": asdict(this_machine()),
+            "load_average": loads,
+            **outcome(records, workload, measured),
+        }
         output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print("\n".join(table(results)), flush=True)
 

@@ -76,11 +76,6 @@ class Decision:
     waiting: dict[str, WaitingReason] = field(default_factory=dict)
     """Of some waiting jobs: why. Of the others, see the closure of their shape."""
 
-    @property
-    def empty(self) -> bool:
-        """Whether nobody starts, goes on or makes way."""
-        return not (self.starts or self.preemptions or self.resumes)
-
 
 class Walk:
     """One walk over the waiting jobs."""

@@ -1,39 +1,14 @@
-"""What the machine is, and how busy it was: the figures mean little without."""
+"""How busy the machine was: the figures mean little without."""
 
 from __future__ import annotations
 
 import os
-import platform
 import threading
-from datetime import UTC, datetime
-from pathlib import Path
 from statistics import fmean
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 _EVERY_SECONDS = 10.0
-
-
-def machine() -> dict[str, Any]:
-    """Return the machine and the date, for the results."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-        },
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
 
 
 class LoadMeter:

@@ -27,6 +27,9 @@ class RefusalReason(StrEnum):
     INSUFFICIENT_MEMORY = "InsufficientMemory"
     """Memory lacks, however the lanes are merged."""
 
+    PAUSED = "Paused"
+    """It is kept out of the lanes by order; whether it would fit was not asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -57,8 +57,11 @@ class Waiting:
     tenant: Tenant
     refusal: Refusal
     parked: bool
-    """True: it was in a lane and outgrew it; its persistent memory is held, counts, and it gets no turn.
-    False: it was never in; nothing of it counts, and it must not allocate."""
+    """True: it was in a lane and outgrew it, or was paused there; its persistent memory is held, counts, and it gets no
+    turn. False: it was never in; nothing of it counts, and it must not allocate."""
+
+    paused: bool = False
+    """It is kept out of the lanes until :meth:`LaneTable.unpark`, even where there is room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Outcome:
     """All tenants whose lane changed, others than the one that the change was about included; ordered by key."""
 
     refusal: Refusal | None = None
-    """Set when the tenant that the change was about is in no lane now."""
+    """Set when the tenant that the change was about is in no lane now: why."""
 
     evict: bool = False
     """The tenant's growth breaks the safety condition even if it is parked: the table is as before the change, and the
@@ -92,7 +95,7 @@ class LaneTable:
     """Those in a lane, ordered by key."""
 
     waiting: tuple[Waiting, ...] = ()
-    """Those in none, in the order in which they came: the order in which they are tried again."""
+    """Those in none, in the order in which they came: the order in which they are tried again. The paused are not tried."""
 
     @classmethod
     def empty(cls, capacity_bytes: int, rules: LaneRules | None = None) -> LaneTable:
@@ -139,14 +142,13 @@ class LaneTable:
         """
         number = self.lane_of(key)
         if number is None:
-            waiting = self._waiting(key)
-            tenant = waiting.tenant.profiled_as(persistent_bytes, ephemeral_bytes)
-            others = tuple(other for other in self.waiting if other.tenant.key != key)
-            return self._regrouped(self._lanes(), others, tenant, held=waiting.parked, lane_before=None)
-        before = next(tenant for tenant in self.tenants if tenant.key == key)
-        tenant = before.profiled_as(persistent_bytes, ephemeral_bytes)
+            entry = self._waiting(key)
+            entry = replace(entry, tenant=entry.tenant.profiled_as(persistent_bytes, ephemeral_bytes))
+            return self._regrouped(self._lanes(), _with(self.waiting, entry), entry, lane_before=None)
+        tenant = self._tenant(key).profiled_as(persistent_bytes, ephemeral_bytes)
+        entry = self._entry(tenant, parked=True)
         return self._regrouped(
-            _without(self._lanes(), key), self.waiting, tenant, held=True, lane_before=number
+            _without(self._lanes(), key), (entry, *self.waiting), entry, lane_before=number
         )
 
     def leave(self, key: str) -> Outcome:
@@ -159,27 +161,51 @@ class LaneTable:
             return self._outcome(self._lanes(), tuple(w for w in self.waiting if w.tenant.key != key), key)
         return self._outcome(_without(self._lanes(), key), self.waiting, key)
 
+    def park(self, key: str) -> Outcome:
+        """Pause a tenant: take it out of its lane and keep it out, and try again those that wait.
+
+        What it holds between iterations goes on counting; its ephemeral does not, because it runs none. One that waits
+        is kept waiting, one that is parked already stays so.
+
+        Raises:
+            KeyError: the table does not know the tenant.
+        """
+        if self.lane_of(key) is None:
+            entry = replace(self._waiting(key), paused=True, refusal=_paused(key))
+            return self._outcome(self._lanes(), _with(self.waiting, entry), key)
+        entry = Waiting(self._tenant(key), _paused(key), parked=True, paused=True)
+        return self._outcome(_without(self._lanes(), key), (entry, *self.waiting), key)
+
+    def unpark(self, key: str) -> Outcome:
+        """Let a paused tenant go on: into a lane, or, where memory lacks now, to wait for one beside its memory.
+
+        Of one that is not paused nothing changes.
+
+        Raises:
+            KeyError: the table does not know the tenant.
+        """
+        if self.lane_of(key) is not None:
+            return Outcome(self)
+        entry = replace(self._waiting(key), paused=False)
+        return self._outcome(self._lanes(), _with(self.waiting, entry), key)
+
     def _regrouped(
-        self,
-        lanes: Lanes,
-        others: tuple[Waiting, ...],
-        tenant: Tenant,
-        *,
-        held: bool,
-        lane_before: int | None,
+        self, lanes: Lanes, waiting: tuple[Waiting, ...], entry: Waiting, *, lane_before: int | None
     ) -> Outcome:
-        """Find a lane for a tenant whose sizes changed; park it, or have it evicted, where there is none."""
+        """Find a lane for a tenant whose sizes changed, one of the waiting; park it, or have it evicted, where there is none."""
+        tenant = entry.tenant
+        others = tuple(other for other in waiting if other is not entry)
         bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
-        placed = self._place(tenant, lanes, bounds, lane_before)
+        placed = None if entry.paused else self._place(tenant, lanes, bounds, lane_before)
         if placed is not None:
             return self._outcome(placed, others, tenant.key)
-        if not held:
-            return self._outcome(lanes, (*others, self._entry(tenant)), tenant.key)
+        if not entry.parked:
+            return self._outcome(lanes, waiting, tenant.key)
         beside = Bounds(self.capacity_bytes, self.rules, (*bounds.parked, tenant))
         kept = lanes if beside.hold(lanes) else merge(lanes, beside) or tightest(lanes, beside)
         if kept is None:
             return Outcome(self, refusal=self._why(tenant, lanes, bounds.parked), evict=True)
-        return self._outcome(kept, (self._entry(tenant, parked=True), *others), tenant.key)
+        return self._outcome(kept, waiting, tenant.key)
 
     def _outcome(self, lanes: Lanes, waiting: tuple[Waiting, ...], key: str) -> Outcome:
         """Try those that wait, split crowded lanes, and say what became of everybody."""
@@ -207,13 +233,17 @@ class LaneTable:
         """Let in whom memory now allows: the parked first, because they hold memory; then in order of coming."""
         remaining = list(waiting)
         for entry in sorted(waiting, key=lambda entry: not entry.parked):
+            if entry.paused:
+                continue
             others = [other for other in remaining if other is not entry]
             bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
             placed = self._place(entry.tenant, lanes, bounds, None)
             if placed is not None:
                 lanes, remaining = placed, others
         return lanes, tuple(
-            replace(entry, refusal=self._why(entry.tenant, lanes, _parked_of(remaining, but=entry)))
+            entry
+            if entry.paused
+            else replace(entry, refusal=self._why(entry.tenant, lanes, _parked_of(remaining, but=entry)))
             for entry in remaining
         )
 
@@ -224,7 +254,8 @@ class LaneTable:
         return place(tenant, lanes, bounds, lane_before)
 
     def _why(self, tenant: Tenant, lanes: Lanes, parked: tuple[Tenant, ...]) -> Refusal:
-        others = (*parked, *(other for lane in lanes.values() for other in lane))
+        held = (replace(other, ephemeral_bytes=0) for other in parked)
+        others = (*held, *(other for lane in lanes.values() for other in lane))
         why = refusal(self.capacity_bytes, others, tenant, self.rules)
         if why is None:
             raise AssertionError(f"{tenant.key} fits beside {others} and was not placed")
@@ -241,6 +272,9 @@ class LaneTable:
     def _parked(self) -> tuple[Tenant, ...]:
         return _parked_of(self.waiting)
 
+    def _tenant(self, key: str) -> Tenant:
+        return next(tenant for tenant in self.tenants if tenant.key == key)
+
     def _waiting(self, key: str) -> Waiting:
         for entry in self.waiting:
             if entry.tenant.key == key:
@@ -250,6 +284,15 @@ class LaneTable:
 
 def _parked_of(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
     return tuple(entry.tenant for entry in waiting if entry.parked and entry is not but)
+
+
+def _with(waiting: tuple[Waiting, ...], changed: Waiting) -> tuple[Waiting, ...]:
+    """Return the waiting with one of them changed, in its place."""
+    return tuple(changed if entry.tenant.key == changed.tenant.key else entry for entry in waiting)
+
+
+def _paused(key: str) -> Refusal:
+    return Refusal(RefusalReason.PAUSED, f"{key} is paused")
 
 
 def _without(lanes: Lanes, key: str) -> Lanes:

@@ -165,6 +165,73 @@ def test_leaving_while_waiting_frees_nothing_and_is_fine() -> None:
     assert table.waiting == ()
 
 
+def test_a_paused_tenant_keeps_its_memory_and_makes_room_in_its_lane() -> None:
+    table = table_of(100, known("a", 10, 60), known("b", 10, 20))
+    table = table.admit(known("c", 20, 40)).table
+    assert lanes(table) == ["abc"]
+    outcome = table.park("a")
+    assert lanes(outcome) == ["b", "c"]
+    assert outcome.table.promised_bytes == 10 + (10 + 20) + (20 + 40)
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason is RefusalReason.PAUSED
+    assert Moved("a", 0, None) in outcome.moved
+    assert outcome.table.lane_of("a") is None
+
+
+def test_a_pause_lets_in_who_waited_for_the_memory_of_the_lane() -> None:
+    table = table_of(100, known("a", 10, 60), known("b", 50, 20), known("c", 10, 60))
+    assert lanes(table) == ["ac"]
+    outcome = table.park("a").table.park("c")
+    assert lanes(outcome) == ["b"]
+    assert outcome.moved == (Moved("b", None, 0), Moved("c", 0, None))
+
+
+def test_a_paused_tenant_stays_out_although_there_is_room() -> None:
+    table = table_of(100, known("a", 10, 20), known("b", 10, 20)).park("a").table
+    assert lanes(table.leave("b")) == []
+    assert lanes(table.profile("a", 10, 10)) == ["b"]
+    assert lanes(table.park("a")) == ["b"]
+
+
+def test_who_goes_on_after_a_pause_gets_a_lane_again() -> None:
+    outcome = table_of(100, known("a", 10, 20), known("b", 10, 20)).park("a").table.unpark("a")
+    assert lanes(outcome) == ["a", "b"]
+    assert outcome.refusal is None
+    assert outcome.moved == (Moved("a", None, 0),)
+    assert outcome.table.unpark("a").moved == ()
+
+
+def test_who_goes_on_after_a_pause_waits_with_its_memory_where_the_lane_was_given_away() -> None:
+    table = table_of(100, known("a", 10, 60), known("b", 50, 20)).park("a").table
+    assert lanes(table) == ["b"]
+    outcome = table.unpark("a")
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason is RefusalReason.INSUFFICIENT_MEMORY
+    assert outcome.refusal.lacking_bytes == 20
+    assert outcome.table.promised_bytes == 10 + 70
+    assert lanes(outcome.table.leave("b")) == ["a"]
+
+
+def test_who_is_paused_before_it_had_a_lane_holds_nothing_and_keeps_its_place_in_the_line() -> None:
+    table = table_of(100, unknown("a", 100), unknown("b", 60), unknown("c", 60)).park("b").table
+    assert table.promised_bytes == 100
+    assert [entry.tenant.key for entry in table.waiting] == ["b", "c"]
+    table = table.leave("a").table
+    assert lanes(table) == ["c"]
+    table = table.unpark("b").table.leave("c").table
+    assert lanes(table) == ["b"]
+
+
+def test_an_unprofiled_tenant_that_is_paused_counts_with_its_whole_share() -> None:
+    assert table_of(100, unknown("a", 60)).park("a").table.promised_bytes == 60
+
+
+def test_growth_that_was_measured_late_counts_while_paused() -> None:
+    table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10)).park("a").table
+    assert table.profile("a", 30, 0).table.promised_bytes == 30 + 60
+    assert table.profile("a", 60, 0).evict
+
+
 def test_padding_counts_in_lanes() -> None:
     table = table_of(100, known("a", 10, 20, quota=100), padding=10)
     assert table.promised_bytes == 33
@@ -175,7 +242,7 @@ def test_nobody_comes_twice() -> None:
         table_of(100, unknown("a", 10)).admit(unknown("a", 10))
 
 
-@pytest.mark.parametrize("change", ["leave", "profile", "lane_of"])
+@pytest.mark.parametrize("change", ["leave", "profile", "lane_of", "park", "unpark"])
 def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
     arguments = (1, 1) if change == "profile" else ()
     with pytest.raises(KeyError, match="ghost"):

@@ -7,17 +7,40 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.lanes.turns import Fair, Pack, SessionView, StarvationBound, TurnPolicy, turn_policy
+from laneway.lanes.turns import (
+    TURN_POLICIES,
+    Fair,
+    LeastAttained,
+    Pack,
+    SessionView,
+    ShortestRemaining,
+    StarvationBound,
+    TurnPolicy,
+    turn_policy,
+)
 
 patient = settings(deadline=None)
 """A busy machine is not a failure."""
 
 
 def session(
-    key: str, *, gpu: float = 0.0, arrived: float = 0.0, since: float = 0.0, weight: int = 1
+    key: str,
+    *,
+    gpu: float = 0.0,
+    arrived: float = 0.0,
+    since: float = 0.0,
+    weight: int = 1,
+    attained: float = 0.0,
+    remaining: float | None = None,
 ) -> SessionView:
     return SessionView(
-        key, arrived_seconds=arrived, waiting_since_seconds=since, gpu_seconds=gpu, weight=weight
+        key,
+        arrived_seconds=arrived,
+        waiting_since_seconds=since,
+        gpu_seconds=gpu,
+        weight=weight,
+        attained_seconds=attained,
+        remaining_seconds=remaining,
     )
 
 
@@ -36,6 +59,50 @@ def session(
             "b",
         ),
         ("PACK: nobody waits", Pack(), [], None),
+        (
+            "SRTF: the shortest remaining time is next",
+            ShortestRemaining(),
+            [session("a", remaining=9, arrived=1), session("b", remaining=3, arrived=2)],
+            "b",
+        ),
+        (
+            "SRTF: of whom nothing is known comes after those of whom it is",
+            ShortestRemaining(),
+            [session("a", attained=0), session("b", remaining=1e6)],
+            "b",
+        ),
+        (
+            "SRTF: of the unknown, the least attained",
+            ShortestRemaining(),
+            [session("a", attained=5, arrived=1), session("b", attained=4, arrived=2)],
+            "b",
+        ),
+        (
+            "SRTF: of equals, the first to arrive",
+            ShortestRemaining(),
+            [session("a", remaining=3, arrived=2), session("b", remaining=3, arrived=1)],
+            "b",
+        ),
+        ("SRTF: nobody waits", ShortestRemaining(), [], None),
+        (
+            "LAS: a higher queue is next",
+            LeastAttained((10, 100)),
+            [session("a", attained=10, arrived=1), session("b", attained=9, arrived=2)],
+            "b",
+        ),
+        (
+            "LAS: within a queue the first to arrive, whatever it attained there",
+            LeastAttained((10, 100)),
+            [session("a", attained=90, arrived=1), session("b", attained=11, arrived=2)],
+            "a",
+        ),
+        (
+            "LAS: the last queue has no end",
+            LeastAttained((10, 100)),
+            [session("a", attained=1e9, arrived=1), session("b", attained=100, arrived=2)],
+            "a",
+        ),
+        ("LAS: nobody waits", LeastAttained(), [], None),
         (
             "who waits beyond the bound is next, whatever the policy says",
             StarvationBound(Pack(), 10),
@@ -79,20 +146,29 @@ def test_fair_lifts_who_joins(
     assert Fair().enter(session("n", gpu=own, weight=weight), active) == want, story
 
 
-def test_pack_and_the_bound_take_service_as_it_is() -> None:
+@pytest.mark.parametrize("policy", [Pack(), ShortestRemaining(), LeastAttained()])
+def test_only_fair_lifts_who_joins(policy: TurnPolicy) -> None:
     newcomer = session("n", gpu=3)
-    assert Pack().enter(newcomer, [session("a", gpu=50)]) == 3
+    assert policy.enter(newcomer, [session("a", gpu=50)]) == 3
     assert StarvationBound(Fair(), 5).enter(newcomer, [session("a", gpu=50)]) == 50
 
 
 def test_policies_have_names() -> None:
     assert turn_policy("pack", starvation_seconds=5) == StarvationBound(Pack(), 5)
-    with pytest.raises(ValueError, match="no turn policy 'lifo'; write one of fair, pack"):
+    las = turn_policy("las", starvation_seconds=5, thresholds_seconds=(1, 2))
+    assert las == StarvationBound(LeastAttained((1, 2)), 5)
+    with pytest.raises(ValueError, match="no turn policy 'lifo'; write one of fair, las, pack, srtf"):
         turn_policy("lifo", starvation_seconds=5)
     with pytest.raises(ValueError, match="bound_seconds is 0"):
         turn_policy("fair", starvation_seconds=0)
     with pytest.raises(ValueError, match="weight of session a is 0"):
         session("a", weight=0)
+
+
+@pytest.mark.parametrize("thresholds", [(), (0.0,), (5.0, 5.0), (9.0, 3.0)])
+def test_thresholds_that_make_no_queues_are_refused(thresholds: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"thresholds_seconds is .* above 0 and rising"):
+        LeastAttained(thresholds)
 
 
 @dataclass
@@ -116,6 +192,7 @@ class Lane:
             views[key] = replace(
                 views[key],
                 gpu_seconds=views[key].gpu_seconds + self.iteration_seconds[key],
+                attained_seconds=views[key].attained_seconds + self.iteration_seconds[key],
                 waiting_since_seconds=now,
                 turns=views[key].turns + 1,
             )
@@ -139,15 +216,103 @@ def test_fair_gives_equal_service_for_equal_weight(rows: list[tuple[float, int]]
     assert max(shares) - min(shares) <= longest_iteration + 1e-6
 
 
+SMALL_QUEUES: dict[str, dict[str, object]] = {"las": {"thresholds_seconds": (2.0, 8.0)}}
+
+
+@dataclass
+class Visitor:
+    """A session that wants a turn, has it for an iteration, thinks, and asks again."""
+
+    iteration_seconds: float
+    thinking_seconds: float
+    remaining_seconds: float | None
+
+
+visitors = st.builds(
+    Visitor,
+    st.floats(0.01, 1.0),
+    st.sampled_from([0.0, 0.0, 0.1, 2.0]),
+    st.one_of(st.none(), st.floats(0.0, 100.0)),
+)
+
+
 @patient
-@given(iterations, st.sampled_from(["fair", "pack"]))
+@given(
+    st.lists(visitors, min_size=2, max_size=6), st.sampled_from(sorted(TURN_POLICIES)), st.floats(0.5, 5.0)
+)
 def test_nobody_waits_longer_than_the_bound_and_one_turn_of_each(
-    rows: list[tuple[float, int]], name: str
+    rows: list[Visitor], name: str, bound_seconds: float
 ) -> None:
-    lane = Lane(
-        turn_policy(name, starvation_seconds=3),
-        {str(i): seconds for i, (seconds, _) in enumerate(rows)},
-        {str(i): weight for i, (_, weight) in enumerate(rows)},
-    )
-    _, longest = lane.run(until_seconds=60)
-    assert max(longest.values()) <= 3 + sum(lane.iteration_seconds.values()) + 1e-6
+    policy = turn_policy(name, starvation_seconds=bound_seconds, **SMALL_QUEUES.get(name, {}))
+    views = {
+        str(number): session(str(number), arrived=number, remaining=row.remaining_seconds)
+        for number, row in enumerate(rows)
+    }
+    longest_seconds, now = 0.0, 0.0
+    while now < 60:
+        waiting = [view for view in views.values() if view.waiting_since_seconds <= now]
+        key = policy.choose(waiting, now)
+        if key is None:
+            now = min(view.waiting_since_seconds for view in views.values())
+            continue
+        view, row = views[key], rows[int(key)]
+        longest_seconds = max(longest_seconds, now - view.waiting_since_seconds)
+        now += row.iteration_seconds
+        remaining = view.remaining_seconds
+        views[key] = replace(
+            view,
+            gpu_seconds=view.gpu_seconds + row.iteration_seconds,
+            attained_seconds=view.attained_seconds + row.iteration_seconds,
+            remaining_seconds=None if remaining is None else max(0.0, remaining - row.iteration_seconds),
+            waiting_since_seconds=now + row.thinking_seconds,
+        )
+    assert longest_seconds <= bound_seconds + sum(row.iteration_seconds for row in rows) + 1e-6
+
+
+@pytest.mark.parametrize("name", ["las", "pack", "srtf"])
+def test_without_the_bound_somebody_would_wait_for_ever(name: str) -> None:
+    """What the bound is there for: a policy that is not fair lets one of two wait as long as the other wants turns."""
+    bare = TURN_POLICIES[name](**SMALL_QUEUES.get(name, {}))
+    greedy = session("greedy", arrived=0, remaining=1, attained=100)
+    patient_one = session("patient", arrived=1, remaining=2, attained=100)
+    assert bare.choose([greedy, patient_one], now_seconds=1e9) == "greedy"
+    assert StarvationBound(bare, 60).choose(
+        [replace(greedy, waiting_since_seconds=1e9), patient_one], 1e9
+    ) == ("patient")
+
+
+def run_jobs(policy: TurnPolicy, sizes: dict[str, float], quantum_seconds: float = 1.0) -> dict[str, float]:
+    """Run jobs that all came at once, in the order of the mapping, to their ends; return when each ended."""
+    views = {
+        key: session(key, arrived=number, remaining=size) for number, (key, size) in enumerate(sizes.items())
+    }
+    ends: dict[str, float] = {}
+    now = 0.0
+    while views:
+        key = policy.choose(views.values(), now)
+        assert key is not None
+        view = views[key]
+        assert view.remaining_seconds is not None
+        spent = min(quantum_seconds, view.remaining_seconds)
+        now += spent
+        views[key] = replace(
+            view,
+            gpu_seconds=view.gpu_seconds + spent,
+            attained_seconds=view.attained_seconds + spent,
+            remaining_seconds=view.remaining_seconds - spent,
+            waiting_since_seconds=now,
+        )
+        if views[key].remaining_seconds == 0:
+            ends[key] = now
+            del views[key]
+    return ends
+
+
+def test_each_policy_ends_jobs_in_its_own_order() -> None:
+    sizes = {"long": 30.0, "short": 3.0, "middle": 8.0}
+    assert run_jobs(Pack(), sizes) == {"long": 30, "short": 33, "middle": 41}
+    assert run_jobs(ShortestRemaining(), sizes) == {"short": 3, "middle": 11, "long": 41}
+    # Tiresias: all pass the first queue (5 s) in order of arrival; then those that are left, again in that order.
+    assert run_jobs(LeastAttained((5.0,)), sizes) == {"short": 8, "long": 38, "middle": 41}
+    fair = run_jobs(Fair(), sizes)
+    assert fair["short"] < fair["middle"] < fair["long"] == 41

@@ -6,9 +6,21 @@ over, pass it among the waiting: if it is chosen it keeps the turn.
 """
 
 from laneway.lanes.turns.fair import Fair
+from laneway.lanes.turns.las import LeastAttained
 from laneway.lanes.turns.pack import Pack
 from laneway.lanes.turns.policy import SessionView, TurnPolicy
 from laneway.lanes.turns.registry import TURN_POLICIES, turn_policy
+from laneway.lanes.turns.srtf import ShortestRemaining
 from laneway.lanes.turns.starvation import StarvationBound
 
-__all__ = ["TURN_POLICIES", "Fair", "Pack", "SessionView", "StarvationBound", "TurnPolicy", "turn_policy"]
+__all__ = [
+    "TURN_POLICIES",
+    "Fair",
+    "LeastAttained",
+    "Pack",
+    "SessionView",
+    "ShortestRemaining",
+    "StarvationBound",
+    "TurnPolicy",
+    "turn_policy",
+]

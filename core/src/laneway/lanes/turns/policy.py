@@ -27,6 +27,12 @@ class SessionView:
     turns: int = 0
     """Turns that it had."""
 
+    attained_seconds: float = 0.0
+    """All the service that it has had, in whatever lane; nothing lifts it."""
+
+    remaining_seconds: float | None = None
+    """Service that it still needs to end; None: not known."""
+
     def __post_init__(self) -> None:
         if self.weight < 1:
             raise ValueError(f"weight of session {self.key} is {self.weight}: write 1 or more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from laneway.api import quota
+from laneway.api.enforcement import Enforcement
 from laneway.api.records import Record
 from pydantic import Field
 
@@ -24,6 +25,11 @@ class InventoryGPU(Record):
     health_reason: str = ""
     device_paths: tuple[str, ...] = ()
     simulated: bool = False
+    enforcement: Enforcement = Enforcement.COOPERATIVE
+    """The strongest level that the agent can hold a container on this GPU to."""
+
+    enforcement_reason: str = ""
+    """Why that is less than the node was asked for; empty where it is not."""
 
     @property
     def allocatable_bytes(self) -> int:

@@ -40,6 +40,38 @@ class LaneConfig(Model):
     )
 
 
+class WatchdogConfig(Model):
+    """What happens to a container that holds more of a GPU's memory than its share entitles to."""
+
+    action: Literal["Evict", "Warn"] = Field(
+        default="Evict",
+        description="Evict: its processes on that GPU are stopped. Warn: it is only said; the level is then cooperative.",
+    )
+    tolerance_percent: int = Field(
+        default=5, ge=0, le=100, description="So much more than its quota is not held against it."
+    )
+    grace_seconds: int = Field(
+        default=30,
+        ge=0,
+        le=3600,
+        description="Time over the quota, after a warning, before its processes are stopped. Time within it counts back.",
+    )
+    kill_seconds: int = Field(default=30, ge=0, le=3600, description="Time between SIGTERM and SIGKILL.")
+
+
+class EnforcementConfig(Model):
+    """How containers are held to their quotas."""
+
+    level: Literal["cooperative", "watchdog", "mps"] = Field(
+        default="watchdog",
+        description="What is asked of the node; what it cannot hold falls to the next lower level, which is published.",
+    )
+    limit_threads: bool = Field(
+        default=True,
+        description="With mps: a container gets no more of a GPU's threads than its share (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).",
+    )
+
+
 class NodeConfig(Model):
     """The whole file."""
 
@@ -60,3 +92,5 @@ class NodeConfig(Model):
     status_interval_seconds: int = Field(default=10, ge=1, le=300)
     turns: TurnConfig = TurnConfig()
     lanes: LaneConfig = LaneConfig()
+    enforcement: EnforcementConfig = EnforcementConfig()
+    watchdog: WatchdogConfig = WatchdogConfig()

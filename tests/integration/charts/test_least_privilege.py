@@ -36,6 +36,7 @@ OPERATOR_MAY_NOT = [
     "get leases.coordination.k8s.io",
 ]
 NODE_MAY = [
+    "get pods",
     "list pods",
     "watch pods",
     "get nodes",

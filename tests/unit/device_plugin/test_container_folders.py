@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from laneway.device_plugin.container_folders import ContainerFolders
@@ -35,7 +36,7 @@ def test_a_record_that_cannot_be_read_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_container_left_is_gone_for_the_next_one_with_the_same_ids(tmp_path: Path) -> None:
-    folders = ContainerFolders(tmp_path)
+    folders = ContainerFolders(tmp_path, delete=shutil.rmtree)
     folders.write(RECORD)
     (folders.path(RECORD.key) / "left").mkdir()
 
@@ -43,6 +44,47 @@ def test_what_a_dead_container_left_is_gone_for_the_next_one_with_the_same_ids(t
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [entry.name for entry in tmp_path.iterdir()] == [RECORD.key]
+
+
+def test_a_key_is_free_before_its_old_folder_is_deleted(tmp_path: Path) -> None:
+    """However much a container left there: nobody waits for it to be deleted."""
+    dead: list[Path] = []
+    folders = ContainerFolders(tmp_path, delete=dead.append)
+    folders.write(RECORD)
+
+    folders.make_fresh(RECORD.key)
+
+    assert list(folders.path(RECORD.key).iterdir()) == []
+    assert [(folder / "container.json").exists() for folder in dead] == [True]
+    assert folders.keys() == [RECORD.key]
+
+
+def test_what_an_earlier_process_did_not_delete_is_swept_away(tmp_path: Path) -> None:
+    interrupted = ContainerFolders(tmp_path, delete=lambda folder: None)
+    interrupted.write(RECORD)
+    interrupted.remove(RECORD.key)
+    assert len(list(tmp_path.iterdir())) == 1
+
+    ContainerFolders(tmp_path, delete=shutil.rmtree).sweep()
+
+    assert list(tmp_path.iterdir()) == []
+    ContainerFolders(tmp_path / "not-there").sweep()
+
+
+def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -> None:
+    folders = ContainerFolders(tmp_path)
+    folders.ensure(KEY)
+    before = folders.life(KEY)
+
+    folders.make_fresh(KEY)
+    first = folders.life(KEY)
+    folders.remove(KEY)
+    gone = folders.life(KEY)
+    folders.make_fresh(KEY)
+
+    assert (before, gone) == (0, 0)
+    assert 0 != first != folders.life(KEY) != 0
+    assert folders.lives() == {KEY: folders.life(KEY)}
 
 
 def test_only_folders_of_containers_are_listed(tmp_path: Path) -> None:

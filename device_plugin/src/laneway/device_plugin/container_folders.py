@@ -7,8 +7,9 @@ import logging
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from laneway.api import names
@@ -18,14 +19,35 @@ from pydantic import ValidationError
 _log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[0-9a-f]{16}")
+_DEAD = ".dead-"
+
+
+def _delete(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        _log.warning("%s cannot be removed whole; nothing uses it any more", folder)
+
+
+def delete_aside(folder: Path) -> None:
+    """Delete a folder in a thread of its own: a container may have put any number of files into it."""
+    threading.Thread(target=_delete, args=(folder,), name="delete", daemon=True).start()
 
 
 class ContainerFolders:
     """Makes, fills and removes the folders. A file appears whole or not at all."""
 
-    def __init__(self, root: Path, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        root: Path,
+        wall_clock: Callable[[], float] = time.time,
+        delete: Callable[[Path], None] = delete_aside,
+    ) -> None:
+        """``delete`` gets a folder that nothing uses any more, and must not keep the caller waiting."""
         self._root = root
         self._wall_clock = wall_clock
+        self._delete = delete
+        self._lives: dict[str, int] = {}
+        self._births = 0
 
     def path(self, key: str) -> Path:
         """Return a container's folder, whether it is there or not."""
@@ -39,6 +61,19 @@ class ContainerFolders:
         """Make a folder for a new container; what a dead one with the same ids left behind goes away."""
         self.remove(key)
         self.ensure(key)
+        self._births += 1
+        self._lives[key] = self._births
+
+    def lives(self) -> Mapping[str, int]:
+        """Return the `life` of each key that was made fresh."""
+        return dict(self._lives)
+
+    def life(self, key: str) -> int:
+        """Return which container a key stands for, as a number that no other one ever gets.
+
+        It is 0 for those that were there before this process: a key that goes to another container is made fresh.
+        """
+        return self._lives.get(key, 0)
 
     def ensure(self, key: str) -> None:
         """Make the folder if it is not there.
@@ -53,16 +88,25 @@ class ContainerFolders:
     def remove(self, key: str) -> None:
         """Remove a folder and all in it.
 
-        It is renamed first: whatever a container did in there to files and permissions, its key is free at once.
+        It is renamed first: whatever a container did in there to files and permissions, and however long it takes to
+        delete them, its key is free at once.
         """
-        dead = self._root / f".dead-{key}-{time.monotonic_ns()}"
+        self._lives.pop(key, None)
+        dead = self._root / f"{_DEAD}{key}-{time.monotonic_ns()}"
         try:
             self.path(key).rename(dead)
         except FileNotFoundError:
             return
-        shutil.rmtree(dead, ignore_errors=True)
-        if dead.exists():
-            _log.warning("%s cannot be removed whole; nothing uses it any more", dead)
+        self._delete(dead)
+
+    def sweep(self) -> None:
+        """Delete what an earlier process was killed at deleting."""
+        try:
+            dead = [Path(entry.path) for entry in os.scandir(self._root) if entry.name.startswith(_DEAD)]
+        except FileNotFoundError:
+            return
+        for folder in dead:
+            self._delete(folder)
 
     def keys(self) -> list[str]:
         """Return the keys of the folders that are there."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.device_plugin.admission import Admission
+from laneway.device_plugin.advertisement import Advertisement
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.http_endpoint import Answer, HttpEndpoint, json_answer
@@ -94,18 +95,20 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     records = KubeletRecords(folders.pod_resources_socket)
     follower = InventoryFollower(folders.inventory, options.node_name)
     pods = NodePods(api, changed=lambda pod: shares.poke() if pod.requests else None)
-    shares = ShareManager(ContainerFolders(folders.containers), records, pods)
+    containers = ContainerFolders(folders.containers)
+    shares = ShareManager(containers, records, pods)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
     service = PluginService(
-        folders, config.device_strategy, follower.inventory, admission, records, shares, metrics
+        folders, containers, config.device_strategy, follower.inventory, admission, records, shares, metrics
     )
     registration = Registration(folders, service)
-    endpoint = _endpoint(options, metrics, registration, follower, shares)
+    advertisement = Advertisement(api, follower.inventory, registration)
+    endpoint = _endpoint(options, metrics, registration, advertisement, follower, shares)
     endpoint.start()
     _log.info("metrics and health on port %d", endpoint.port)
     try:
-        await _until_told_to_stop(follower, pods, shares, registration)
+        await _until_told_to_stop(follower, pods, shares, registration, advertisement)
     finally:
         endpoint.stop()
         await records.close()
@@ -114,7 +117,11 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
 
 
 async def _until_told_to_stop(
-    follower: InventoryFollower, pods: NodePods, shares: ShareManager, registration: Registration
+    follower: InventoryFollower,
+    pods: NodePods,
+    shares: ShareManager,
+    registration: Registration,
+    advertisement: Advertisement,
 ) -> None:
     """Run the parts; the failure of one ends all, so that the kubelet starts the plugin again."""
     stopped = asyncio.Event()
@@ -127,7 +134,13 @@ async def _until_told_to_stop(
         await registration.run()
 
     async with asyncio.TaskGroup() as group:
-        parts = (follower.run(), pods.run(), shares.run(), register_when_gpus_are_known())
+        parts = (
+            follower.run(),
+            pods.run(),
+            shares.run(),
+            register_when_gpus_are_known(),
+            advertisement.run(),
+        )
         tasks = [group.create_task(part) for part in parts]
         await stopped.wait()
         for task in tasks:
@@ -138,6 +151,7 @@ def _endpoint(
     options: argparse.Namespace,
     metrics: Metrics,
     registration: Registration,
+    advertisement: Advertisement,
     follower: InventoryFollower,
     shares: ShareManager,
 ) -> HttpEndpoint:
@@ -145,6 +159,7 @@ def _endpoint(
         return {
             "registered": registration.registered,
             "registrations": registration.count,
+            "advertised": advertisement.problem or advertisement.ready,
             "inventory": follower.problem or "ok",
             "folders": shares.problem or "ok",
         }
@@ -159,7 +174,7 @@ def _endpoint(
             "/metrics": metrics_page,
             # Alive is who answers: neither a missing agent nor a missing kubelet is mended by a restart of the plugin.
             "/healthz": lambda: json_answer(True, state()),
-            "/readyz": lambda: json_answer(registration.registered, state()),
+            "/readyz": lambda: json_answer(advertisement.ready, state()),
         },
     )
 

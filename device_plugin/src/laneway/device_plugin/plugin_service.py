@@ -35,6 +35,7 @@ class PluginService:
     def __init__(
         self,
         folders: Folders,
+        containers: ContainerFolders,
         strategy: DeviceStrategy,
         inventory: Latest[Inventory],
         admission: Admission,
@@ -46,7 +47,7 @@ class PluginService:
         """``socket_seconds``: how long a container waits for the agent to open its socket."""
         self.open_streams = 0
         self._folders = folders
-        self._containers = ContainerFolders(folders.containers)
+        self._containers = containers
         self._strategy = strategy
         self._inventory = inventory
         self._admission = admission
@@ -116,6 +117,7 @@ class PluginService:
         """Write down which container starts with these ids, and wait for the agent to open its door."""
         ids = tuple(request.devices_ids)
         key = container_key(ids)
+        lives = self._containers.lives()
         holder = await self._holder(ids)
         if isinstance(holder, str):
             await _refuse(context, grpc.StatusCode.UNAVAILABLE, holder)
@@ -125,7 +127,7 @@ class PluginService:
             self._containers.ensure(key)
             return plugin.PreStartContainerResponse()
         self._containers.ensure(key)
-        await self._shares.write_down(holder)
+        await self._shares.write_down(holder, lives, starts=True)
         if not await self._door_opens(key):
             _log.warning(
                 "container %s starts without the agent: no socket after %.1f s", key, self._socket_seconds

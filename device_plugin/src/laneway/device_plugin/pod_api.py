@@ -1,4 +1,4 @@
-"""Reads the node's pods from a real API server. The only file of the plugin that talks to it."""
+"""Reads the node and its pods from a real API server. The only file of the plugin that talks to it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ async def configuration(kubeconfig: str | None) -> client.Configuration | None:
 
 
 class ApiPods:
-    """Pods whose node is this one (`node_pods.PodSource`)."""
+    """This node (`advertisement.NodeSource`), and the pods whose node it is (`node_pods.PodSource`)."""
 
     def __init__(self, node: str, how: client.Configuration) -> None:
+        self._node = node
         self._selector = ("fieldSelector", f"spec.nodeName={node}")
         self._client = client.ApiClient(how)
 
@@ -90,6 +91,14 @@ class ApiPods:
                 return None
             pod: dict[str, Any] = json.loads(await _body(response))
             return pod
+
+    async def read_node(self, timeout_seconds: float) -> dict[str, Any]:
+        """Return the Node."""
+        async with _explained(f"reading node {self._node}"):
+            times = aiohttp.ClientTimeout(total=timeout_seconds)
+            response = await self._get(f"/api/v1/nodes/{quote(self._node)}", [], times)
+            node: dict[str, Any] = json.loads(await _body(response))
+            return node
 
     async def _get(
         self, path: str, query: list[tuple[str, str]], times: aiohttp.ClientTimeout

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from laneway.api import names
@@ -20,6 +20,9 @@ from laneway.device_plugin.node_pods import ApiAwayError, NodePods
 from laneway.device_plugin.pod_facts import PodFacts
 
 _log = logging.getLogger(__name__)
+
+Lives = Mapping[str, int]
+"""Which container each key stands for (`ContainerFolders.lives`)."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class ShareManager:
 
     async def run(self) -> None:
         """Compare now, after each poke and every interval, until cancelled."""
+        self._folders.sweep()
         pause = 0.0
         while True:
             if await self._poked_within(pause):
@@ -91,11 +95,11 @@ class ShareManager:
             KubeletAwayError: the kubelet does not answer; nothing was changed.
             OSError: a folder cannot be written.
         """
-        present = set(self._folders.keys())
+        present, lives = self._folders.keys(), self._folders.lives()
         listing = await self._records.list()
         self._remove_abandoned(present, listing)
         for holder in listing.holders:
-            await self.write_down(holder)
+            await self.write_down(holder, lives)
 
     def _remove_abandoned(self, present: Iterable[str], listing: Listing) -> None:
         """Remove folders that were there before the kubelet was asked and that belong to nobody."""
@@ -107,11 +111,20 @@ class ShareManager:
             _log.info("container %s gave its ids back", key)
             self._folders.remove(key)
 
-    async def write_down(self, holder: Holder) -> str:
-        """Write down who a container is, as far as it can be learnt; return its key."""
+    async def write_down(self, holder: Holder, lives: Lives, *, starts: bool = False) -> str:
+        """Write down who a container is, as far as it can be learnt; return its key.
+
+        Args:
+            holder: who holds the ids, by the kubelet's records.
+            lives: the folders' `lives()` from before the kubelet was asked.
+            starts: the container is just about to start.
+        """
         key = container_key(holder.ids)
         known = self._folders.record(key)
-        record = record_of(holder, await self._facts(holder, known))
+        record = record_of(holder, await self._facts(holder, known, starts))
+        if self._folders.life(key) != lives.get(key, 0):
+            # It went to another container meanwhile: what was learnt says nothing about that one.
+            return key
         if known is not None and known.pod_uid and not record.pod_uid and _same_place(known, record):
             # Nothing better can be learnt now; what is there stays.
             return key
@@ -126,20 +139,22 @@ class ShareManager:
             )
         return key
 
-    async def _facts(self, holder: Holder, known: ContainerRecord | None) -> PodFacts | None:
+    async def _facts(self, holder: Holder, known: ContainerRecord | None, starts: bool) -> PodFacts | None:
         """Return the pod's facts; those of a former pod of the same name do not count.
 
-        A pod that has ended in our view, though it holds ids, either just ended (then its record is there already and
-        stays) or was followed by another of its name that we have not seen yet.
+        Who is about to start is asked for at the API server, because the view may lag behind the kubelet's. So is a pod
+        that has ended in our view, though it holds ids: either it just ended (then its record is there already and stays)
+        or it was followed by another of its name that we have not seen yet.
         """
         facts = self._pods.pods.get((holder.namespace, holder.pod))
-        if facts is not None and (not facts.ended or (known is not None and known.pod_uid == facts.uid)):
+        is_of_it = facts is not None and known is not None and known.pod_uid == facts.uid
+        if facts is not None and not starts and (is_of_it or not facts.ended):
             return facts
         try:
             return await self._pods.fetch((holder.namespace, holder.pod), self._timing.pod_read)
         except ApiAwayError as error:
             _log.warning("pod %s/%s is not known yet: %s", holder.namespace, holder.pod, error)
-            return None
+            return None if facts is None or facts.ended else facts
 
 
 def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:

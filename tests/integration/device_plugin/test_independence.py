@@ -1,0 +1,208 @@
+"""Nothing in the plugin holds up more than the container that it is about, and what is learnt late is not written down.
+
+The plugin's service runs here in the test's own process, behind gRPC as on a node, so that the test decides when the agent
+opens a door and when the API server answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from laneway.api.device_ids import container_key
+from laneway.api.inventory import Inventory
+from laneway.device_plugin.admission import Admission
+from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.kubelet_records import KubeletRecords
+from laneway.device_plugin.latest import Latest
+from laneway.device_plugin.methods import device_plugin_handlers
+from laneway.device_plugin.metrics import Metrics
+from laneway.device_plugin.node_pods import NodePods
+from laneway.device_plugin.plugin_service import PluginService
+from laneway.device_plugin.proto import deviceplugin_pb2 as plugin
+from laneway.device_plugin.share_manager import ShareManager, Timing
+
+from tests.integration.device_plugin.kubelet_side import Booking, KubeletSide
+from tests.integration.device_plugin.plugin_process import PluginNode
+from tests.unit.device_plugin.builders import gpu, ids, inventory, raw_pod
+
+FOR_EVER = 3600.0
+DEADLINE_SECONDS = 30
+
+
+@dataclass
+class SlowApi:
+    """An API server that answers about a pod when the test lets it; about others at once."""
+
+    slow: str = ""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def list_pods(self) -> tuple[list[dict[str, Any]], str]:
+        return [], "1"
+
+    async def watch_pods(self, version: str, seconds: int) -> AsyncIterator[dict[str, Any]]:
+        for event in ():
+            yield event
+
+    async def read_pod(self, namespace: str, name: str, timeout_seconds: float) -> dict[str, Any] | None:
+        if name == self.slow:
+            self.asked.set()
+            await self.answer.wait()
+        return raw_pod(name)
+
+
+@dataclass
+class InProcess:
+    """The plugin's service, and calls to it as the kubelet makes them."""
+
+    kubelet: KubeletSide
+    folders: ContainerFolders
+    shares: ShareManager
+    channel: grpc.aio.Channel
+    doors: contextlib.ExitStack
+
+    async def allocate(self, pod: str, taken: tuple[str, ...]) -> None:
+        """Allocate, and book as the kubelet does."""
+        container = plugin.ContainerAllocateRequest(devices_ids=taken)
+        await self._call(
+            "Allocate", plugin.AllocateRequest(container_requests=[container]), plugin.AllocateResponse
+        )
+        self.kubelet.pods.append(Booking("default", pod, {"trainer": taken}))
+
+    async def start(self, taken: tuple[str, ...]) -> None:
+        """PreStartContainer."""
+        request = plugin.PreStartContainerRequest(devices_ids=taken)
+        await self._call("PreStartContainer", request, plugin.PreStartContainerResponse)
+
+    async def _call(self, method: str, request: Any, answer: Any) -> None:
+        call = self.channel.unary_unary(
+            f"/v1beta1.DevicePlugin/{method}", type(request).SerializeToString, answer.FromString
+        )
+        await call(request, timeout=DEADLINE_SECONDS)
+
+    def open_door(self, taken: tuple[str, ...]) -> None:
+        """Listen in the container's folder, as the agent does."""
+        door = self.doors.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        door.bind(str(self.folders.socket(container_key(taken))))
+        door.listen()
+
+    def named(self, taken: tuple[str, ...]) -> str:
+        """The pod in the record of these ids; empty where there is none."""
+        record = self.folders.record(container_key(taken))
+        return "" if record is None else record.pod
+
+
+@pytest.fixture
+def api() -> SlowApi:
+    return SlowApi()
+
+
+@pytest.fixture
+def place(node: PluginNode) -> Iterator[tuple[Path, KubeletSide]]:
+    with KubeletSide(node.device_plugins, node.pod_resources_socket) as side:
+        yield node.root, side
+
+
+@pytest.fixture
+async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterator[InProcess]:
+    root, kubelet = place
+    containers = ContainerFolders(root / "containers")
+    records = KubeletRecords(root / "pod-resources" / "kubelet.sock")
+    pods = NodePods(api)
+    shares = ShareManager(containers, records, pods, Timing(pod_read=FOR_EVER))
+    known: Latest[Inventory] = Latest()
+    known.publish(inventory(gpu(0), gpu(1)))
+    service = PluginService(
+        Folders(containers=root / "containers"),
+        containers,
+        "env",
+        known,
+        Admission(records, pods),
+        records,
+        shares,
+        Metrics("n1"),
+        socket_seconds=FOR_EVER,
+    )
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((device_plugin_handlers(service),))
+    address = f"unix://{root}/p.sock"
+    server.add_insecure_port(address)
+    await server.start()
+    with contextlib.ExitStack() as doors:
+        async with grpc.aio.insecure_channel(address) as channel:
+            yield InProcess(kubelet, containers, shares, channel, doors)
+    await server.stop(None)
+    await records.close()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - files and properties tell nobody that they changed
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "other", [ids(1, range(50)), ids(0, range(50, 100))], ids=["another GPU", "the same GPU"]
+)
+async def test_who_waits_for_the_agent_holds_up_no_other(running: InProcess, other: tuple[str, ...]) -> None:
+    first = ids(0, range(50))
+    await running.allocate("first", first)
+    held_up = asyncio.create_task(running.start(first))
+    await until(lambda: running.named(first) == "first")
+
+    await running.allocate("other", other)
+    running.open_door(other)
+    await running.start(other)
+
+    assert not held_up.done()
+    assert running.named(other) == "other"
+    running.open_door(first)
+    await held_up
+
+
+async def test_who_waits_for_the_api_server_holds_up_no_other(running: InProcess, api: SlowApi) -> None:
+    first, other = ids(0, range(50)), ids(1, range(50))
+    api.slow = "first"
+    await running.allocate("first", first)
+    running.open_door(first)
+    held_up = asyncio.create_task(running.start(first))
+    await api.asked.wait()
+
+    await running.allocate("other", other)
+    running.open_door(other)
+    await running.start(other)
+
+    assert not held_up.done()
+    assert (running.named(first), running.named(other)) == ("", "other")
+    api.answer.set()
+    await held_up
+    assert running.named(first) == "first"
+
+
+async def test_what_was_learnt_of_a_container_is_not_written_over_the_next_one_with_its_ids(
+    running: InProcess, api: SlowApi
+) -> None:
+    """The comparison with the kubelet's records asks about a pod, and meanwhile its ids go to another."""
+    taken = ids(0, range(50))
+    api.slow = "former"
+    await running.allocate("former", taken)
+    comparing = asyncio.create_task(running.shares.reconcile())
+    await api.asked.wait()
+
+    running.kubelet.end("former")
+    await running.allocate("next", taken)
+    running.open_door(taken)
+    await running.start(taken)
+    api.answer.set()
+    await comparing
+
+    assert running.named(taken) == "next"

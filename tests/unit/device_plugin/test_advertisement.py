@@ -1,0 +1,99 @@
+"""When the plugin is ready: once the cluster has heard of the node's shares."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from laneway.api.inventory import Inventory
+from laneway.api.names import GPU_PERCENT
+from laneway.device_plugin.advertisement import Advertisement, offered_percent
+from laneway.device_plugin.latest import Latest
+from laneway.device_plugin.node_pods import ApiAwayError
+from laneway.device_plugin.registration import Registration
+
+from tests.unit.device_plugin.builders import gpu, inventory
+
+
+@dataclass
+class Node:
+    """The Node as the API server has it; None while that does not answer."""
+
+    offers: str | None = None
+    looks: int = 0
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read_node(self, timeout_seconds: float) -> dict[str, Any]:
+        self.looks += 1
+        self.looked.set()
+        if self.offers is None:
+            raise ApiAwayError("reading node n1 failed: nobody there")
+        return {"status": {"allocatable": {"cpu": "2", GPU_PERCENT: self.offers}}}
+
+    async def another_look(self) -> None:
+        """Wait until it was read, and what was read taken note of."""
+        for _ in range(2):
+            self.looked.clear()
+            async with asyncio.timeout(20):
+                await self.looked.wait()
+
+
+def advertisement(node: Node | None, *, count: int = 1) -> tuple[Advertisement, SimpleNamespace]:
+    known: Latest[Inventory] = Latest()
+    known.publish(inventory(gpu(0, offer=200), gpu(1, offer=200, healthy=False)))
+    registration = SimpleNamespace(registered=True, count=count)
+    return Advertisement(node, known, cast("Registration", registration), poll_seconds=0.001), registration
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - a property tells nobody that it changed
+            await asyncio.sleep(0.001)
+
+
+async def test_it_is_ready_once_the_node_offers_all_healthy_shares() -> None:
+    node = Node()
+    advertised, registration = advertisement(node)
+    running = asyncio.create_task(advertised.run())
+
+    await node.another_look()
+    assert not advertised.ready
+    assert "nobody there" in advertised.problem
+    node.offers = "0"
+    await node.another_look()
+    assert not advertised.ready
+    assert "offers 0 of laneway.dev/gpu-percent so far, not 200" in advertised.problem
+    node.offers = "200"
+    await until(lambda: advertised.ready)
+    assert advertised.problem == ""
+
+    # Another kubelet registers anew, and the Node is looked at again.
+    node.offers = "0"
+    registration.count = 2
+    assert not advertised.ready
+    node.offers = "200"
+    await until(lambda: advertised.ready)
+    registration.registered = False
+    assert not advertised.ready
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_without_an_api_server_a_registration_is_enough() -> None:
+    advertised, registration = advertisement(None)
+
+    assert advertised.ready
+    registration.registered = False
+    assert not advertised.ready
+
+
+@pytest.mark.parametrize(
+    ("node", "percent"),
+    [({}, 0), ({"status": {}}, 0), ({"status": {"allocatable": {GPU_PERCENT: "1k"}}}, 1000)],
+)
+def test_what_a_node_offers(node: dict[str, Any], percent: int) -> None:
+    assert offered_percent(node) == percent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from laneway.api.records import Record
+from laneway.api.template_profile import TemplateProfile
 from pydantic import Field
 
 
@@ -26,3 +27,9 @@ class ContainerRecord(Record):
     template_hash: str = ""
     spans_gpus: bool = False
     sharing: Literal["Lanes", "Exclusive"] = "Lanes"
+    profile: TemplateProfile | None = Field(
+        default=None, description="What is known of its template; none: it is measured before it shares."
+    )
+    minimum_enforcement: str = Field(
+        default="", description="The level that the pod demands, as its annotation spells it; empty: any."
+    )

@@ -54,7 +54,13 @@ class SessionStatus(Status):
     profiled: bool = Field(default=False, description="Whether the two figures below were measured.")
     persistent_bytes: int = Field(default=0, ge=0)
     ephemeral_bytes: int = Field(default=0, ge=0)
+    framework_bytes: int = Field(
+        default=0, description="The part of persistentBytes that is the framework's own.", ge=0
+    )
     iteration_microseconds: int = Field(default=0, ge=0)
+    iteration_spread_microseconds: int = Field(
+        default=0, description="Standard deviation of the iteration's time.", ge=0
+    )
     model_bytes: int = Field(default=0, ge=0)
     largest_tensor_bytes: int = Field(default=0, ge=0)
     turns: int = Field(default=0, ge=0)
@@ -85,7 +91,14 @@ class GPUStatus(Status):
     numa_node: int | None = None
     nvlink_peers: tuple[str, ...] = ()
     healthy: bool
-    health_reason: str = Field(default="", description="Why it is not healthy.")
+    health_reason: str = Field(
+        default="", description="Why it is not healthy, or what should be seen to while it is."
+    )
+    unhealthy_since: str | None = Field(
+        default=None,
+        description="When its health was lost; none while it is healthy.",
+        json_schema_extra={"format": "date-time"},
+    )
     simulated: bool = False
     lanes: tuple[LaneStatus, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from itertools import pairwise
+from typing import Annotated, Literal
 
+from laneway.api.health_config import HealthConfig
 from laneway.api.schema import Model
-from pydantic import Field
+from pydantic import Field, field_validator
 
 
 class TurnConfig(Model):
     """How the sessions of a lane take turns."""
 
-    policy: Literal["fair", "pack"] = "fair"
+    policy: Literal["fair", "las", "pack", "srtf"] = Field(
+        default="fair",
+        description="Who of a lane is next. fair: least service over share; pack: who came first; "
+        "srtf: shortest remaining time; las: least attained service, in queues.",
+    )
+    las_thresholds_seconds: tuple[Annotated[int, Field(ge=1, le=31_536_000)], ...] = Field(
+        default=(60, 3600),
+        min_length=1,
+        max_length=8,
+        description="las: the service at which a session leaves the first queue, the second, and so on.",
+    )
     quantum_milliseconds: int = Field(
         default=100,
         ge=1,
@@ -28,6 +40,13 @@ class TurnConfig(Model):
         default=60, ge=1, le=86_400, description="Who has waited so long is next, whatever the policy says."
     )
 
+    @field_validator("las_thresholds_seconds")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(lower >= upper for lower, upper in pairwise(value)):
+            raise ValueError(f"the thresholds {list(value)} do not rise: write each larger than the one before")
+        return value
+
 
 class LaneConfig(Model):
     """How the ephemeral region is cut."""
@@ -37,6 +56,13 @@ class LaneConfig(Model):
     )
     padding_percent: int = Field(
         default=5, ge=0, le=100, description="Added to measured sizes: allocators fragment (Salus, 5 to 10)."
+    )
+    framework_mebibytes: int = Field(
+        default=300,
+        ge=0,
+        le=16_384,
+        description="Counted for the framework's own memory (a CUDA context) of each process on a real GPU "
+        "until it is measured; part of the share (Salus: 300).",
     )
 
 
@@ -86,11 +112,12 @@ class NodeConfig(Model):
         default=300,
         ge=0,
         le=16_384,
-        description="Kept free on each GPU for frameworks' own memory (Salus: 300).",
+        description="Kept free on each GPU: what the driver and the display take belongs to no share.",
     )
     device_strategy: Literal["env", "cdi"] = "env"
     status_interval_seconds: int = Field(default=10, ge=1, le=300)
     turns: TurnConfig = TurnConfig()
     lanes: LaneConfig = LaneConfig()
+    health: HealthConfig = HealthConfig()
     enforcement: EnforcementConfig = EnforcementConfig()
     watchdog: WatchdogConfig = WatchdogConfig()

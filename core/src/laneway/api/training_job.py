@@ -233,7 +233,13 @@ class ProfileStatus(Status):
     ephemeral_bytes: int = Field(
         description="Memory used beyond that inside an iteration: activations.", ge=0
     )
+    framework_bytes: int = Field(
+        default=0, description="The part of persistentBytes that is the framework's own.", ge=0
+    )
     iteration_microseconds: int = Field(default=0, description="Mean time of an iteration.", ge=0)
+    iteration_spread_microseconds: int = Field(
+        default=0, description="Standard deviation of that time.", ge=0
+    )
     iterations: int = Field(default=0, description="Iterations that the figures were measured over.", ge=0)
     model_bytes: int = Field(default=0, description="Size of the model's parameters.", ge=0)
     largest_tensor_bytes: int = Field(

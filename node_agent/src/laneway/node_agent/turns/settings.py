@@ -27,15 +27,21 @@ class TurnSettings:
     recall_seconds: float = 1.0
     """Service that a session may save up by being away for short; away for longer, it saves up none."""
 
+    framework_bytes: int = 0
+    """Counted for the framework's own memory of a process on a real GPU that is not measured yet."""
+
     @classmethod
     def of(cls, config: NodeConfig) -> TurnSettings:
         """Return what the configuration file says."""
-        quantum_seconds = config.turns.quantum_milliseconds / 1000
+        turns = config.turns
+        quantum_seconds = turns.quantum_milliseconds / 1000
+        own = {"thresholds_seconds": turns.las_thresholds_seconds} if turns.policy == "las" else {}
         return cls(
-            policy=turn_policy(config.turns.policy, starvation_seconds=config.turns.starvation_seconds),
+            policy=turn_policy(turns.policy, starvation_seconds=turns.starvation_seconds, **own),
             quantum_seconds=quantum_seconds,
-            timeout_seconds=config.turns.timeout_seconds,
+            timeout_seconds=turns.timeout_seconds,
             recall_seconds=max(1.0, 10 * quantum_seconds),
+            framework_bytes=config.lanes.framework_mebibytes << 20,
         )
 
 

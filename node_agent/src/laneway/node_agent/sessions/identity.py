@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import struct
 from dataclasses import dataclass
@@ -54,12 +55,28 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
-def open_pidfd(connection: socket.socket, peer: Peer) -> int | None:
-    """Return a descriptor that becomes readable when the peer's process ends; None if it has ended.
+def identify(connection: socket.socket, record: ContainerRecord, folder: Path) -> tuple[Peer, int]:
+    """Return who connected, and a descriptor that becomes readable when that process ends, which is the caller's to close.
+
+    The descriptor comes first and is looked at last: a process id may go to somebody else as soon as its process has
+    ended, so what /proc says of it counts only if the process that connected still lived afterwards.
 
     Raises:
-        StrangerError: the kernel does not let the agent follow processes.
+        StrangerError: it is no process of the container, it has ended, or either cannot be seen.
     """
+    peer = peer_of(connection)
+    pidfd = _open_pidfd(connection, peer)
+    try:
+        check_identity(peer, record, folder)
+        if _has_ended(pidfd):
+            raise StrangerError(f"process {peer.pid} has ended")
+    except BaseException:
+        os.close(pidfd)
+        raise
+    return peer, pidfd
+
+
+def _open_pidfd(connection: socket.socket, peer: Peer) -> int:
     try:
         raw = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
         return int(struct.unpack("i", raw)[0])
@@ -67,12 +84,18 @@ def open_pidfd(connection: socket.socket, peer: Peer) -> int | None:
         pass  # an older kernel, or the process is gone: the next call tells
     try:
         return os.pidfd_open(peer.pid)
-    except ProcessLookupError:
-        return None
+    except ProcessLookupError as error:
+        raise StrangerError(f"process {peer.pid} has ended") from error
     except OSError as error:
         raise StrangerError(
             f"the agent cannot follow process {peer.pid} (pidfd_open: {error.strerror})"
         ) from error
+
+
+def _has_ended(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def check_identity(peer: Peer, record: ContainerRecord, folder: Path, proc: Path = Path("/proc")) -> None:
@@ -102,7 +125,12 @@ def check_identity(peer: Peer, record: ContainerRecord, folder: Path, proc: Path
 
 
 def names_pod(cgroup: str, pod_uid: str) -> bool:
-    """Whether the text of ``/proc/PID/cgroup`` says that the process is in that pod, and nowhere that it is in another.
+    """Whether the text of ``/proc/PID/cgroup`` says that the process is in that pod, and nowhere that it is in another."""
+    return pod_of(cgroup) == pod_uid
+
+
+def pod_of(cgroup: str) -> str | None:
+    """Return the uid of the pod that the text of ``/proc/PID/cgroup`` names; None where it names none, or several.
 
     Of each path the outermost pod counts: what lies below, the container may have named itself.
     """
@@ -113,7 +141,7 @@ def names_pod(cgroup: str, pod_uid: str) -> bool:
             if match:
                 found.add(match.group(1).replace("_", "-"))
                 break
-    return found == {pod_uid}
+    return found.pop() if len(found) == 1 else None
 
 
 def _stat_inside(peer: Peer, proc: Path, path: str) -> os.stat_result:

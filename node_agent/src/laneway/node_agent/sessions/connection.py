@@ -10,6 +10,7 @@ from typing import Protocol
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.quiet_log import QuietLog
+from laneway.node_agent.sessions.allowance import Allowance
 from laneway.node_agent.sessions.identity import Peer
 from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.packets import MAX_PACKET_BYTES, Packet, PacketError, decode, encode
@@ -55,6 +56,7 @@ class Connection:
         loop: EventLoop,
         clock: Clock,
         limits: Limits,
+        packets: Allowance,
         log: QuietLog,
         who: str,
     ) -> None:
@@ -68,16 +70,17 @@ class Connection:
         self._descriptor = connected.fileno()
         self._receiver = receiver
         self._loop = loop
-        self._clock = clock
         self._limits = limits
         self._log = log
         self._open = True
-        self._packets = 0
-        self._window_ends_seconds = clock.monotonic() + 1.0
+        self._packets = packets
         connected.setblocking(False)
+        connected.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, limits.queue_bytes // 2
+        )  # the kernel doubles it
         loop.add_reader(self._descriptor, self._readable)
         self._hello_timer = loop.call_at(
-            clock.monotonic() + limits.hello_seconds, lambda: self.refuse("no hello came in time")
+            clock.monotonic() + limits.hello_seconds, lambda: self.refuse("no hello came in time", "no hello")
         )
 
     @property
@@ -95,12 +98,12 @@ class Connection:
 
     def grant(self, turn: int) -> None:
         """Tell the client that it holds a turn."""
-        self._packets = 0
         self._page().show_turn(turn)
         self._send(b'{"type":"grant","turn":%d}' % turn)
 
     def ask_yield(self, turn: int) -> None:
-        """Ask the client to release."""
+        """Ask the client to release, which pays for the packets that this takes."""
+        self._packets.give(self._limits.packets_per_yield)
         self._page().show_yield()
         self._send(b'{"type":"yield","turn":%d}' % turn)
 
@@ -109,13 +112,11 @@ class Connection:
         self._page().show_turn(0)
         self._send(encode("revoke", turn=turn, reason=reason))
 
-    def refuse(self, reason: str) -> None:
-        """Tell the client why, and close."""
+    def refuse(self, reason: str, kind: str = "refused") -> None:
+        """Tell the client why, and close; of one kind, not every case is logged."""
         if not self._open:
             return
-        self._log.warning(
-            f"{self.who} {reason[:40]}", f"{self.who}: process {self.peer.pid} is cut off: {reason}"
-        )
+        self._log.warning(kind, f"{self.who}: process {self.peer.pid} is cut off: {reason}")
         self._send(encode("error", reason=reason))
         self.close()
 
@@ -144,24 +145,22 @@ class Connection:
         if length == 0:
             self.close()
             return
-        self._packets += 1
-        if self._packets > self._limits.unearned_packets_per_second and self._is_flood():
+        if not self._packets.take(1 + length // self._limits.packet_bytes):
             self.refuse(
-                f"more than {self._limits.unearned_packets_per_second} packets a second without a turn"
+                f"more than {self._limits.packets_per_second} packets a second that no yield asked for",
+                "flood",
             )
             return
         try:
             self._receiver.received(self, decode(bytes(_view[:length])))
-        except (PacketError, RefusedError) as error:
+        except PacketError as error:
+            self.refuse(str(error), "not of the protocol")
+        except RefusedError as error:
             self.refuse(str(error))
-
-    def _is_flood(self) -> bool:
-        now_seconds = self._clock.monotonic()
-        if now_seconds < self._window_ends_seconds:
-            return True
-        self._window_ends_seconds = now_seconds + 1.0
-        self._packets = 1
-        return False
+        except Exception:
+            # A packet that trips the agent must not trip it again and again over the same connection.
+            self._log.warning("fault", f"{self.who}: a packet could not be dealt with", traceback=True)
+            self.refuse("the agent could not deal with that packet", "fault")
 
     def _send(self, packet: bytes) -> None:
         self._try(lambda: self._socket.send(packet, socket.MSG_NOSIGNAL))
@@ -172,9 +171,7 @@ class Connection:
         try:
             send()
         except BlockingIOError:
-            self._log.warning(
-                f"{self.who} full", f"{self.who}: process {self.peer.pid} does not read; closing"
-            )
+            self._log.warning("full", f"{self.who}: process {self.peer.pid} does not read; closing")
             self._loop.post(self.close)
         except OSError:
             self._loop.post(self.close)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from laneway.api.names import SOCKET_NAME
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.quiet_log import QuietLog
+from laneway.node_agent.sessions.allowance import Allowance
 from laneway.node_agent.sessions.connection import Connection, Receiver
-from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity, open_pidfd, peer_of
+from laneway.node_agent.sessions.identity import StrangerError, identify
 from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.packets import encode
 
@@ -33,8 +36,18 @@ class Door:
         loop: EventLoop,
         clock: Clock,
         limits: Limits,
+        most_processes: Callable[[], int],
     ) -> None:
         """Open the socket.
+
+        Args:
+            folder: the container's.
+            record: who the container is.
+            receiver: who deals with what comes in.
+            loop: the thread.
+            clock: its clock.
+            limits: bounds on the container.
+            most_processes: returns how many of its processes may be connected now; it depends on how many containers there are.
 
         Raises:
             OSError: the folder is gone or cannot be written to.
@@ -42,13 +55,14 @@ class Door:
         self.folder = folder
         self.record = record
         self.connections: set[Connection] = set()
+        self.most_processes = most_processes
         self._receiver = receiver
         self._loop = loop
         self._clock = clock
         self._limits = limits
         self._quiet = QuietLog(_log, clock)
-        self._accepted = 0
-        self._window_ends_seconds = 0.0
+        self._accepts = Allowance(limits.accepts_at_once, limits.accepts_per_second, clock)
+        self._packets = Allowance(limits.packets_at_once, limits.packets_per_second, clock)
         self._missing_since_seconds: float | None = None
         self._listener, self._inode = self._listen()
         loop.add_reader(self._listener.fileno(), self._accept)
@@ -66,6 +80,7 @@ class Door:
         Raises:
             OSError: the folder is gone or cannot be written to.
         """
+        self._quiet.tell_left_out()
         if self._is_in_place():
             self._missing_since_seconds = None
             return
@@ -80,7 +95,7 @@ class Door:
 
     def _is_in_place(self) -> bool:
         try:
-            return (self.folder / SOCKET_NAME).stat().st_ino == self._inode
+            return (self.folder / SOCKET_NAME).lstat().st_ino == self._inode
         except OSError:
             return False
 
@@ -104,19 +119,19 @@ class Door:
         """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         directory = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        temporary = f".{SOCKET_NAME}.{os.getpid()}"
         try:
-            temporary = f".{SOCKET_NAME}.{os.getpid()}"
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
             listener.bind(f"/proc/self/fd/{directory}/{temporary}")
-            # Connecting takes the right to write. The folder is mounted into this container only.
-            os.chmod(temporary, 0o666, dir_fd=directory)
+            inode = _let_everybody_write(temporary, directory)
             listener.setblocking(False)
             listener.listen(16)
-            inode = os.stat(temporary, dir_fd=directory).st_ino
             os.replace(temporary, SOCKET_NAME, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             listener.close()
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
             raise
         finally:
             os.close(directory)
@@ -128,7 +143,8 @@ class Door:
             self._listener.close()
 
     def _accept(self) -> None:
-        if self._too_fast():
+        if not self._accepts.take():
+            self._rest()
             return
         try:
             connected, _ = self._listener.accept()
@@ -136,21 +152,15 @@ class Door:
             if not isinstance(error, BlockingIOError | InterruptedError):
                 self._quiet.warning("accept", f"{self.who}: a connection could not be taken: {error}")
             return
+        most = self.most_processes()
+        if len(self.connections) >= most:
+            self._turn_away(connected, f"the container has {most} connections already, and gets no more")
+            return
         try:
-            peer = peer_of(connected)
-            check_identity(peer, self.record, self.folder)
-            pidfd = open_pidfd(connected, peer)
+            peer, pidfd = identify(connected, self.record, self.folder)
         except StrangerError as error:
             self._turn_away(connected, str(error))
             return
-        if len(self.connections) >= self._limits.connections:
-            self._turn_away(
-                connected, f"the container has {len(self.connections)} connections already", pidfd
-            )
-            return
-        self._let_in(connected, peer, pidfd)
-
-    def _let_in(self, connected: socket.socket, peer: Peer, pidfd: int | None) -> None:
         connection = Connection(
             connected,
             peer,
@@ -159,29 +169,24 @@ class Door:
             self._loop,
             self._clock,
             self._limits,
+            self._packets,
             self._quiet,
             self.who,
         )
         self.connections.add(connection)
 
-    def _turn_away(self, connected: socket.socket, reason: str, pidfd: int | None = None) -> None:
+    def _turn_away(self, connected: socket.socket, reason: str) -> None:
         self._quiet.warning("turned away", f"{self.who}: a connection is turned away: {reason}")
         with suppress(OSError):
             connected.send(encode("error", reason=reason), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
         connected.close()
-        if pidfd is not None:
-            os.close(pidfd)
 
-    def _too_fast(self) -> bool:
-        """Leave a container that connects too often to its own queue for the rest of the second."""
-        now_seconds = self._clock.monotonic()
-        if now_seconds >= self._window_ends_seconds:
-            self._window_ends_seconds = now_seconds + 1.0
-            self._accepted = 0
-        self._accepted += 1
-        if self._accepted <= self._limits.accepts_per_second:
-            return False
-        self._quiet.warning("too fast", f"{self.who}: connects too often; its queue is left for a second")
+    def _rest(self) -> None:
+        """Leave a container that connects too often to its own queue for a while."""
+        self._quiet.warning(
+            "too fast",
+            f"{self.who}: connects too often; of its queue, {self._limits.accepts_per_second} a second are taken",
+        )
         listener = self._listener
         self._loop.remove_reader(listener.fileno())
 
@@ -189,5 +194,24 @@ class Door:
             if listener.fileno() >= 0:
                 self._loop.add_reader(listener.fileno(), self._accept)
 
-        self._loop.call_at(self._window_ends_seconds, again)
-        return True
+        self._loop.call_at(self._clock.monotonic() + self._accepts.seconds_until(), again)
+
+
+def _let_everybody_write(name: str, directory: int) -> int:
+    """Allow connecting to a socket, which takes the right to write, and return its inode.
+
+    The folder is mounted into this container only. The file is changed through a descriptor: were its name looked up again,
+    it could be a link by then.
+
+    Raises:
+        OSError: the name is no socket any more.
+    """
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISSOCK(status.st_mode):
+            raise OSError(f"{name} was replaced while it was made")
+        os.chmod(f"/proc/self/fd/{handle}", 0o666)
+    finally:
+        os.close(handle)
+    return status.st_ino

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 
 from laneway.api.container_record import ContainerRecord
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.quiet_log import QuietLog
 from laneway.node_agent.sessions.broker import SessionBroker
 from laneway.node_agent.sessions.door import Door
-from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.limits import Limits, processes_per_container
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 
 _log = logging.getLogger(__name__)
@@ -33,6 +35,8 @@ class Doors:
         self._loop = loop
         self._clock = clock
         self._limits = limits or Limits()
+        self._quiet = QuietLog(_log, clock)
+        self._descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._doors: dict[str, tuple[Door, SessionBroker]] = {}
 
     def container_came(self, record: ContainerRecord, folder: Path) -> None:
@@ -44,9 +48,11 @@ class Doors:
     def _open(self, record: ContainerRecord, folder: Path) -> None:
         broker = SessionBroker(self._gpus, self._quantum_seconds, self._loop, self._clock)
         try:
-            door = Door(folder, record, broker, self._loop, self._clock, self._limits)
+            door = Door(
+                folder, record, broker, self._loop, self._clock, self._limits, self._processes_per_container
+            )
         except OSError as error:
-            _log.error("%s: no socket can be opened: %s; it is tried again", folder, error)
+            self._no_socket(folder, error)
             return
         broker.door = door
         self._doors[record.key] = (door, broker)
@@ -72,7 +78,7 @@ class Doors:
         try:
             door.look_after()
         except OSError as error:
-            _log.error("%s: no socket can be opened: %s", door.folder, error)
+            self._no_socket(door.folder, error)
 
     def container_went(self, key: str) -> None:
         """Forget the container and all that it holds."""
@@ -84,6 +90,12 @@ class Doors:
             door.close()
             broker.discard_all()
             _log.info("%s gave back its shares (%s)", door.who, key)
+
+    def _no_socket(self, folder: Path, error: OSError) -> None:
+        self._quiet.warning(str(folder), f"{folder}: no socket can be opened: {error}; it is tried again")
+
+    def _processes_per_container(self) -> int:
+        return processes_per_container(self._limits, len(self._doors), self._descriptors)
 
     def close(self) -> None:
         """Close all doors; the containers stay as they are."""

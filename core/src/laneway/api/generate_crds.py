@@ -170,7 +170,7 @@ def gpu_node() -> Schema:
         plural="gpunodes",
         short_names=["gn"],
         scope="Cluster",
-        description="What a node says about its GPUs: their health, lanes and sessions. Written by that node only.",
+        description="What a node says about its GPUs (status, written by that node only), and orders to its pods (spec).",
         spec=schema_of(GPUNodeSpec),
         status=schema_of(GPUNodeStatus),
         columns=[

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from laneway.api.conditions import Condition
+from laneway.api.enforcement import Enforcement
+from laneway.api.orders import PodOrder
 from laneway.api.schema import Model, Status
 from pydantic import Field
 
@@ -19,6 +21,9 @@ class SessionState(StrEnum):
     HOLDING = "Holding"
     """It has its lane's turn."""
     PAUSED = "Paused"
+    """By order: its processes have stopped at a boundary, and get no turns. Its persistent memory stays."""
+    OFFLOADED = "Offloaded"
+    """By order: paused, and its persistent memory is on the host."""
     LOST = "Lost"
     """Its client went away without a goodbye while the container lives."""
     ENDED = "Ended"
@@ -64,6 +69,8 @@ class SessionStatus(Status):
     model_bytes: int = Field(default=0, ge=0)
     largest_tensor_bytes: int = Field(default=0, ge=0)
     turns: int = Field(default=0, ge=0)
+    held_bytes: int = Field(default=0, description="What its processes say they hold of the GPU now.", ge=0)
+    offloaded_bytes: int = Field(default=0, description="What they have moved to the host by order.", ge=0)
     iterations: int = Field(default=0, ge=0)
     gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
     message: str = Field(
@@ -109,11 +116,22 @@ class GPUStatus(Status):
 
 
 class GPUNodeSpec(Model):
-    """Nothing is asked of a GPUNode: it only reports."""
+    """What is asked of a node. The node reads it, and never writes it."""
+
+    orders: tuple[PodOrder, ...] = Field(
+        default=(),
+        description="Orders to pods of this node; a pod that is not named runs. Each is written by server-side apply.",
+        max_length=MAX_ORDERS,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["podUID"]},
+    )
 
 
 class GPUNodeStatus(Status):
     """What the node's agent sees."""
+MAX_ORDERS = 1024
+"""Of one node: more than it can have pods with a share of a GPU."""
+
+
 
     conditions: tuple[Condition, ...] = Field(
         default=(),

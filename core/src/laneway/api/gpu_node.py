@@ -1,4 +1,4 @@
-"""``GPUNode``: what a node says about its GPUs. Written by that node only; the operator reads it."""
+"""``GPUNode``: what a node says about its GPUs (status, written by that node only), and orders to its pods (spec)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,6 @@ class SessionState(StrEnum):
     """The container gave its ids back; the last figures stay for a minute."""
 
 
-class Enforcement(StrEnum):
-    """What holds a container to its quota, the strongest means in force."""
-
-    NONE = "none"
-    """No client has connected."""
-    COOPERATIVE = "cooperative"
-    WATCHDOG = "watchdog"
-    MPS = "mps"
-
-
 class SessionStatus(Status):
     """One container's hold on one GPU."""
 
@@ -55,7 +45,15 @@ class SessionStatus(Status):
     quota_bytes: int = Field(description="What the share entitles to of the GPU's memory.", ge=0)
     lane: int | None = Field(default=None, description="The lane it is in; none while it has none.")
     state: SessionState
-    enforcement: Enforcement = Enforcement.NONE
+    enforcement: Enforcement = Field(
+        default=Enforcement.NONE,
+        description="What holds this container to its quota, the strongest means in force.",
+        validate_default=True,
+    )
+    evicted: str = Field(
+        default="",
+        description="Why the node last stopped its processes, as one CamelCase word; empty where it did not.",
+    )
     profiled: bool = Field(default=False, description="Whether the two figures below were measured.")
     persistent_bytes: int = Field(default=0, ge=0)
     ephemeral_bytes: int = Field(default=0, ge=0)
@@ -69,10 +67,10 @@ class SessionStatus(Status):
     model_bytes: int = Field(default=0, ge=0)
     largest_tensor_bytes: int = Field(default=0, ge=0)
     turns: int = Field(default=0, ge=0)
-    held_bytes: int = Field(default=0, description="What its processes say they hold of the GPU now.", ge=0)
-    offloaded_bytes: int = Field(default=0, description="What they have moved to the host by order.", ge=0)
     iterations: int = Field(default=0, ge=0)
     gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
+    held_bytes: int = Field(default=0, description="What its processes say they hold of the GPU now.", ge=0)
+    offloaded_bytes: int = Field(default=0, description="What they have moved to the host by order.", ge=0)
     message: str = Field(
         default="", description="What is noteworthy, such as why it waits for a lane or lost a turn."
     )
@@ -107,12 +105,24 @@ class GPUStatus(Status):
         json_schema_extra={"format": "date-time"},
     )
     simulated: bool = False
+    enforcement: Enforcement = Field(
+        default=Enforcement.COOPERATIVE,
+        description="The strongest level that the node can hold a container on this GPU to.",
+        validate_default=True,
+    )
+    enforcement_reason: str = Field(
+        default="", description="Why that is less than the node was asked for; empty where it is not."
+    )
     lanes: tuple[LaneStatus, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
     )
     sessions: tuple[SessionStatus, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]}
     )
+
+
+MAX_ORDERS = 1024
+"""Of one node: more than it can have pods with a share of a GPU."""
 
 
 class GPUNodeSpec(Model):
@@ -128,10 +138,6 @@ class GPUNodeSpec(Model):
 
 class GPUNodeStatus(Status):
     """What the node's agent sees."""
-MAX_ORDERS = 1024
-"""Of one node: more than it can have pods with a share of a GPU."""
-
-
 
     conditions: tuple[Condition, ...] = Field(
         default=(),

@@ -16,7 +16,7 @@ def boot_id(proc: Path = Path("/proc")) -> str:
 def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is no more."""
     try:
-        text = (proc / str(pid) / "stat").read_text()
+        text = (proc / str(pid) / "stat").read_bytes()  # a process may give itself any name, not only UTF-8
     except OSError:
         return None
-    return int(text.rpartition(")")[2].split()[_START_FIELD])
+    return int(text.rpartition(b")")[2].split()[_START_FIELD])

@@ -6,7 +6,7 @@ Hand-written rather than a pydantic model: two packets pass here for each turn.
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -15,6 +15,10 @@ MAX_PACKET_BYTES: Final = 65_536
 PROTOCOL_VERSION: Final = 1
 _MAX_TEXT: Final = 4096
 _MAX_WORD: Final = 2**63 - 1
+_MAX_BYTES: Final = 2**50
+"""A pebibyte. What is counted here is added up, over processes and time, and has to fit a Kubernetes integer in the end."""
+_MAX_ITERATIONS: Final = 2**53
+_MAX_SECONDS: Final = 1e9
 
 
 class PacketError(Exception):
@@ -80,17 +84,24 @@ def _whole(value: Any) -> str:
     return "" if good else "send a whole number from 0 to 2^63-1"
 
 
+def _bytes(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_BYTES
+    return "" if good else "send a whole number of bytes, from 0 to 2^50"
+
+
+def _iterations(value: Any) -> str:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_ITERATIONS
+    return "" if good else "send a whole number from 0 to 2^53"
+
+
 def _seconds(value: Any) -> str:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    return "" if good else "send a number of seconds, 0 or more"
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS
+    return "" if good else "send a number of seconds, from 0 to 10^9"
 
 
 def _text(value: Any) -> str:
-    return (
-        ""
-        if isinstance(value, str) and len(value) <= _MAX_TEXT
-        else f"send text of up to {_MAX_TEXT} characters"
-    )
+    good = isinstance(value, str) and len(value) <= _MAX_TEXT and not _SURROGATE.search(value)
+    return "" if good else f"send text of up to {_MAX_TEXT} characters, without halves of surrogate pairs"
 
 
 def _gpu(value: Any) -> str:
@@ -105,6 +116,9 @@ def _version(value: Any) -> str:
     good = not isinstance(value, bool) and value == PROTOCOL_VERSION
     return "" if good else f"this agent speaks version {PROTOCOL_VERSION}"
 
+
+# JSON can spell them, UTF-8 cannot: whoever writes such text on would fail.
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 # A decoder made once: json.loads makes one a call when it is given an option.
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -126,24 +140,24 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "holds_turn": (_flag, True),
     },
     "profile": {
-        "persistent_bytes": (_whole, False),
-        "ephemeral_bytes": (_whole, False),
-        "framework_bytes": (_whole, False),
+        "persistent_bytes": (_bytes, False),
+        "ephemeral_bytes": (_bytes, False),
+        "framework_bytes": (_bytes, False),
         "iteration_seconds": (_seconds, False),
-        "iterations": (_whole, False),
-        "largest_tensor_bytes": (_whole, False),
-        "model_bytes": (_whole, False),
+        "iterations": (_iterations, False),
+        "largest_tensor_bytes": (_bytes, False),
+        "model_bytes": (_bytes, False),
     },
     "request": {},
     "release": {
         "turn": (_whole, False),
-        "iterations": (_whole, False),
+        "iterations": (_iterations, False),
         "gpu_seconds": (_seconds, False),
     },
     "paused": {},
     "overrun": {
-        "used_bytes": (_whole, False),
-        "quota_bytes": (_whole, False),
+        "used_bytes": (_bytes, False),
+        "quota_bytes": (_bytes, False),
         "message": (_text, False),
     },
     "goodbye": {},

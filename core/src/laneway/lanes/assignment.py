@@ -140,6 +140,50 @@ def split(lanes: Lanes, bounds: Bounds) -> Lanes:
         current = min(moves, key=lambda move: move[0])[1]
 
 
+def spread(lanes: Lanes, bounds: Bounds) -> Lanes:
+    """Return the lanes with as many tenants alone as can be: split, and where no split fits, defragmented and split on.
+
+    Tenants change lanes only where that lets one more have a lane of its own, because a move costs a boundary.
+    """
+    current = split(lanes, bounds)
+    while bounds.allow(len(current) + 1):
+        after = split(_defragmented(current, bounds), bounds)
+        if len(after) <= len(current):
+            return current
+        current = after
+    return current
+
+
+def _defragmented(lanes: Lanes, bounds: Bounds) -> Lanes:
+    """Return the lanes with the large ephemerals together, as far as that frees memory.
+
+    A shared lane shrinks when its largest tenant moves to a lane that need not grow for it. The move that frees most comes
+    first; each makes the lanes smaller in all, so there is an end to it.
+    """
+    current = dict(lanes)
+    while True:
+        sizes = {number: lane_bytes(tenants, bounds.rules) for number, tenants in current.items()}
+        best: tuple[tuple[int, int, str, int], int, Tenant] | None = None
+        for number, tenants in current.items():
+            for tenant in tenants if len(tenants) > 1 else ():
+                rest = tuple(other for other in tenants if other is not tenant)
+                freed_bytes = sizes[number] - lane_bytes(rest, bounds.rules)
+                if not freed_bytes:
+                    continue
+                for target, mates in current.items():
+                    roomy = target != number and sizes[target] >= sizes[number]
+                    if not roomy or (tenant.spans_gpus and _spanning(mates)):
+                        continue
+                    cost = (-freed_bytes, len(mates), tenant.key, target)
+                    if best is None or cost < best[0]:
+                        best = (cost, number, tenant)
+        if best is None:
+            return current
+        (_, _, _, target), number, tenant = best
+        current[number] = tuple(other for other in current[number] if other is not tenant)
+        current[target] = (*current[target], tenant)
+
+
 def _join(
     tenant: Tenant, candidates: Iterable[int], lanes: Lanes, bounds: Bounds, lane_before: int | None
 ) -> Lanes | None:

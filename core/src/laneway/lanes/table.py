@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from laneway.lanes.assignment import Bounds, Lanes, merge, place, split, tightest
+from laneway.lanes.assignment import Bounds, Lanes, merge, place, spread, tightest
 from laneway.lanes.fitting import refusal
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import lane_bytes, promised_bytes
@@ -152,7 +152,7 @@ class LaneTable:
         )
 
     def leave(self, key: str) -> Outcome:
-        """Let a tenant go, try again those that wait, and split crowded lanes where memory allows.
+        """Let a tenant go, try again those that wait, and split or defragment crowded lanes where memory allows.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -208,10 +208,10 @@ class LaneTable:
         return self._outcome(kept, waiting, tenant.key)
 
     def _outcome(self, lanes: Lanes, waiting: tuple[Waiting, ...], key: str) -> Outcome:
-        """Try those that wait, split crowded lanes, and say what became of everybody."""
+        """Try those that wait, spread crowded lanes, and say what became of everybody."""
         lanes, waiting = self._retried(lanes, waiting)
         bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(waiting))
-        lanes = split(lanes, bounds)
+        lanes = spread(lanes, bounds)
         if not bounds.hold(lanes) or any(sum(t.spans_gpus for t in lane) > 1 for lane in lanes.values()):
             raise AssertionError(
                 f"lanes {lanes} break an invariant of a GPU with {self.capacity_bytes} bytes"

@@ -153,6 +153,34 @@ def test_when_a_tenant_leaves_crowded_lanes_are_split() -> None:
     assert outcome.moved == (Moved("b", 1, None), Moved("c", 0, 1))
 
 
+def test_where_no_split_fits_the_large_are_put_together_so_that_the_small_get_lanes() -> None:
+    crowd = [known("a", 0, 50), known("b", 0, 40), known("c", 0, 30), known("d", 10, 20)]
+    table = table_of(100, *crowd)
+    assert lanes(table) == ["ac", "bd"], (
+        "50 and 40 beside 10: no other two by two are better, and three do not fit"
+    )
+    outcome = table.profile("d", 0, 20)
+    assert lanes(outcome) == ["ab", "c", "d"], "no tenant could leave a lane of 50 or 40 for one of its own"
+    assert outcome.table.promised_bytes == 100
+
+
+def test_nobody_changes_lanes_where_that_would_make_no_lane_more() -> None:
+    table = table_of(95, known("a", 0, 50), known("b", 0, 40), known("c", 0, 30), known("d", 0, 20))
+    assert lanes(table) == ["ac", "bd"]
+    assert table.profile("d", 0, 19).moved == ()
+
+
+def test_defragmenting_keeps_jobs_on_several_gpus_apart() -> None:
+    spanning = [known("a", 0, 50, spans=True), known("b", 0, 40, spans=True)]
+    table = table_of(100, *spanning, known("c", 0, 30), known("d", 0, 20))
+    assert lanes(table) == ["ac", "bd"]
+
+
+def test_defragmenting_keeps_to_the_lane_limit() -> None:
+    crowd = [known("a", 0, 50), known("b", 0, 40), known("c", 0, 30), known("d", 0, 20)]
+    assert len(table_of(100, *crowd, max_lanes=2).lanes) == 2
+
+
 def test_a_lane_shrinks_when_its_largest_tenant_leaves() -> None:
     table = table_of(100, known("a", 10, 10), known("b", 10, 50), max_lanes=1)
     assert table.lanes[0].ephemeral_bytes == 50

@@ -75,7 +75,8 @@ def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNo
     status = cluster.gpu_node(node.name)["status"]
     assert status["gpuCount"] == 2
     assert [(c["type"], c["status"], c["reason"]) for c in status["conditions"]] == [
-        ("Ready", "True", "AgentRuns")
+        ("Ready", "True", "AgentRuns"),
+        ("GPUsHealthy", "True", "AllHealthy"),
     ]
     assert [(g["uuid"], g["allocatableBytes"]) for g in status["gpus"]] == [(g, 900 << 20) for g in node.gpus]
 

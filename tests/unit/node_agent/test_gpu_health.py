@@ -1,17 +1,29 @@
-"""GPUs that hang, fall off the bus and come back."""
+"""GPUs that hang, fall off the bus, tell of errors and come back, as the monitor sees them and tells others."""
 
 from __future__ import annotations
 
+import queue
 import threading
+from pathlib import Path
 
 import pytest
-from laneway.api.simulated_gpus import SimulatedGPUs
+from laneway.api.health_config import HealthConfig
 from laneway.node_agent.gpus.deadline import DeadlineCaller
+from laneway.node_agent.gpus.health_file import HealthFile
 from laneway.node_agent.gpus.monitor import GPUMonitor
-from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUHangError, GPULostError, GPUReading
-from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
+from laneway.node_agent.gpus.protocol import (
+    GPUError,
+    GPUErrors,
+    GPUFacts,
+    GPUHangError,
+    GPULostError,
+    GPUReading,
+    XidEvent,
+)
 
 from tests.unit.node_agent.gpu_bench import FakeClock
+
+AT_ONCE = HealthConfig(clean_seconds=0, clean_looks=1)
 
 
 class Source:
@@ -19,8 +31,10 @@ class Source:
 
     def __init__(self) -> None:
         self.error: GPUError | None = None
+        self.errors = GPUErrors()
         self.hang = threading.Event()
         self.hang.set()
+        self.events: queue.Queue[XidEvent] = queue.Queue()
 
     def discover(self) -> tuple[GPUFacts, ...]:
         return tuple(GPUFacts(f"GPU-{index}", index, "Test", 1 << 30) for index in range(2))
@@ -30,47 +44,166 @@ class Source:
             self.hang.wait(30)
             if self.error is not None:
                 raise self.error
+            return GPUReading(used_bytes=1, errors=self.errors)
         return GPUReading(used_bytes=1)
 
-
-def monitor(source: Source, deadline_seconds: float = 5.0) -> tuple[GPUMonitor, list[int]]:
-    changes: list[int] = []
-    watched = GPUMonitor(
-        source, source.discover(), lambda: changes.append(1), deadline_seconds=deadline_seconds
-    )
-    return watched, changes
+    def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
+        try:
+            return (self.events.get(timeout=timeout_seconds),)
+        except queue.Empty:
+            return ()
 
 
-def test_a_gpu_that_fails_is_unhealthy_and_returns_to_health() -> None:
-    source = Source()
-    watched, changes = monitor(source)
-    watched.look()
-    assert changes == []
-    source.error = GPULostError("GPU is lost")
-    watched.look()
-    watched.look()
-    assert (watched.health("GPU-0").healthy, watched.health("GPU-0").reason) == (False, "GPU is lost")
-    assert watched.health("GPU-0").reading is None
-    assert watched.health("GPU-1").healthy
-    assert changes == [1]
-    source.error = None
-    watched.look()
-    assert watched.health("GPU-0").healthy
-    assert changes == [1, 1]
+class Watch:
+    """A monitor, and what it told others."""
+
+    def __init__(self, folder: Path, source: Source | None = None, config: HealthConfig = AT_ONCE) -> None:
+        self.source = source or Source()
+        self.changes: queue.Queue[tuple[bool, str]] = queue.Queue()
+        self.file = HealthFile(folder)
+        self.clock = FakeClock()
+        self.monitor = GPUMonitor(
+            self.source, self.source.discover(), self._changed, self.file, self.clock, config
+        )
+
+    def _changed(self) -> None:
+        health = self.monitor.health("GPU-0")
+        self.changes.put((health.healthy, health.reason))
+
+    @property
+    def healthy(self) -> bool:
+        return self.monitor.health("GPU-0").healthy
+
+    @property
+    def reason(self) -> str:
+        return self.monitor.health("GPU-0").reason
+
+    def strike(self, *numbers: int) -> None:
+        """Have XIDs heard, and look."""
+        self.monitor._heard(tuple(XidEvent("GPU-0", number) for number in numbers))
+        self.monitor.look()
 
 
-def test_a_gpu_whose_driver_hangs_is_unhealthy_and_the_other_is_still_read() -> None:
-    source = Source()
-    watched, _ = monitor(source, deadline_seconds=0.05)
-    source.hang.clear()
-    watched.look()
-    assert "no answer within 0.05 s" in watched.health("GPU-0").reason
-    assert watched.health("GPU-1").reading == GPUReading(used_bytes=1)
-    watched.look()
-    assert "an earlier call has not been answered yet" in watched.health("GPU-0").reason
-    source.hang.set()
-    while not watched.health("GPU-0").healthy:
-        watched.look()
+def test_a_gpu_that_fails_is_unhealthy_and_returns_to_health(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.monitor.look()
+    assert watch.changes.empty()
+    watch.source.error = GPULostError("GPU is lost")
+    watch.monitor.look()
+    watch.monitor.look()
+    assert not watch.healthy
+    assert "GPU is lost" in watch.reason
+    assert watch.monitor.health("GPU-0").reading is None
+    assert watch.monitor.health("GPU-0").unhealthy_since_seconds == watch.clock.realtime()
+    assert watch.monitor.health("GPU-1").healthy
+    watch.source.error = None
+    watch.monitor.look()
+    assert watch.healthy
+    assert watch.monitor.health("GPU-0").unhealthy_since_seconds is None
+    assert [watch.changes.get_nowait()[0] for _ in range(2)] == [False, True]
+    assert watch.changes.empty(), "others are told of changes alone"
+
+
+def test_a_gpu_whose_driver_hangs_is_unhealthy_and_the_other_is_still_read(tmp_path: Path) -> None:
+    config = HealthConfig(clean_seconds=0, clean_looks=1, answer_seconds=1)
+    watch = Watch(tmp_path, config=config)
+    watch.source.hang.clear()
+    watch.monitor.look()
+    assert "no answer within 1 s" in watch.reason
+    assert watch.monitor.health("GPU-1").reading == GPUReading(used_bytes=1)
+    watch.monitor.look()
+    assert "no answer within 1 s" in watch.reason
+    watch.source.hang.set()
+    while not watch.healthy:
+        watch.monitor.look()
+
+
+def test_an_xid_is_acted_upon_as_soon_as_it_comes(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, config=HealthConfig(look_seconds=300))
+    watch.monitor.start()
+    try:
+        watch.source.events.put(XidEvent("GPU-0", 79))
+        healthy, reason = watch.changes.get(timeout=20)
+    finally:
+        watch.monitor.stop()
+    assert not healthy
+    assert "XID 79 (GPU has fallen off the bus)" in reason
+    assert watch.monitor.health("GPU-1").healthy
+
+
+def test_xids_are_counted_whether_or_not_they_matter(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.strike(13, 13, 94)
+    assert watch.monitor.health("GPU-0").xids == {13: 2, 94: 1}
+    assert watch.monitor.health("GPU-1").xids == {}
+
+
+def test_an_xid_of_a_gpu_that_is_not_ours_changes_nothing(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.monitor._heard((XidEvent("GPU-9", 79),))
+    watch.monitor.look()
+    assert watch.changes.empty()
+
+
+def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: Path) -> None:
+    before = Watch(tmp_path)
+    before.strike(79)
+    again = Watch(tmp_path)
+    assert not again.healthy, "before it looks for the first time"
+    assert again.reason == before.reason
+    again.monitor.look()
+    again.monitor.look()
+    assert not again.healthy
+
+
+def test_after_a_reboot_a_gpu_that_stays_clean_comes_back(tmp_path: Path) -> None:
+    before = Watch(tmp_path)
+    before.strike(79)
+    text = before.file.path.read_text()
+    before.file.path.write_text(text.replace(before.monitor._boot_id, "another boot"))
+    again = Watch(tmp_path)
+    assert not again.healthy
+    again.monitor.look()
+    assert again.healthy
+    assert before.monitor._boot_id in before.file.path.read_text()
+
+
+def test_an_operators_word_is_heeded_once(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.strike(79)
+    watch.file.ask_to_clear("GPU-0")
+    watch.monitor.look()
+    assert watch.healthy
+    watch.strike(79)
+    watch.monitor.look()
+    assert not watch.healthy
+
+
+def test_an_operators_word_left_while_there_was_no_agent_is_heeded_by_the_next(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.strike(79)
+    watch.file.ask_to_clear("GPU-0")
+    again = Watch(tmp_path)
+    again.monitor.look()
+    assert again.healthy
+
+
+def test_a_file_that_cannot_be_read_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "health.json").write_text('{"version": 1, "boot_id": 5')
+    watch = Watch(tmp_path)
+    assert watch.healthy
+    assert f"{tmp_path}/health.json" in caplog.text
+    watch.strike(79)
+    assert "XID 79" in Watch(tmp_path).reason
+
+
+def test_what_a_reset_would_mend_is_told_of_a_healthy_gpu(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.source.errors = GPUErrors(remap_pending=True)
+    watch.monitor.look()
+    assert watch.healthy
+    assert watch.reason == "a part of its memory that went bad is replaced at the next reset"
+    assert watch.changes.get_nowait() == (True, watch.reason)
 
 
 def test_a_call_that_raises_raises_where_it_was_made() -> None:
@@ -89,37 +222,3 @@ def test_a_call_that_hangs_costs_one_thread_however_often_it_is_tried() -> None:
             caller.call(lambda: release.wait(30))
     assert threading.active_count() == before + 1
     release.set()
-
-
-def simulated(node: str = "n1") -> tuple[SimulatedGPUSource, FakeClock]:
-    clock = FakeClock()
-    profile = SimulatedGPUs.model_validate({"gpus": [{"memory": "1Gi", "count": 2}], "nvlinks": [[0, 1]]})
-    return SimulatedGPUSource(profile, node, clock), clock
-
-
-def test_simulated_gpus_have_the_same_uuids_after_a_restart_and_others_on_another_node() -> None:
-    uuids = [gpu.uuid for gpu in simulated()[0].discover()]
-    assert uuids == [gpu.uuid for gpu in simulated()[0].discover()]
-    assert not set(uuids) & {gpu.uuid for gpu in simulated("n2")[0].discover()}
-    assert all(uuid.startswith("GPU-") and len(f"{uuid}::999") <= 63 for uuid in uuids)
-
-
-def test_simulated_memory_and_utilization_are_what_sessions_use() -> None:
-    source, clock = simulated()
-    uuid = source.discover()[0].uuid
-    assert source.read(uuid).used_bytes == 0
-    source.use_of = lambda gpu: GPUUse(4.0, (SessionUse(7, 100), SessionUse(7, 20), SessionUse(8, 3)))
-    clock.advance(8)
-    reading = source.read(uuid)
-    assert reading.process_bytes == {7: 120, 8: 3}
-    assert reading.used_bytes == 123
-    assert reading.utilization_ratio == pytest.approx(0.5)
-    clock.advance(100)
-    assert source.read(uuid).utilization_ratio == pytest.approx(0, abs=0.01)
-
-
-def test_a_simulated_gpu_that_is_not_there_is_named() -> None:
-    source, _ = simulated()
-    source.discover()
-    with pytest.raises(GPUError, match="there is no simulated GPU GPU-x"):
-        source.read("GPU-x")

@@ -31,6 +31,7 @@ CLI_FIELD_MANAGER: Final = "laneway-cli"
 
 CONTAINERS_FOLDER: Final = "/run/laneway/containers"
 INVENTORY_FILE: Final = "/run/laneway/inventory.json"
+SIMULATED_FAULTS_FILE: Final = "/run/laneway/simulated-faults.yaml"
 ORDERS_FILE: Final = "/run/laneway/orders.json"
 CLIENT_FOLDER: Final = "/var/lib/laneway/client"
 AGENT_STATE_FOLDER: Final = "/var/lib/laneway/agent"

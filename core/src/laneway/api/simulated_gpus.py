@@ -1,10 +1,15 @@
-"""``gpus.yaml``: a set of simulated GPUs, for machines without any."""
+"""``gpus.yaml``: a set of simulated GPUs, for machines without any. ``simulated-faults.yaml``: what is wrong with them."""
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, Self
+
 from laneway.api import quantity
+from laneway.api.health_config import Xid
 from laneway.api.schema import Model
 from pydantic import Field, model_validator
+
+_Size = Annotated[str, Field(pattern=quantity.PATTERN)]
 
 
 class SimulatedGPU(Model):
@@ -37,4 +42,64 @@ class SimulatedGPUs(Model):
                 raise ValueError(
                     f"nvlinks: [{first}, {second}] must be two different indices from 0 to {total - 1}"
                 )
+        return self
+
+
+class SimulatedFault(Model):
+    """What is wrong with one GPU, for as long as the file says so."""
+
+    gpu: int = Field(ge=0, le=4095, description="The GPU's index.")
+    xids: tuple[Xid, ...] = Field(
+        default=(),
+        description="Each is raised once, when it appears in the file; to raise one again, write it once more.",
+    )
+    lost: bool = Field(default=False, description="It fell off the bus: every call about it fails.")
+    hangs: bool = Field(default=False, description="Calls about it return only when this is taken away.")
+    uncorrected_errors: int = Field(
+        default=0, ge=0, description="Memory errors that ECC could not correct, since the last reset."
+    )
+    remap_failed: bool = Field(default=False, description="Bad memory could not be replaced.")
+    remap_pending: bool = Field(default=False, description="Bad memory is replaced at the next reset.")
+    recovery: Literal["none", "drain", "reset", "reboot"] = Field(
+        default="none", description="What the driver says that the GPU needs."
+    )
+    processes: dict[int, _Size] = Field(
+        default={},
+        description="Memory of processes as the driver sees it, by pid, in the place of what their sessions say.",
+    )
+    pods: dict[str, _Size] = Field(
+        default={},
+        description="Memory that the driver sees beyond what the sessions of a pod say, by NAMESPACE/NAME.",
+    )
+
+    @property
+    def process_bytes(self) -> dict[int, int]:
+        """``processes`` in bytes."""
+        return {pid: quantity.parse_bytes(size) for pid, size in self.processes.items()}
+
+    @property
+    def extra_bytes_by_pod(self) -> dict[str, int]:
+        """``pods`` in bytes."""
+        return {pod: quantity.parse_bytes(size) for pod, size in self.pods.items()}
+
+    @model_validator(mode="after")
+    def _names_are_whole(self) -> Self:
+        for pod in self.pods:
+            if pod.count("/") != 1 or pod.startswith("/") or pod.endswith("/"):
+                raise ValueError(f"pods: {pod!r} is no pod: write NAMESPACE/NAME")
+        return self
+
+
+class SimulatedFaults(Model):
+    """The whole file; an empty one: nothing is wrong."""
+
+    gpus: tuple[SimulatedFault, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_gpu_once(self) -> Self:
+        indices = [fault.gpu for fault in self.gpus]
+        if twice := sorted({index for index in indices if indices.count(index) > 1}):
+            raise ValueError(
+                f"gpus: GPU {twice[0]} is there more than once: write all its faults in one place"
+            )
         return self

@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from laneway.api.conditions import Condition
+from laneway.api.conditions import Condition, with_condition
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.gpus.health_file import HealthFile
 from laneway.node_agent.gpus.monitor import GPUHealth, GPUMonitor
 from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
@@ -26,7 +27,7 @@ from laneway.node_agent.recovery.return_of import ReturnOfSessions
 from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
 from laneway.node_agent.report.metrics import AgentCollector
-from laneway.node_agent.report.node_status import node_status, ready_condition
+from laneway.node_agent.report.node_status import gpus_healthy_condition, node_status, ready_condition
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
 from laneway.node_agent.sessions.doors import Doors
@@ -71,7 +72,9 @@ class Agent:
         self.loop = EventLoop(clock)
         self._publisher: GPUNodePublisher | None = None
         self._keeper: StateKeeper | None = None
-        self._monitor = GPUMonitor(source, gpus, self._health_changed)
+        self._conditions: tuple[Condition, ...] = ()
+        health_file = HealthFile(place.folders.agent_state)
+        self._monitor = GPUMonitor(source, gpus, self._health_changed, health_file, clock, config.health)
         self._turns = self._make_turns()
         if isinstance(source, SimulatedGPUSource):
             source.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
@@ -141,7 +144,14 @@ class Agent:
             TimeoutError: the loop does not answer.
         """
         gpus = self._look()
-        return node_status(gpus, self._ready([health for _, health in gpus]))
+        now_seconds = self._clock.realtime()
+        by_uuid = [(snapshot.gpu.uuid, health) for snapshot, health in gpus]
+        for condition in (
+            ready_condition([health for _, health in gpus], now_seconds),
+            gpus_healthy_condition(by_uuid, now_seconds),
+        ):
+            self._conditions = with_condition(self._conditions, condition)
+        return node_status(gpus, self._conditions)
 
     def _make_turns(self) -> dict[str, GPUTurns]:
         inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
@@ -179,16 +189,6 @@ class Agent:
     def _write_inventory(self) -> None:
         inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
         write_inventory(self._place.folders.inventory, inventory)
-
-    def _ready(self, health: list[GPUHealth]) -> Condition:
-        condition = ready_condition(health, self._clock.realtime())
-        if self._last_ready is not None and self._last_ready.status == condition.status:
-            since = self._last_ready.last_transition_time
-            condition = condition.model_copy(update={"last_transition_time": since})
-        self._last_ready = condition
-        return condition
-
-    _last_ready: Condition | None = None
 
     @staticmethod
     def _read_state(path: Path) -> Any:
@@ -278,6 +278,8 @@ def _use_of(turns: GPUTurns) -> GPUUse:
     return GPUUse(
         busy_seconds=ended_seconds + sum(hold.busy_seconds for hold in holds),
         sessions=tuple(
-            SessionUse(session.pid, session.page.held_bytes) for hold in holds for session in hold.sessions
+            SessionUse(session.pid, session.page.held_bytes, f"{hold.record.namespace}/{hold.record.pod}")
+            for hold in holds
+            for session in hold.sessions
         ),
     )

@@ -25,6 +25,11 @@ class HostFolders:
         return self._below(names.INVENTORY_FILE)
 
     @property
+    def simulated_faults(self) -> Path:
+        """What is wrong with simulated GPUs; written by tests."""
+        return self._below(names.SIMULATED_FAULTS_FILE)
+
+    @property
     def agent_state(self) -> Path:
         """What the agent remembers over its own restart."""
         return self._below(names.AGENT_STATE_FOLDER)

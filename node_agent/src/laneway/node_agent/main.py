@@ -25,6 +25,7 @@ from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
+from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         node = _node_name(options)
         config = parse_config(_read(options.config), NodeConfig, str(options.config))
         clock = SystemClock()
-        source = _source(config, options.gpus, node, clock)
+        source = _source(config, options, node, clock)
         writer = None if options.standalone else _connect(node)
     except (ConfigError, NoAPIServerError) as error:
         print(error, file=sys.stderr)
@@ -142,12 +143,14 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
 
 
-def _source(config: NodeConfig, gpus: Path, node: str, clock: Clock) -> GPUSource:
+def _source(config: NodeConfig, options: argparse.Namespace, node: str, clock: Clock) -> GPUSource:
     if config.gpu_source == "nvml":
         from laneway.node_agent.gpus.nvml import NVML
 
         return NVML()
-    return SimulatedGPUSource(parse_config(_read(gpus), SimulatedGPUs, str(gpus)), node, clock)
+    profile = parse_config(_read(options.gpus), SimulatedGPUs, str(options.gpus))
+    faults = FaultsFile(HostFolders(options.root).simulated_faults)
+    return SimulatedGPUSource(profile, node, clock, faults)
 
 
 def _connect(node: str) -> KubernetesWriter:

@@ -1,22 +1,40 @@
 """GPUs that a file describes, for machines without any. They do what a real one does in what the agent can see.
 
-Memory of a process is what its session reports; utilization is the time that sessions spent inside iterations.
+Memory of a process is what its session reports; utilization is the time that sessions spent inside iterations. What goes wrong
+with a real one goes wrong with these where the file of faults says so.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from laneway.api.simulated_gpus import SimulatedGPUs
+from laneway.api.simulated_gpus import SimulatedFault, SimulatedGPUs
 from laneway.node_agent.clock import Clock
-from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUReading
+from laneway.node_agent.gpus.protocol import (
+    GPUError,
+    GPUErrors,
+    GPUFacts,
+    GPULostError,
+    GPUReading,
+    Recovery,
+    XidEvent,
+)
+from laneway.node_agent.gpus.simulated_faults import FaultsFile
 
 _NAMESPACE: Final = uuid.UUID("6a1f1f3e-6c0b-5d0c-9a53-6c616e657761")
 _WINDOW_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.1
+_RECOVERY: Final = {
+    "none": Recovery.NONE,
+    "drain": Recovery.DRAIN,
+    "reset": Recovery.RESET,
+    "reboot": Recovery.REBOOT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +43,8 @@ class SessionUse:
 
     pid: int
     held_bytes: int
+    pod: str = ""
+    """``namespace/name``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +65,12 @@ def simulated_uuid(node: str, index: int) -> str:
 class SimulatedGPUSource:
     """The GPUs of a profile."""
 
-    def __init__(self, profile: SimulatedGPUs, node: str, clock: Clock) -> None:
+    def __init__(self, profile: SimulatedGPUs, node: str, clock: Clock, faults: FaultsFile) -> None:
         self._profile = profile
         self._node = node
         self._clock = clock
+        self._faults = faults
+        self._uuids: tuple[str, ...] = ()
         self._uses: dict[str, deque[tuple[float, float]]] = {}
         self.use_of: Callable[[str], GPUUse] | None = None
         """Tells what the sessions of a GPU use; set once there can be sessions."""
@@ -62,6 +84,7 @@ class SimulatedGPUSource:
             peers[first].add(second)
             peers[second].add(first)
         self._uses = {gpu: deque() for gpu in uuids}
+        self._uuids = tuple(uuids)
         return tuple(
             GPUFacts(
                 uuid=uuids[index],
@@ -76,21 +99,41 @@ class SimulatedGPUSource:
         )
 
     def read(self, uuid: str) -> GPUReading:
-        """Return how a GPU does.
+        """Return how a GPU does. While its fault is to hang, this does not return.
 
         Raises:
-            GPUError: the profile has no such GPU.
+            GPUError: the profile has no such GPU, or it is lost.
         """
         if uuid not in self._uses:
             raise GPUError(f"there is no simulated GPU {uuid}; the profile has {', '.join(self._uses)}")
+        index = self._uuids.index(uuid)
+        fault = self._faults.of(index)
+        while fault.hangs:
+            time.sleep(_POLL_SECONDS)
+            fault = self._faults.of(index)
+        if fault.lost:
+            raise GPULostError(f"the simulated GPU {uuid} fell off the bus")
         use = GPUUse(0.0) if self.use_of is None else self.use_of(uuid)
-        processes: dict[int, int] = {}
-        for session in use.sessions:
-            processes[session.pid] = processes.get(session.pid, 0) + session.held_bytes
+        processes = _process_bytes(use, fault)
         return GPUReading(
             used_bytes=sum(processes.values()),
             utilization_ratio=self._utilization_ratio(uuid, use.busy_seconds),
             process_bytes=processes,
+            errors=GPUErrors(
+                fault.uncorrected_errors, fault.remap_failed, fault.remap_pending, _RECOVERY[fault.recovery]
+            ),
+        )
+
+    def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
+        """Return the XIDs that appear in the file of faults within the time, as soon as there is one."""
+        deadline_seconds = time.monotonic() + timeout_seconds
+        while True:
+            found = self._faults.take_xids()
+            if found or time.monotonic() >= deadline_seconds:
+                break
+            time.sleep(_POLL_SECONDS)
+        return tuple(
+            XidEvent(self._uuids[index], number) for index, number in found if index < len(self._uuids)
         )
 
     def _utilization_ratio(self, uuid: str, busy_seconds: float) -> float:
@@ -104,3 +147,15 @@ class SimulatedGPUSource:
         if elapsed_seconds <= 0:
             return 0.0
         return min(1.0, max(0.0, (busy_seconds - samples[0][1]) / elapsed_seconds))
+
+
+def _process_bytes(use: GPUUse, fault: SimulatedFault) -> dict[int, int]:
+    processes: dict[int, int] = {}
+    first_of_pod: dict[str, int] = {}
+    for session in use.sessions:
+        processes[session.pid] = processes.get(session.pid, 0) + session.held_bytes
+        first_of_pod.setdefault(session.pod, session.pid)
+    for pod, extra_bytes in fault.extra_bytes_by_pod.items():
+        if pod in first_of_pod:
+            processes[first_of_pod[pod]] += extra_bytes
+    return processes | fault.process_bytes

@@ -43,6 +43,9 @@ class AgentCollector:
         healthy = GaugeMetricFamily(
             "laneway_gpu_healthy", "1 while the GPU is healthy.", labels=["node", "gpu"]
         )
+        xids = CounterMetricFamily(
+            "laneway_gpu_xid_errors", "XID errors of a GPU.", labels=["node", "gpu", "xid"]
+        )
         utilization = GaugeMetricFamily(
             "laneway_gpu_utilization_ratio",
             "Part of the time in which the GPU computes.",
@@ -61,10 +64,13 @@ class AgentCollector:
             for kind, size_bytes in kinds.items():
                 memory.add_metric([self._node, gpu.uuid, gpu.model, kind], size_bytes)
             healthy.add_metric([self._node, gpu.uuid], 1 if health.healthy else 0)
+            for number, count in sorted(health.xids.items()):
+                xids.add_metric([self._node, gpu.uuid, str(number)], count)
             if health.reading is not None and health.reading.utilization_ratio is not None:
                 utilization.add_metric([self._node, gpu.uuid], health.reading.utilization_ratio)
         yield memory
         yield healthy
+        yield xids
         yield utilization
 
     def _lane_metrics(self, gpus: GPUs) -> Iterator[Metric]:

@@ -11,10 +11,12 @@ from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
 
 
-def node_status(gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], ready: Condition) -> GPUNodeStatus:
+def node_status(
+    gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], conditions: tuple[Condition, ...]
+) -> GPUNodeStatus:
     """Return what a node with these GPUs reports; the time of writing is added by who writes."""
     return GPUNodeStatus(
-        conditions=(ready,),
+        conditions=conditions,
         gpu_count=len(gpus),
         gpus=tuple(_gpu_status(snapshot, health) for snapshot, health in gpus),
     )
@@ -32,6 +34,19 @@ def ready_condition(gpus: Sequence[GPUHealth], since_seconds: float) -> Conditio
         status="True",
         reason="AgentRuns",
         message=message,
+        last_transition_time=to_text(since_seconds),
+    )
+
+
+def gpus_healthy_condition(gpus: Sequence[tuple[str, GPUHealth]], since_seconds: float) -> Condition:
+    """Return the condition GPUsHealthy of these (uuid, health); its message names those that are not, and why."""
+    sick = [f"{uuid}: {health.reason}" for uuid, health in gpus if not health.healthy]
+    warnings = [f"{uuid}: {health.reason}" for uuid, health in gpus if health.healthy and health.reason]
+    return Condition(
+        type="GPUsHealthy",
+        status="False" if sick else "True",
+        reason="GPUUnhealthy" if sick else "AllHealthy",
+        message="; ".join([*sick, *warnings])[:4096] or f"all {len(gpus)} GPUs are healthy",
         last_transition_time=to_text(since_seconds),
     )
 
@@ -60,6 +75,9 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         nvlink_peers=gpu.nvlink_peers,
         healthy=health.healthy,
         health_reason=health.reason,
+        unhealthy_since=None
+        if health.unhealthy_since_seconds is None
+        else to_text(health.unhealthy_since_seconds),
         simulated=gpu.simulated,
         lanes=tuple(
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)

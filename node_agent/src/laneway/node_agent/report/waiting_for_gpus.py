@@ -22,7 +22,7 @@ class NoGPUsPublisher:
     def tell(self, reason: str) -> None:
         """Write why there are no GPUs; a failure to write is logged, as the next try comes soon."""
         now_seconds = self._clock.realtime()
-        status = node_status((), not_ready("NoGPUs", reason[:1024], now_seconds))
+        status = node_status((), (not_ready("NoGPUs", reason[:1024], now_seconds),))
         status = status.model_copy(update={"observed_at": to_text(now_seconds)})
         try:
             self._writer.apply_object()

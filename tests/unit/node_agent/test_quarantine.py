@@ -1,0 +1,267 @@
+"""When a GPU is taken out of use, and what brings it back: the state machine alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.api.health_config import HealthConfig
+from laneway.node_agent.gpus.protocol import (
+    DriverUnavailableError,
+    GPUErrors,
+    GPUHangError,
+    GPULostError,
+    GPUReading,
+    Recovery,
+)
+from laneway.node_agent.gpus.quarantine import GPUState, Look, after_look
+from laneway.node_agent.gpus.xids import XIDS, XidClass, severity_of
+
+CONFIG = HealthConfig(clean_seconds=30, clean_looks=3)
+FINE = GPUErrors(uncorrected=0, remap_failed=False, remap_pending=False, recovery=Recovery.NONE)
+IGNORED = sorted(number for number, kind in XIDS.items() if kind.severity is XidClass.IGNORED)
+RESET = sorted(number for number, kind in XIDS.items() if kind.severity is XidClass.RESET)
+
+
+def a_look(at: float = 0.0, *, errors: GPUErrors = FINE, xids: tuple[int, ...] = ()) -> Look:
+    return Look(at, 1e9 + at, reading=GPUReading(used_bytes=0, errors=errors), xids=xids)
+
+
+def quarantined(state: GPUState) -> bool:
+    return state.quarantine is not None
+
+
+def needs_reset(state: GPUState) -> bool:
+    return state.quarantine is not None and state.quarantine.needs_reset
+
+
+def reason(state: GPUState) -> str:
+    assert state.quarantine is not None
+    return state.quarantine.reason(CONFIG)
+
+
+def after(*looks: Look, config: HealthConfig = CONFIG) -> GPUState:
+    state = GPUState()
+    for look in looks:
+        state = after_look(state, look, config)
+    return state
+
+
+@pytest.mark.parametrize("number", IGNORED)
+def test_an_applications_own_error_says_nothing_about_the_gpu(number: int) -> None:
+    assert not quarantined(after(a_look(xids=(number,))))
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109])
+def test_what_nvidias_device_plugin_ignores_is_ignored(number: int) -> None:
+    assert severity_of(number, CONFIG) is XidClass.IGNORED
+
+
+def test_an_xid_that_nobody_knows_takes_the_gpu_out_of_use_for_a_while() -> None:
+    state = after(a_look(xids=(987,)))
+    assert "XID 987 (not in the agent's table)" in reason(state)
+    assert not needs_reset(state)
+
+
+def test_the_nodes_configuration_overrules_the_table() -> None:
+    config = HealthConfig(ignored_xids=(79,), quarantine_xids=(13,), reset_xids=(94,))
+    assert not quarantined(after(a_look(xids=(79,)), config=config))
+    assert not needs_reset(after(a_look(xids=(13,)), config=config))
+    assert quarantined(after(a_look(xids=(13,)), config=config))
+    assert needs_reset(after(a_look(xids=(94,)), config=config))
+
+
+def test_a_gpu_comes_back_after_enough_time_and_enough_looks_without_errors() -> None:
+    struck = after(a_look(0, xids=(94,)))
+    looks = [a_look(at) for at in (2, 17, 31, 32)]
+    states = [struck]
+    for look in looks:
+        states.append(after_look(states[-1], look, CONFIG))
+    assert [quarantined(state) for state in states] == [True, True, True, True, False]
+
+
+def test_time_alone_is_not_enough_without_looks() -> None:
+    struck = after(a_look(0, xids=(94,)))
+    once = after_look(struck, a_look(2), CONFIG)
+    assert quarantined(after_look(once, a_look(1000), CONFIG)), "that is the second look of three"
+
+
+def test_another_error_begins_the_wait_anew() -> None:
+    state = after(a_look(0, xids=(94,)), a_look(10), a_look(20), a_look(30, xids=(61,)), a_look(31))
+    state = after_look(after_look(state, a_look(45), CONFIG), a_look(60), CONFIG)
+    assert quarantined(state)
+    assert not quarantined(after_look(state, a_look(61), CONFIG))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (GPUHangError("no answer within 5 s"), "the driver hangs: no answer within 5 s"),
+        (GPULostError("GPU is lost"), "the GPU is lost: GPU is lost"),
+        (DriverUnavailableError("not loaded"), "not loaded"),
+    ],
+)
+def test_a_gpu_that_does_not_answer_is_out_of_use_until_it_does_for_a_while(
+    error: GPUHangError, words: str
+) -> None:
+    state = after(Look(0, 1e9, error=error))
+    assert reason(state) == f"{words}; it comes back when it was without errors for 30 s"
+    assert not quarantined(
+        after_look(after_look(after_look(state, a_look(1), CONFIG), a_look(2), CONFIG), a_look(31), CONFIG)
+    )
+
+
+def test_the_reason_is_one_sentence_that_stays_while_the_same_is_seen() -> None:
+    first = after(Look(0, 1e9, error=GPUHangError("no answer within 5 s")))
+    then = after_look(first, Look(2, 1e9 + 2, error=GPUHangError("an earlier call")), CONFIG)
+    assert reason(then) == reason(first)
+    assert then.quarantine is not None
+    assert then.quarantine.since_seconds == 1e9
+
+
+def test_uncorrected_memory_errors_take_a_gpu_out_of_use_only_when_they_are_new() -> None:
+    old = replace(FINE, uncorrected=5)
+    assert not quarantined(after(a_look(0, errors=old), a_look(2, errors=old)))
+    assert quarantined(after(a_look(0, errors=old), a_look(2, errors=replace(FINE, uncorrected=6))))
+
+
+def test_a_gpu_without_spare_memory_is_out_of_use_for_as_long_as_it_says_so() -> None:
+    broken = replace(FINE, remap_failed=True)
+    state = after(*(a_look(at, errors=broken) for at in range(0, 1000, 10)))
+    assert "could not be replaced" in reason(state)
+
+
+def test_memory_that_a_reset_would_mend_leaves_the_gpu_in_use() -> None:
+    assert not quarantined(after(a_look(errors=replace(FINE, remap_pending=True))))
+
+
+def clean_for_long(state: GPUState, since: float = 100, errors: GPUErrors = FINE) -> GPUState:
+    for at in (since, since + 20, since + 40):
+        state = after_look(state, a_look(at, errors=errors), CONFIG)
+    return state
+
+
+@pytest.mark.parametrize("number", RESET)
+def test_what_only_a_reset_mends_is_not_mended_by_time(number: int) -> None:
+    state = after(a_look(xids=(number,)))
+    assert "needs a reset or a reboot" in reason(state)
+    for day in range(1, 30):
+        state = clean_for_long(state, day * 86_400.0)
+    assert quarantined(state)
+
+
+def test_a_reboot_lets_a_gpu_come_back_once_it_was_clean_for_a_while() -> None:
+    state = after(a_look(xids=(79,)))
+    state = after_look(state, replace(a_look(100), rebooted=True), CONFIG)
+    assert quarantined(state)
+    assert not quarantined(clean_for_long(state))
+
+
+def test_a_driver_that_asks_for_a_reset_no_longer_shows_that_it_was_done() -> None:
+    asks = replace(FINE, recovery=Recovery.RESET)
+    state = after(a_look(0, xids=(119,)), a_look(2, errors=asks))
+    assert quarantined(clean_for_long(state, errors=asks))
+    assert not quarantined(clean_for_long(state))
+
+
+def test_a_driver_that_asks_for_a_reset_is_believed_without_an_xid() -> None:
+    state = after(a_look(errors=replace(FINE, recovery=Recovery.REBOOT)))
+    assert "the driver says that it needs a reboot of the node" in reason(state)
+    assert needs_reset(state)
+
+
+def test_a_count_of_errors_that_starts_anew_shows_a_reset() -> None:
+    silent = GPUErrors(uncorrected=2)
+    state = after(a_look(0, errors=GPUErrors(uncorrected=1)), a_look(2, errors=silent, xids=(95,)))
+    assert quarantined(clean_for_long(state, errors=silent))
+    assert not quarantined(clean_for_long(state, errors=GPUErrors(uncorrected=0)))
+
+
+def test_an_operators_word_brings_a_gpu_back_at_once_unless_it_fails_that_moment() -> None:
+    state = after(a_look(xids=(79,)))
+    assert not quarantined(after_look(state, replace(a_look(2), cleared=True), CONFIG))
+    lost = after_look(state, Look(2, 1e9, error=GPULostError("lost"), cleared=True), CONFIG)
+    assert "XID 79" not in reason(lost)
+    assert "the GPU is lost" in reason(lost)
+
+
+xids = st.lists(st.sampled_from([13, 31, 94, 61, 79, 48, 987, 154]), max_size=2).map(tuple)
+errors = st.builds(
+    GPUErrors,
+    uncorrected=st.sampled_from([None, 0, 1, 2]),
+    remap_failed=st.sampled_from([None, False, False, True]),
+    remap_pending=st.sampled_from([None, False, True]),
+    recovery=st.sampled_from([None, *Recovery]),
+)
+failures = st.sampled_from([GPUHangError("hangs"), GPULostError("lost"), DriverUnavailableError("gone")])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Look]:
+    at, looks = 0.0, []
+    for _ in range(draw(st.integers(1, 25))):
+        at += draw(st.sampled_from([1.0, 5.0, 20.0]))
+        fails = draw(st.sampled_from([False, False, False, True]))
+        looks.append(
+            Look(
+                at,
+                1e9 + at,
+                reading=None if fails else GPUReading(0, errors=draw(errors)),
+                error=draw(failures) if fails else None,
+                xids=draw(xids),
+                rebooted=draw(st.sampled_from([False] * 9 + [True])),
+                cleared=draw(st.sampled_from([False] * 9 + [True])),
+            )
+        )
+    return looks
+
+
+@given(histories())
+def test_whatever_happens_no_gpu_comes_back_before_its_time(looks: list[Look]) -> None:
+    state, last_bad_seconds, clean_looks = GPUState(), -1.0, 0
+    for look in looks:
+        before, state = state, after_look(state, look, CONFIG)
+        bad = look.error is not None or any(
+            severity_of(number, CONFIG) is not XidClass.IGNORED for number in look.xids
+        )
+        if bad:
+            assert quarantined(state)
+            last_bad_seconds, clean_looks = look.monotonic_seconds, 0
+        else:
+            clean_looks += 1
+        if quarantined(before) and not quarantined(state) and not look.cleared:
+            assert clean_looks >= CONFIG.clean_looks
+            assert look.monotonic_seconds - last_bad_seconds >= CONFIG.clean_seconds
+            assert not needs_reset(before), "a reset makes it wait, and does not end it"
+        if needs_reset(before) and not needs_reset(state):
+            asked = before.quarantine is not None and before.quarantine.reset_asked_for
+            restarted = (
+                look.reading is not None
+                and before.uncorrected is not None
+                and look.reading.errors.uncorrected is not None
+                and look.reading.errors.uncorrected < before.uncorrected
+            )
+            assert look.rebooted or look.cleared or asked or restarted
+
+
+@given(histories())
+def test_whatever_happened_a_gpu_that_is_reset_and_stays_clean_comes_back(looks: list[Look]) -> None:
+    state = after(*looks)
+    end = looks[-1].monotonic_seconds
+    fine = replace(FINE, uncorrected=state.uncorrected)
+    state = after_look(state, replace(a_look(end + 1, errors=fine), rebooted=True), CONFIG)
+    assert not quarantined(clean_for_long(state, end + 2, errors=fine))
+
+
+@given(histories())
+def test_a_cause_once_told_stays_told_until_the_gpu_comes_back(looks: list[Look]) -> None:
+    state = GPUState()
+    for look in looks:
+        before, state = state, after_look(state, look, CONFIG)
+        if before.quarantine is not None and state.quarantine is not None and not look.cleared:
+            assert list(state.quarantine.causes.items())[: len(before.quarantine.causes)] == list(
+                before.quarantine.causes.items()
+            )
+            assert state.quarantine.since_seconds == before.quarantine.since_seconds

@@ -1,0 +1,186 @@
+"""Simulated GPUs do what real ones do, and what goes wrong with those the file of faults does to these."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from laneway.api.config_file import ConfigError, parse_config
+from laneway.api.simulated_gpus import SimulatedFaults, SimulatedGPUs
+from laneway.node_agent.gpus.deadline import DeadlineCaller
+from laneway.node_agent.gpus.protocol import (
+    GPUError,
+    GPUErrors,
+    GPUHangError,
+    GPULostError,
+    GPUReading,
+    Recovery,
+    XidEvent,
+)
+from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
+from laneway.node_agent.gpus.simulated_faults import FaultsFile
+
+from tests.unit.node_agent.gpu_bench import FakeClock
+
+MIB = 1 << 20
+
+
+class Node:
+    """A node's simulated GPUs and their file of faults."""
+
+    def __init__(self, folder: Path, name: str = "n1") -> None:
+        self.path = folder / "simulated-faults.yaml"
+        self.clock = FakeClock()
+        profile = SimulatedGPUs.model_validate({"gpus": [{"memory": "1Gi", "count": 2}], "nvlinks": [[0, 1]]})
+        self.source = SimulatedGPUSource(profile, name, self.clock, FaultsFile(self.path))
+        self.first, self.second = (gpu.uuid for gpu in self.source.discover())
+
+    def say(self, text: str) -> None:
+        """Replace the file."""
+        temporary = self.path.with_name("new")
+        temporary.write_text(text)
+        os.replace(temporary, self.path)
+
+    def read(self) -> GPUReading:
+        return self.source.read(self.first)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_gpus_have_the_same_uuids_after_a_restart_and_others_on_another_node(tmp_path: Path) -> None:
+    first, again, other = Node(tmp_path), Node(tmp_path), Node(tmp_path, "n2")
+    uuids = {first.first, first.second}
+    assert uuids == {again.first, again.second}
+    assert not uuids & {other.first, other.second}
+    assert all(uuid.startswith("GPU-") and len(f"{uuid}::999") <= 63 for uuid in uuids)
+
+
+def test_memory_and_utilization_are_what_sessions_use(node: Node) -> None:
+    assert node.read().used_bytes == 0
+    node.source.use_of = lambda gpu: GPUUse(4.0, (SessionUse(7, 100), SessionUse(7, 20), SessionUse(8, 3)))
+    node.clock.advance(8)
+    reading = node.read()
+    assert reading.process_bytes == {7: 120, 8: 3}
+    assert reading.used_bytes == 123
+    assert reading.utilization_ratio == pytest.approx(0.5)
+    node.clock.advance(100)
+    assert node.read().utilization_ratio == pytest.approx(0, abs=0.01)
+
+
+def test_a_gpu_that_is_not_there_is_named(node: Node) -> None:
+    with pytest.raises(GPUError, match="there is no simulated GPU GPU-x"):
+        node.source.read("GPU-x")
+
+
+def test_without_a_file_nothing_is_wrong(node: Node) -> None:
+    assert node.read().errors == GPUErrors(0, False, False, Recovery.NONE)
+    assert node.source.wait_for_xids(0) == ()
+
+
+def test_a_gpu_falls_off_the_bus_and_returns(node: Node) -> None:
+    node.say("gpus: [{gpu: 0, lost: true}]")
+    with pytest.raises(GPULostError, match=f"{node.first} fell off the bus"):
+        node.read()
+    assert node.source.read(node.second).used_bytes == 0
+    node.path.unlink()
+    assert node.read().used_bytes == 0
+
+
+def test_a_call_that_hangs_blocks_its_thread_until_the_fault_is_gone(node: Node) -> None:
+    node.say("gpus: [{gpu: 0, hangs: true}]")
+    caller: DeadlineCaller[GPUReading] = DeadlineCaller("test", 0.05)
+    with pytest.raises(GPUHangError):
+        caller.call(node.read)
+    returned = threading.Event()
+    blocked = threading.Thread(target=lambda: (node.read(), returned.set()))
+    blocked.start()
+    assert not returned.is_set()
+    node.say("")
+    blocked.join(20)
+    assert returned.is_set()
+
+
+def test_an_xid_is_raised_once_for_each_time_that_it_appears(node: Node) -> None:
+    node.say("gpus: [{gpu: 1, xids: [79]}]")
+    assert node.source.wait_for_xids(0) == (XidEvent(node.second, 79),)
+    node.say("gpus: [{gpu: 1, xids: [79], lost: true}]")
+    assert node.source.wait_for_xids(0) == ()
+    node.say("gpus: [{gpu: 1, xids: [79, 79]}, {gpu: 0, xids: [13]}]")
+    assert set(node.source.wait_for_xids(0)) == {XidEvent(node.second, 79), XidEvent(node.first, 13)}
+    node.say("")
+    assert node.source.wait_for_xids(0) == ()
+    node.say("gpus: [{gpu: 0, xids: [13]}]")
+    assert node.source.wait_for_xids(0) == (XidEvent(node.first, 13),)
+
+
+def test_who_waits_for_an_xid_gets_it_when_it_comes(node: Node) -> None:
+    heard: list[tuple[XidEvent, ...]] = []
+    waiting = threading.Thread(target=lambda: heard.append(node.source.wait_for_xids(30)))
+    waiting.start()
+    node.say("gpus: [{gpu: 0, xids: [48]}]")
+    waiting.join(20)
+    assert heard == [(XidEvent(node.first, 48),)]
+
+
+def test_an_xid_from_before_the_agent_began_was_missed(tmp_path: Path) -> None:
+    (tmp_path / "simulated-faults.yaml").write_text("gpus: [{gpu: 0, xids: [79], uncorrectedErrors: 2}]")
+    node = Node(tmp_path)
+    assert node.source.wait_for_xids(0) == ()
+    assert node.read().errors.uncorrected == 2
+
+
+def test_a_gpu_tells_of_its_errors(node: Node) -> None:
+    node.say("gpus: [{gpu: 0, uncorrectedErrors: 3, remapFailed: true, remapPending: true, recovery: reset}]")
+    assert node.read().errors == GPUErrors(3, True, True, Recovery.RESET)
+
+
+def test_the_driver_may_see_other_memory_than_the_sessions_say(node: Node) -> None:
+    node.source.use_of = lambda gpu: GPUUse(
+        0, (SessionUse(7, 100, "ns/a"), SessionUse(8, 5, "ns/a"), SessionUse(9, 1, "ns/b"))
+    )
+    node.say("gpus: [{gpu: 0, pods: {ns/a: 2Mi, ns/gone: 1Gi}, processes: {9: 3Mi, 44: 1Ki}}]")
+    reading = node.read()
+    assert reading.process_bytes == {7: 100 + 2 * MIB, 8: 5, 9: 3 * MIB, 44: 1024}
+    assert reading.used_bytes == sum(reading.process_bytes.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpus: [{gpu: 0, lots: true}]", "gpus.0.lots: Extra inputs are not permitted"),
+        ("gpus: [{lost: true}]", "gpus.0.gpu: Field required"),
+        ("gpus: [{gpu: 0, recovery: soon}]", "gpus.0.recovery: Input should be 'none', 'drain', 'reset' or"),
+        ("gpus: [{gpu: 0, processes: {7: much}}]", "gpus.0.processes.7"),
+        ("gpus: [{gpu: 0, pods: {a: 1Gi}}]", "'a' is no pod: write NAMESPACE/NAME"),
+        ("gpus: [{gpu: 0}, {gpu: 0}]", "GPU 0 is there more than once"),
+        ("{", "this is not YAML"),
+    ],
+)
+def test_a_wrong_file_names_the_place(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, SimulatedFaults, "simulated-faults.yaml")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.write_text("gpus: 5"), lambda path: path.write_bytes(b"\xff")]
+)
+def test_a_wrong_file_is_logged_once_and_changes_nothing(
+    node: Node, spoil: Callable[[Path], int], caplog: pytest.LogCaptureFixture
+) -> None:
+    node.say("gpus: [{gpu: 0, lost: true}]")
+    with pytest.raises(GPULostError):
+        node.read()
+    spoil(node.path)
+    for _ in range(3):
+        with pytest.raises(GPULostError):
+            node.read()
+    assert caplog.text.count("simulated faults stay as they were") == 1
+    node.say("")
+    assert node.read().used_bytes == 0

@@ -40,7 +40,7 @@ def test_what_a_dead_container_left_is_gone_for_the_next_one_with_the_same_ids(t
     folders.write(RECORD)
     (folders.path(RECORD.key) / "left").mkdir()
 
-    folders.make_fresh(RECORD.key)
+    folders.make_fresh(RECORD.device_ids)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [entry.name for entry in tmp_path.iterdir()] == [RECORD.key]
@@ -52,7 +52,7 @@ def test_a_key_is_free_before_its_old_folder_is_deleted(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path, delete=dead.append)
     folders.write(RECORD)
 
-    folders.make_fresh(RECORD.key)
+    folders.make_fresh(RECORD.device_ids)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [(folder / "container.json").exists() for folder in dead] == [True]
@@ -73,18 +73,31 @@ def test_what_an_earlier_process_did_not_delete_is_swept_away(tmp_path: Path) ->
 
 def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
-    folders.ensure(KEY)
-    before = folders.life(KEY)
+    folders.write(RECORD)
+    before = folders.life(RECORD.key)
 
-    folders.make_fresh(KEY)
-    first = folders.life(KEY)
-    folders.remove(KEY)
-    gone = folders.life(KEY)
-    folders.make_fresh(KEY)
+    key = folders.make_fresh(RECORD.device_ids)
+    first = folders.life(key)
+    folders.remove(key)
+    gone = folders.life(key)
+    folders.make_fresh(RECORD.device_ids)
 
+    assert key == RECORD.key
     assert (before, gone) == (0, 0)
-    assert 0 != first != folders.life(KEY) != 0
-    assert folders.lives() == {KEY: folders.life(KEY)}
+    assert 0 != first != folders.life(key) != 0
+    assert folders.lives() == {key: folders.life(key)}
+
+
+def test_who_held_one_of_the_ids_before_has_no_folder_any_more(tmp_path: Path) -> None:
+    folders = ContainerFolders(tmp_path)
+    other = record_of(Holder("default", "b", "trainer", frozenset(ids(0, range(50, 90)))), pod("b"))
+    unnamed = folders.make_fresh(ids(1, range(10)))
+    for record in (RECORD, other):
+        folders.write(record)
+
+    key = folders.make_fresh(ids(0, range(49, 50)))
+
+    assert folders.keys() == sorted([key, other.key, unnamed])
 
 
 def test_only_folders_of_containers_are_listed(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from laneway.api import names
 from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key
 from pydantic import ValidationError
 
 _log = logging.getLogger(__name__)
@@ -57,12 +58,22 @@ class ContainerFolders:
         """Return where the agent listens for a container."""
         return self.path(key) / names.SOCKET_NAME
 
-    def make_fresh(self, key: str) -> None:
-        """Make a folder for a new container; what a dead one with the same ids left behind goes away."""
+    def make_fresh(self, ids: Collection[str]) -> str:
+        """Make a folder for a new container with these ids; return its key.
+
+        Whoever held any of them before is dead, and its folder goes away at once: else the agent would for a moment count
+        them twice.
+        """
+        for former in self.keys():
+            record = self.record(former)
+            if record is not None and not set(ids).isdisjoint(record.device_ids):
+                self.remove(former)
+        key = container_key(ids)
         self.remove(key)
         self.ensure(key)
         self._births += 1
         self._lives[key] = self._births
+        return key
 
     def lives(self) -> Mapping[str, int]:
         """Return the `life` of each key that was made fresh."""

@@ -104,7 +104,7 @@ class PluginService:
             except RefusedError as error:
                 self._metrics.refused()
                 await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            self._containers.make_fresh(granted.key)
+            self._containers.make_fresh(wanted.devices_ids)
             answers.append(response(granted, self._folders, self._strategy))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)

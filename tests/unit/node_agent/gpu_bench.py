@@ -63,6 +63,7 @@ class FakePage:
     busy_ns: int = 0
     turn: int = 0
     yields: bool = False
+    paused: bool = False
     entered: float = 0.0
 
     def show_turn(self, turn: int) -> None:
@@ -88,6 +89,10 @@ class FakeLine:
     def revoke(self, turn: int, reason: str) -> None:
         self.page.show_turn(0)
         self.sent.append(("revoke", turn, reason))
+
+    def order(self, word: str) -> None:
+        self.page.paused = word != "resume"
+        self.sent.append((word,))
 
 
 class Process:

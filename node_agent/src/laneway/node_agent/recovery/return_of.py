@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.lanes import Lane, LaneTable, is_safe, lane_bytes
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.orders.standing import OrderWord, Standing
 from laneway.node_agent.recovery.processes import start_ticks
 from laneway.node_agent.recovery.state import AgentState, GPUState, HoldState, ProcessState, sizes_of
 from laneway.node_agent.turns.gpu_turns import GPUTurns
@@ -57,6 +58,9 @@ class NoLine:
     def revoke(self, turn: int, reason: str) -> None:
         """Nobody hears it."""
 
+    def order(self, word: OrderWord) -> None:
+        """Nobody hears it."""
+
 
 class ReturnOfSessions:
     """Brings back what was remembered, and waits for the processes."""
@@ -81,13 +85,15 @@ class ReturnOfSessions:
 
     def _bring_back(self, turns: GPUTurns, state: GPUState) -> None:
         holds = {}
+        parked = set()
         for remembered in state.holds:
             hold = turns.holds.get(remembered.key)
             if hold is not None and _is_of(hold, remembered):
                 self._bring_back_hold(turns, hold, remembered)
-                if hold.sessions:
+                if hold.sessions and not hold.offloaded:
                     holds[hold.key] = hold
-        _bring_back_lanes(turns, state, holds)
+                    parked |= {hold.key} if remembered.parked else set()
+        _bring_back_lanes(turns, state, holds, parked)
         _log.info("GPU %s: %d containers' processes are expected back", turns.gpu.uuid, len(holds))
 
     def _bring_back_hold(self, turns: GPUTurns, hold: Hold, state: HoldState) -> None:
@@ -103,12 +109,16 @@ class ReturnOfSessions:
         if hold.sessions:
             hold.counted = sizes_of(state.counted)
             hold.lost = True
+            hold.offloaded = state.offloaded
+            hold.held_back = hold.order is not None or state.parked or state.offloaded
 
     def _expect(self, turns: GPUTurns, hold: Hold, process: ProcessState) -> None:
         page = RememberedPage(process.iterations, process.busy_ns, process.held_bytes)
         session = Session(
             process.pid, page, NoLine(), start_ticks=process.start_ticks, connected=False, remembered=True
         )
+        if process.offloaded_bytes is not None:
+            session.standing = Standing(offloaded=True, offloaded_bytes=process.offloaded_bytes)
         hold.sessions.append(session)
         try:
             pidfd = os.pidfd_open(process.pid)
@@ -144,8 +154,10 @@ def _is_of(hold: Hold, state: HoldState) -> bool:
     return (state.namespace, state.pod, state.container) == (record.namespace, record.pod, record.container)
 
 
-def _bring_back_lanes(turns: GPUTurns, state: GPUState, holds: Mapping[str, Hold]) -> None:
-    """Put the tenants into the lanes that they had, if that is safe (a new configuration may have other reserves)."""
+def _bring_back_lanes(
+    turns: GPUTurns, state: GPUState, holds: Mapping[str, Hold], parked: Collection[str]
+) -> None:
+    """Put the tenants into the lanes that they had, if a new configuration allows that."""
     rules, capacity_bytes = turns.memory.table.rules, turns.gpu.allocatable_bytes
     tenants = {key: hold.tenant() for key, hold in holds.items()}
     kept = [(lane.id, tuple(key for key in lane.tenants if key in holds)) for lane in state.lanes]
@@ -165,3 +177,5 @@ def _bring_back_lanes(turns: GPUTurns, state: GPUState, holds: Mapping[str, Hold
     for hold in holds.values():
         if not hold.in_table:
             turns.memory.enter(hold)
+        if hold.key in parked:
+            turns.memory.park(hold)

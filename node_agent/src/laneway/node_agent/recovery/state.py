@@ -27,6 +27,8 @@ class ProcessState(Record):
     iterations: int
     busy_ns: int
     held_bytes: int
+    offloaded_bytes: int | None = None
+    """What it has moved to the host; None: its memory is where it belongs."""
 
 
 class SizesState(Record):
@@ -55,6 +57,11 @@ class HoldState(Record):
     counted: SizesState | None
     last_sizes: SizesState | None
     processes: tuple[ProcessState, ...]
+    parked: bool = False
+    """Kept out of the lanes by order."""
+
+    offloaded: bool = False
+    """It has left the lane table, because its memory is on the host."""
 
 
 class LaneState(Record):
@@ -107,11 +114,15 @@ def gpu_state(turns: GPUTurns) -> GPUState:
         uuid=turns.gpu.uuid,
         lanes=tuple(LaneState(id=lane.id, tenants=lane.tenants) for lane in turns.memory.lanes),
         waiting=tuple(waiting.tenant.key for waiting in turns.memory.table.waiting),
-        holds=tuple(_hold_state(hold) for hold in turns.holds.values() if hold.welcomed),
+        holds=tuple(
+            _hold_state(hold, parked=turns.memory.is_parked(hold))
+            for hold in turns.holds.values()
+            if hold.welcomed
+        ),
     )
 
 
-def _hold_state(hold: Hold) -> HoldState:
+def _hold_state(hold: Hold, *, parked: bool) -> HoldState:
     record = hold.record
     return HoldState(
         key=record.key,
@@ -131,9 +142,12 @@ def _hold_state(hold: Hold) -> HoldState:
                 iterations=session.page.iterations,
                 busy_ns=session.page.busy_ns,
                 held_bytes=session.page.held_bytes,
+                offloaded_bytes=session.standing.offloaded_bytes if session.standing.offloaded else None,
             )
             for session in hold.sessions
         ),
+        parked=parked,
+        offloaded=hold.offloaded,
     )
 
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from laneway.api.gpu_node import Enforcement
+from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.clock import Clock
-from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.event_loop import EventLoop, Timer
 from laneway.node_agent.recovery.processes import start_ticks
 from laneway.node_agent.sessions.connection import Connection, RefusedError
 from laneway.node_agent.sessions.door import Door
 from laneway.node_agent.sessions.packets import Packet, encode
+from laneway.node_agent.sessions.profile_pace import ProfilePace
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.session import Session, Sizes
-
-_PROFILE_SECONDS = 0.1
-"""Lanes are not cut anew for one session more often than that."""
 
 
 @dataclass(slots=True)
@@ -34,11 +32,9 @@ class _Open:
     turns: GPUTurns
     page: SharedPage
     pidfd: int | None
-    measured_seconds: float = float("-inf")
-    """When a profile was last passed on."""
-
-    newer: Sizes | None = None
-    """A profile that came too soon after that; it is passed on in time."""
+    pace: ProfilePace = field(default_factory=ProfilePace)
+    passes_on: Timer | None = None
+    """When the profile that came too soon is passed on."""
 
 
 class SessionBroker:
@@ -63,6 +59,9 @@ class SessionBroker:
             "overrun": self._overrun,
             "goodbye": self._goodbye,
             "paused": self._paused,
+            "offloaded": self._offloaded,
+            "restored": self._restored,
+            "refused": self._refused,
             "hello": self._second_hello,
         }
 
@@ -100,13 +99,19 @@ class SessionBroker:
 
     def _hello(self, connection: Connection, fields: Mapping[str, Any]) -> None:
         hold, turns = self._hold_for(fields["gpu"])
-        page = SharedPage()
         pid = connection.peer.pid
+        earlier = [other for other in hold.sessions if other.pid == pid]
+        self._check_number(hold, earlier)
+        page = SharedPage()
         session = Session(pid, page, connection, start_ticks=start_ticks(pid) or 0)
-        earlier = [other for other in hold.sessions if other.pid == session.pid]
         for other in earlier:
             # The figures are the process's; until it writes them itself they go on from where they were.
             page.carry_over(other.page)
+        was_offloaded = any(other.standing.offloaded for other in earlier)
+        session.standing.can = frozenset(fields.get("can", ()))
+        session.standing.offloaded = fields.get("offloaded", False)
+        if session.standing.offloaded:
+            session.standing.offloaded_bytes = max((e.standing.offloaded_bytes for e in earlier), default=0)
         known = self._known_of(hold)
         connection.welcome(
             encode(
@@ -130,6 +135,7 @@ class SessionBroker:
         self._follow_process(connection, opened)
         if fields.get("holds_turn", False) and not turns.giver.adopt(hold, session):
             connection.revoke(0, "the turn ended with the connection that it was granted over")
+        turns.orders.came(hold, session, was_offloaded=was_offloaded)
 
     def _hold_for(self, gpu: str | None) -> tuple[Hold, GPUTurns]:
         assert self.door is not None, "a door is opened with its broker"
@@ -144,6 +150,13 @@ class SessionBroker:
             raise RefusedError(f"hello: the container has no share of GPU {uuid!r}; it has {', '.join(held)}")
         turns = self._gpus[uuid]
         return turns.holds[record.key], turns
+
+    def _check_number(self, hold: Hold, earlier: list[Session]) -> None:
+        """Refuse one process too many: each that lives costs a descriptor and a page, connected or not."""
+        assert self.door is not None, "a door is opened with its broker"
+        most = self.door.most_processes()
+        if len(hold.sessions) - len(earlier) >= most:
+            raise RefusedError(f"hello: {most} living processes of the container have had a session already")
 
     def _known_of(self, hold: Hold) -> Sizes | None:
         """Return what was measured of the container, or on this node of another one of its template."""
@@ -192,6 +205,8 @@ class SessionBroker:
         opened.turns.giver.release(
             opened.hold, opened.session, fields["turn"], fields["iterations"], fields["gpu_seconds"]
         )
+        if opened.hold.held_back:
+            opened.turns.orders.step(opened.hold)
 
     def _profile(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         sizes = Sizes(
@@ -203,22 +218,41 @@ class SessionBroker:
             largest_tensor_bytes=fields["largest_tensor_bytes"],
             model_bytes=fields["model_bytes"],
         )
-        opened.newer, waits = sizes, opened.newer is not None
-        due_seconds = opened.measured_seconds + _PROFILE_SECONDS
-        if self._clock.monotonic() >= due_seconds:
-            self._pass_on(opened)
-        elif not waits:
-            self._loop.call_at(due_seconds, lambda: self._pass_on(opened))
+        opened.pace.offer(sizes)
+        self._pass_on(opened)
 
     def _pass_on(self, opened: _Open) -> None:
-        sizes, opened.newer = opened.newer, None
-        if sizes is not None and opened.session.connected:
-            opened.measured_seconds = self._clock.monotonic()
-            opened.turns.measure(opened.hold, opened.session, sizes)
+        """Pass on what counts now of the profiles that came, and come back for the rest."""
+        assert self.door is not None, "a door is opened with its broker"
+        now_seconds = self._clock.monotonic()
+        due_seconds = opened.pace.due_seconds
+        if due_seconds is None or not opened.session.connected:
+            return
+        if now_seconds >= due_seconds:
+            if self.door.profiles.take():
+                sizes = opened.pace.take(now_seconds)
+                if sizes is not None:
+                    opened.turns.measure(opened.hold, opened.session, sizes)
+                due_seconds = opened.pace.due_seconds
+            else:
+                due_seconds = now_seconds + self.door.profiles.seconds_until()
+        if due_seconds is not None:
+            self._pass_on_at(opened, due_seconds)
+
+    def _pass_on_at(self, opened: _Open, due_seconds: float) -> None:
+        def due() -> None:
+            opened.passes_on = None
+            self._pass_on(opened)
+
+        if opened.passes_on is not None:
+            if opened.passes_on.due_seconds <= due_seconds:
+                return
+            opened.passes_on.cancel()
+        opened.passes_on = self._loop.call_at(due_seconds, due)
 
     def _overrun(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
-        text = f"hit its memory quota: needs {used} of {quota}: {fields['message']}"[:1024]
+        text = f"hit its memory quota: needs {used} of {quota}: {_one_line(fields['message'])}"[:1024]
         opened.turns.overran(opened.hold, text)
 
     def _goodbye(self, opened: _Open, fields: Mapping[str, Any]) -> None:
@@ -226,10 +260,33 @@ class SessionBroker:
         opened.turns.part(opened.hold, opened.session, goodbye=True)
 
     def _paused(self, opened: _Open, fields: Mapping[str, Any]) -> None:
-        raise RefusedError("paused: no pause was asked for")
+        _check_ability("paused", "pause", opened.session)
+        opened.turns.orders.paused(opened.hold, opened.session)
+
+    def _offloaded(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        _check_ability("offloaded", "offload", opened.session)
+        opened.turns.orders.offloaded(opened.hold, opened.session, fields["freed_bytes"])
+
+    def _restored(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        _check_ability("restored", "offload", opened.session)
+        opened.turns.orders.restored(opened.hold, opened.session)
+
+    def _refused(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        _check_ability("refused", "offload", opened.session)
+        opened.turns.orders.refused(opened.hold, opened.session, fields["order"], fields["message"])
 
     def _second_hello(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         raise RefusedError("hello: this connection has said hello already")
+
+
+def _check_ability(kind: str, ability: str, session: Session) -> None:
+    if ability not in session.standing.can:
+        raise RefusedError(f"{kind}: the process's hello did not say that it can {ability}")
+
+
+def _one_line(text: str) -> str:
+    """Return a client's text as it may stand in a log: it must not look like a line of the agent's own."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def profile_fields(sizes: Sizes) -> dict[str, Any]:

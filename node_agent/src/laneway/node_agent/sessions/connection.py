@@ -9,6 +9,7 @@ from typing import Protocol
 
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.orders.standing import OrderWord
 from laneway.node_agent.quiet_log import QuietLog
 from laneway.node_agent.sessions.allowance import Allowance
 from laneway.node_agent.sessions.identity import Peer
@@ -111,6 +112,11 @@ class Connection:
         """Tell the client that it holds no turn any more."""
         self._page().show_turn(0)
         self._send(encode("revoke", turn=turn, reason=reason))
+
+    def order(self, word: OrderWord) -> None:
+        """Tell the client to pause, resume, offload or restore."""
+        self._page().show_paused(word != "resume")
+        self._send(encode(word))
 
     def refuse(self, reason: str, kind: str = "refused") -> None:
         """Tell the client why, and close; of one kind, not every case is logged."""

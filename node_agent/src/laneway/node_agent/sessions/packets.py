@@ -112,6 +112,15 @@ def _flag(value: Any) -> str:
     return "" if isinstance(value, bool) else "send true or false"
 
 
+def _words(value: Any) -> str:
+    good = isinstance(value, list) and len(value) <= 64 and not any(map(_text, value))
+    return "" if good else "send a list of up to 64 words"
+
+
+def _refusable(value: Any) -> str:
+    return "" if value in ("offload", "restore") else "send offload or restore"
+
+
 def _version(value: Any) -> str:
     good = not isinstance(value, bool) and value == PROTOCOL_VERSION
     return "" if good else f"this agent speaks version {PROTOCOL_VERSION}"
@@ -138,6 +147,8 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "device": (_text, False),
         "gpu": (_gpu, False),
         "holds_turn": (_flag, True),
+        "can": (_words, True),
+        "offloaded": (_flag, True),
     },
     "profile": {
         "persistent_bytes": (_bytes, False),
@@ -155,6 +166,9 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "gpu_seconds": (_seconds, False),
     },
     "paused": {},
+    "offloaded": {"freed_bytes": (_whole, False), "seconds": (_seconds, False)},
+    "restored": {"seconds": (_seconds, False)},
+    "refused": {"order": (_refusable, False), "message": (_text, False)},
     "overrun": {
         "used_bytes": (_bytes, False),
         "quota_bytes": (_bytes, False),

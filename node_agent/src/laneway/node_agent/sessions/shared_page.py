@@ -15,7 +15,7 @@ from laneway.node_agent.turns.session import Page
 PAGE_BYTES: Final = 4096
 MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 
-_TURN, _YIELD = 1, 2
+_TURN, _YIELD, _PAUSED = 1, 2, 3
 _ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _BUSY_NS = 8, 9, 10, 11, 13
 
 
@@ -65,6 +65,10 @@ class SharedPage:
     def show_yield(self) -> None:
         """Write that the session is to release at its next boundary."""
         self._words[_YIELD] = 1
+
+    def show_paused(self, paused: bool) -> None:
+        """Write whether the session is to hold no turn."""
+        self._words[_PAUSED] = paused
 
     @property
     def iterations(self) -> int:

@@ -130,6 +130,12 @@ class TurnGiver:
                 self._revoke(turn, now_seconds)
         self._advance_all()
 
+    def ask_back(self, hold: Hold) -> None:
+        """Ask for the hold's turn, if it has one: it is to pause."""
+        turn = self._turns.get(hold)
+        if turn is not None:
+            self._ask_yield(turn)
+
     # Lanes
 
     def follow(self, moved: Iterable[Hold]) -> None:
@@ -185,9 +191,7 @@ class TurnGiver:
                 self._watch(turn)
 
     def _waiting(self, lane: int) -> list[SessionView]:
-        return [
-            hold.view for hold in self._memory.members(lane) if hold.view is not None and not hold.uncovered
-        ]
+        return [hold.view for hold in self._memory.members(lane) if hold.view is not None and hold.may_run]
 
     def _busy_with(self, lane: int) -> list[Turn]:
         return [

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from laneway.api.container_record import ContainerRecord
 from laneway.api.inventory import InventoryGPU
+from laneway.api.orders import PodOrder
 from laneway.api.quantity import format_bytes
 from laneway.api.quota import quota_bytes
 from laneway.lanes import LaneRules
 from laneway.node_agent.clock import Clock
+from laneway.node_agent.orders.following import OrderFollower
 from laneway.node_agent.turns.ended import EndedHolds
 from laneway.node_agent.turns.giver import TurnGiver
 from laneway.node_agent.turns.hold import Hold
@@ -36,6 +40,10 @@ class GPUTurns:
         self.gpu = gpu
         self.memory = LaneMemory(gpu.allocatable_bytes, rules)
         self.giver = TurnGiver(self.memory, settings, clock, timers, log, notices)
+        self.orders = OrderFollower(self.memory, self.giver, clock, settings.timeout_seconds, notices)
+        self.order_of: Callable[[ContainerRecord], PodOrder | None] = lambda record: None
+        """Says what a container is ordered to do; asked when it comes, and when more is known of it."""
+
         self.holds: dict[str, Hold] = {}
         self.ended = EndedHolds()
         self.log = log
@@ -56,13 +64,15 @@ class GPUTurns:
         hold.record = record
         if hold.in_table and hold.terms != terms:
             # The plugin learnt only now that the job spans GPUs, or wants one to itself.
-            self.giver.follow(self.memory.readmit(hold))
+            self.orders.follow(self.memory.readmit(hold))
+        self.orders.take(hold, self.order_of(record))
         self._notices.changed()
         return hold
 
     def forget(self, key: str) -> None:
         """Let a container go whose ids were given back. Its processes are gone, or do not count any more."""
         hold = self.holds[key]
+        hold.order, hold.held_back = None, False
         hold.view = None
         for session in hold.sessions:
             session.asked = False
@@ -81,15 +91,17 @@ class GPUTurns:
     # Sessions
 
     def join(self, hold: Hold, session: Session) -> None:
-        """A process of the container connected."""
+        """A process of the container connected. Orders are followed once it is known whether it keeps a turn."""
         now_seconds = self._clock.monotonic()
         hold.sessions.append(session)
         hold.lost = False
         hold.welcomed = True
         if not hold.arrived_seconds:
             hold.arrived_seconds = now_seconds
-        if not hold.in_table:
-            self.giver.follow(self.memory.enter(hold))
+        if session.standing.offloaded:
+            hold.held_back = True
+        if not hold.in_table and not hold.offloaded:
+            self.orders.follow(self.memory.enter(hold))
         self._notices.changed()
 
     def part(self, hold: Hold, session: Session, goodbye: bool) -> None:
@@ -101,6 +113,7 @@ class GPUTurns:
         self.giver.leave(hold, session, goodbye=goodbye)
         if not hold.connected:
             hold.lost = not goodbye
+        self.orders.step(hold)
         self._notices.changed()
 
     def process_ended(self, hold: Hold, session: Session) -> None:
@@ -109,8 +122,10 @@ class GPUTurns:
             return
         hold.forget_process(session)
         if hold.in_table:
-            moved = self.memory.measure(hold) if hold.sessions else self.memory.leave(hold)
-            self.giver.follow(moved)
+            self.orders.follow(self.memory.measure(hold) if hold.sessions else self.memory.leave(hold))
+        elif not hold.sessions:
+            hold.offloaded, hold.counted = False, None
+        self.orders.step(hold)
         self._notices.changed()
 
     def replaced(self, hold: Hold, earlier: Session) -> None:
@@ -142,7 +157,7 @@ class GPUTurns:
         """A process measured itself."""
         session.sizes = sizes
         covered = not hold.uncovered
-        self.giver.follow(self.memory.measure(hold))
+        self.orders.follow(self.memory.measure(hold))
         hold.last_sizes = hold.sizes or hold.last_sizes
         if covered and hold.uncovered:
             self._notices.noted(hold, "MemoryNotCovered", hold.uncovered)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.gpu_node import SessionState
+from laneway.api.orders import PodOrder
 from laneway.lanes import Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
@@ -58,6 +59,15 @@ class Hold:
     uncovered: str = ""
     """Why it may not run although it has a lane: its growth is not covered by the GPU's memory."""
 
+    order: PodOrder | None = None
+    """What it was ordered to do; None: to run."""
+
+    held_back: bool = False
+    """It gets no turn, because of an order, or until its memory is back from the host."""
+
+    offloaded: bool = False
+    """Its memory is on the host, all of it that can be moved: it has left the lane table."""
+
     note: str = ""
     """The last noteworthy thing that happened to it."""
 
@@ -78,6 +88,11 @@ class Hold:
     def terms(self) -> tuple[bool, bool]:
         """Return with whom it may share: whether its job spans GPUs, and whether it has the GPU alone."""
         return self.record.spans_gpus, self.record.sharing == "Exclusive"
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether it may be granted a turn where its lane is free."""
+        return not self.uncovered and not self.held_back
 
     @property
     def connected(self) -> list[Session]:
@@ -104,6 +119,11 @@ class Hold:
     def held_bytes(self) -> int:
         """Return what its processes say they hold now."""
         return sum(session.page.held_bytes for session in self.sessions)
+
+    @property
+    def offloaded_bytes(self) -> int:
+        """Return what its processes say they moved to the host."""
+        return sum(session.standing.offloaded_bytes for session in self.sessions)
 
     @property
     def sizes(self) -> Sizes | None:
@@ -151,10 +171,13 @@ class Hold:
 
     def state(self, holds_turn: bool) -> SessionState:
         """Return how far it has come, while its container lives."""
+        if self.sessions and all(session.standing.offloaded for session in self.sessions):
+            return SessionState.OFFLOADED
         if holds_turn:
             return SessionState.HOLDING
         if self.connected:
-            return SessionState.WAITING
+            paused = all(session.standing.paused for session in self.connected)
+            return SessionState.PAUSED if self.order is not None and paused else SessionState.WAITING
         return SessionState.LOST if self.lost else SessionState.ALLOCATED
 
     def forget_process(self, session: Session) -> None:

@@ -67,26 +67,46 @@ class LaneMemory:
             return frozenset()
         return self._cover(hold) | self._cover_others(hold)
 
-    def leave(self, hold: Hold) -> frozenset[Hold]:
-        """Let a hold go; returns the holds whose lane changed."""
+    def leave(self, hold: Hold, *, keep_sizes: bool = False) -> frozenset[Hold]:
+        """Let a hold go; returns the holds whose lane changed.
+
+        Args:
+            hold: whom.
+            keep_sizes: it will be back as it was, so its sizes go on being known.
+        """
         hold.in_table = False
         hold.uncovered = ""
-        hold.counted = None
+        if not keep_sizes:
+            hold.counted = None
         moved = self._follow(self.table.leave(hold.key))
         del self._holds[hold.key]
         return (moved - {hold}) | self._cover_others(hold)
 
     def readmit(self, hold: Hold) -> frozenset[Hold]:
         """Let a hold in anew, because what it may share has changed; returns the holds whose lane changed."""
-        counted = hold.counted
-        moved = self.leave(hold)
-        hold.counted = counted
-        return moved | self.enter(hold) | {hold}
+        parked = self.is_parked(hold)
+        moved = self.leave(hold, keep_sizes=True) | self.enter(hold) | {hold}
+        return moved | self.park(hold) if parked else moved
+
+    def is_parked(self, hold: Hold) -> bool:
+        """Return whether a hold is kept out of the lanes by order."""
+        return any(entry.paused and entry.tenant.key == hold.key for entry in self.table.waiting)
+
+    def park(self, hold: Hold) -> frozenset[Hold]:
+        """Take a hold out of its lane, and keep it out; returns the holds whose lane changed, this one included.
+
+        Its persistent bytes go on counting; its ephemeral, which it does not use between turns, goes to others.
+        """
+        return self._follow(self.table.park(hold.key)) | self._cover_others(hold)
+
+    def unpark(self, hold: Hold) -> frozenset[Hold]:
+        """Let a hold have a lane again, or wait for one; returns the holds whose lane changed."""
+        return self._follow(self.table.unpark(hold.key))
 
     def why_no_lane(self, hold: Hold) -> str:
         """Return why a hold has no lane, as a sentence; empty where it has one."""
         for waiting in self.table.waiting:
-            if waiting.tenant.key == hold.key:
+            if waiting.tenant.key == hold.key and not waiting.paused:
                 what = "outgrew its lane and is held back" if waiting.parked else "waits for a lane"
                 return f"{what}: {waiting.refusal.message}"
         return ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from laneway.node_agent.orders.standing import OrderWord, Standing
 
 NANOSECONDS = 1_000_000_000
 
@@ -73,6 +75,10 @@ class Line(Protocol):
         """Tell it that it holds no turn any more."""
         ...
 
+    def order(self, word: OrderWord) -> None:
+        """Tell it to pause, resume, offload or restore."""
+        ...
+
 
 @dataclass(eq=False, slots=True)
 class Session:
@@ -99,6 +105,9 @@ class Session:
 
     remembered: bool = False
     """An agent before this one had it; the process lives and has not come back yet."""
+
+    standing: Standing = field(default_factory=Standing)
+    """How far it has followed the orders to its container."""
 
     granted_iterations: int = 0
     """Its iterations when its turn began."""

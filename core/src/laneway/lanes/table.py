@@ -14,7 +14,7 @@ a tenant placed in the same change, until all but one are released.**
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from laneway.lanes.assignment import Bounds, Lanes, merge, place, spread, tightest
@@ -102,6 +102,19 @@ class LaneTable:
         """Return the table of a GPU that nobody uses."""
         return cls(capacity_bytes, rules or LaneRules())
 
+    @classmethod
+    def restored(
+        cls, capacity_bytes: int, rules: LaneRules, lanes: Mapping[int, tuple[Tenant, ...]]
+    ) -> LaneTable | None:
+        """Return the table with these tenants in these lanes, as another one had them.
+
+        None where capacity or rules, which may be others now, do not allow it: then admit them one by one.
+        """
+        kept = {number: tenants for number, tenants in lanes.items() if tenants}
+        if not _allowed(kept, Bounds(capacity_bytes, rules)):
+            return None
+        return cls.empty(capacity_bytes, rules)._with_lanes(kept, ())
+
     @property
     def promised_bytes(self) -> int:
         """The left side of the safety condition."""
@@ -124,32 +137,49 @@ class LaneTable:
         self._waiting(key)
         return None
 
-    def admit(self, tenant: Tenant) -> Outcome:
+    def admit(self, tenant: Tenant, *, holds_memory: bool = False) -> Outcome:
         """Let a tenant in: into a lane of its own, else into an existing lane, else by merging lanes; else it waits.
+
+        Args:
+            tenant: who comes.
+            holds_memory: it is on the GPU already, so that its persistent memory counts while it waits. Where even that
+                is not covered the outcome says ``evict``, and the table does not know the tenant.
 
         Raises:
             ValueError: a tenant of that key is there already.
         """
         if any(tenant.key == other.key for other in (*self.tenants, *(w.tenant for w in self.waiting))):
             raise ValueError(f"tenant {tenant.key} is on this GPU already; profile it, or let it leave first")
-        return self._outcome(self._lanes(), (*self.waiting, self._entry(tenant)), tenant.key)
+        entry = self._entry(tenant, parked=holds_memory)
+        if holds_memory:
+            return self._regrouped(self._lanes(), (entry, *self.waiting), entry, lane_before=None)
+        return self._outcome(self._lanes(), (*self.waiting, entry), tenant.key)
 
     def profile(self, key: str, persistent_bytes: int, ephemeral_bytes: int) -> Outcome:
-        """Take note of what was measured of a tenant, find it the right lane, and try again those that wait.
+        """Take note of what was measured of a tenant (see :meth:`resize`).
 
         Raises:
             KeyError: the table does not know the tenant.
         """
-        number = self.lane_of(key)
+        before = self._waiting(key).tenant if self.lane_of(key) is None else self._tenant(key)
+        return self.resize(before.profiled_as(persistent_bytes, ephemeral_bytes))
+
+    def resize(self, tenant: Tenant) -> Outcome:
+        """Take note that a tenant is another than it was: find it the right lane, and try again those that wait.
+
+        Where there is no lane for it any more it is parked, beside its memory; where that is not covered the outcome says
+        ``evict``. One that is paused, or was never in, stays out.
+
+        Raises:
+            KeyError: the table knows no tenant of that key.
+        """
+        number = self.lane_of(tenant.key)
         if number is None:
-            entry = self._waiting(key)
-            entry = replace(entry, tenant=entry.tenant.profiled_as(persistent_bytes, ephemeral_bytes))
+            entry = replace(self._waiting(tenant.key), tenant=tenant)
             return self._regrouped(self._lanes(), _with(self.waiting, entry), entry, lane_before=None)
-        tenant = self._tenant(key).profiled_as(persistent_bytes, ephemeral_bytes)
         entry = self._entry(tenant, parked=True)
-        return self._regrouped(
-            _without(self._lanes(), key), (entry, *self.waiting), entry, lane_before=number
-        )
+        lanes = _without(self._lanes(), tenant.key)
+        return self._regrouped(lanes, (entry, *self.waiting), entry, lane_before=number)
 
     def leave(self, key: str) -> Outcome:
         """Let a tenant go, try again those that wait, and split or defragment crowded lanes where memory allows.
@@ -212,11 +242,16 @@ class LaneTable:
         lanes, waiting = self._retried(lanes, waiting)
         bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(waiting))
         lanes = spread(lanes, bounds)
-        if not bounds.hold(lanes) or any(sum(t.spans_gpus for t in lane) > 1 for lane in lanes.values()):
+        if not _allowed(lanes, bounds):
             raise AssertionError(
                 f"lanes {lanes} break an invariant of a GPU with {self.capacity_bytes} bytes"
             )
-        table = LaneTable(
+        table = self._with_lanes(lanes, waiting)
+        refusal = next((entry.refusal for entry in waiting if entry.tenant.key == key), None)
+        return Outcome(table, _moves(self, table), refusal)
+
+    def _with_lanes(self, lanes: Lanes, waiting: tuple[Waiting, ...]) -> LaneTable:
+        return LaneTable(
             self.capacity_bytes,
             self.rules,
             lanes=tuple(
@@ -226,8 +261,6 @@ class LaneTable:
             tenants=tuple(sorted((t for lane in lanes.values() for t in lane), key=lambda t: t.key)),
             waiting=waiting,
         )
-        refusal = next((entry.refusal for entry in waiting if entry.tenant.key == key), None)
-        return Outcome(table, _moves(self, table), refusal)
 
     def _retried(self, lanes: Lanes, waiting: tuple[Waiting, ...]) -> tuple[Lanes, tuple[Waiting, ...]]:
         """Let in whom memory now allows: the parked first, because they hold memory; then in order of coming."""
@@ -284,6 +317,10 @@ class LaneTable:
 
 def _parked_of(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
     return tuple(entry.tenant for entry in waiting if entry.parked and entry is not but)
+
+
+def _allowed(lanes: Lanes, bounds: Bounds) -> bool:
+    return bounds.hold(lanes) and all(sum(t.spans_gpus for t in lane) <= 1 for lane in lanes.values())
 
 
 def _with(waiting: tuple[Waiting, ...], changed: Waiting) -> tuple[Waiting, ...]:

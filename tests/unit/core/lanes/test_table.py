@@ -260,6 +260,54 @@ def test_growth_that_was_measured_late_counts_while_paused() -> None:
     assert table.profile("a", 60, 0).evict
 
 
+def test_a_tenant_of_which_nothing_is_known_any_more_counts_with_its_whole_share_again() -> None:
+    table = table_of(100, known("a", 10, 20, quota=60), known("b", 10, 20))
+    outcome = table.resize(unknown("a", 60))
+    assert outcome.table.promised_bytes == 60 + 30
+    assert lanes(outcome) == ["a", "b"]
+    crowded = table.admit(known("c", 20, 10)).table.resize(unknown("a", 60))
+    assert crowded.evict, "60 beside 30 and 30: what it may use now is not covered"
+
+
+def test_a_tenant_that_turns_out_to_span_gpus_leaves_the_lane_of_another_such_job() -> None:
+    table = table_of(100, known("a", 10, 60, spans=True), known("b", 10, 10), max_lanes=1)
+    assert lanes(table) == ["ab"]
+    outcome = table.resize(known("b", 10, 10, spans=True))
+    assert lanes(outcome) == ["a"]
+    assert outcome.refusal is not None
+    assert outcome.refusal.reason is RefusalReason.LANE_LIMIT
+    assert outcome.table.promised_bytes == 80, "it holds its persistent memory"
+
+
+def test_who_holds_memory_already_counts_while_it_waits() -> None:
+    table = table_of(100, known("a", 50, 20))
+    assert table.admit(known("b", 20, 50)).table.promised_bytes == 70
+    waiting = table.admit(known("b", 20, 50), holds_memory=True)
+    assert waiting.table.promised_bytes == 90
+    assert waiting.refusal is not None
+    assert waiting.table.leave("a").moved == (Moved("a", 0, None), Moved("b", None, 0))
+    assert lanes(table.admit(known("b", 10, 20), holds_memory=True)) == ["a", "b"]
+
+
+def test_who_holds_more_than_can_be_covered_is_not_in_the_table() -> None:
+    table = table_of(100, known("a", 50, 20))
+    outcome = table.admit(known("b", 40, 0), holds_memory=True)
+    assert outcome.evict
+    assert outcome.table is table
+
+
+def test_a_table_is_restored_where_the_bounds_allow_it() -> None:
+    table = table_of(100, known("a", 10, 20, spans=True), known("b", 10, 20), known("c", 10, 30))
+    tenants = {tenant.key: tenant for tenant in table.tenants}
+    kept = {lane.id: tuple(tenants[key] for key in lane.tenants) for lane in table.lanes}
+    assert LaneTable.restored(100, table.rules, kept) == table
+    assert LaneTable.restored(100, table.rules, {**kept, 7: ()}) == table
+    assert LaneTable.restored(80, table.rules, kept) is None, "less memory"
+    assert LaneTable.restored(100, LaneRules(max_lanes=1, padding_percent=0), kept) is None, "fewer lanes"
+    both = {0: (known("a", 1, 1, spans=True), known("b", 1, 1, spans=True))}
+    assert LaneTable.restored(100, table.rules, both) is None
+
+
 def test_padding_counts_in_lanes() -> None:
     table = table_of(100, known("a", 10, 20, quota=100), padding=10)
     assert table.promised_bytes == 33
@@ -272,6 +320,8 @@ def test_nobody_comes_twice() -> None:
 
 @pytest.mark.parametrize("change", ["leave", "profile", "lane_of", "park", "unpark"])
 def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
+    with pytest.raises(KeyError, match="ghost"):
+        table_of(100, unknown("a", 10)).resize(unknown("ghost", 1))
     arguments = (1, 1) if change == "profile" else ()
     with pytest.raises(KeyError, match="ghost"):
         getattr(table_of(100, unknown("a", 10)), change)("ghost", *arguments)

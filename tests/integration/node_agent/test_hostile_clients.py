@@ -51,7 +51,7 @@ WRONG_AFTER_HELLO = {
         '{"type":"release","turn":%s,"iterations":1,"gpu_seconds":1}' % ("9" * 60_000),
         "not JSON",
     ),
-    "paused unasked": ('{"type": "paused"}', "no pause was asked for"),
+    "paused unasked": ('{"type": "paused"}', "paused: "),
     "text after goodbye": ('{"type": "goodbye"}', None),
 }
 

@@ -56,6 +56,7 @@ class Door:
         self.record = record
         self.connections: set[Connection] = set()
         self.most_processes = most_processes
+        self.profiles = Allowance(limits.profiles_at_once, limits.profiles_per_second, clock)
         self._receiver = receiver
         self._loop = loop
         self._clock = clock

@@ -6,13 +6,21 @@
 
 #define SUCCESS 0
 #define INVALID_ARGUMENT 2
+#define NOT_SUPPORTED 3
 #define INSUFFICIENT_SIZE 7
+#define TIMEOUT 10
 
 char fail_function[64]; /* the name of a function that fails ... */
 int fail_code;          /* ... with this */
 int hang_milliseconds;  /* how long reading memory takes */
 int device_count = 2;
 int nvlink_status;      /* 0: the two GPUs are joined by NVLink */
+int xid, xid_device;    /* an event that is yet to be told, and whose; 0: none */
+int without_events = -1; /* a GPU that does not support them; -1: none */
+int without_registration = -1; /* a GPU that cannot be registered for events now; -1: none */
+int event_sets;         /* that were made and not freed */
+int registered;         /* a bit for each GPU of the last event set */
+int uncorrected_errors, rows_pending, rows_failed, recovery_action;
 
 #define FAIL_IF_TOLD \
     if (strcmp(fail_function, __func__) == 0) return fail_code;
@@ -116,4 +124,77 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *coun
     FAIL_IF_TOLD
     static const process_t found[] = {{100, 3ULL << 30, 0, 0}, {102, 1ULL << 20, 0, 0}};
     return put(processes, count, found, 2);
+}
+
+static int event_set;
+typedef struct {
+    device_t device;
+    unsigned long long type, data;
+    unsigned int gpu_instance, compute_instance;
+} event_t;
+
+int nvmlEventSetCreate(void **set) { FAIL_IF_TOLD *set = &event_set; event_sets++; registered = 0; return SUCCESS; }
+int nvmlEventSetFree(void *set) { FAIL_IF_TOLD event_sets--; return SUCCESS; }
+
+int nvmlDeviceGetSupportedEventTypes(device_t device, unsigned long long *types) {
+    FAIL_IF_TOLD
+    *types = device->index == without_events ? 0x7 : 0x1f;
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(device_t device, unsigned long long types, void *set) {
+    FAIL_IF_TOLD
+    if (device->index == without_registration) return 15; /* GPU is lost */
+    if (types != 8) return INVALID_ARGUMENT;              /* XIDs only */
+    registered |= 1 << device->index;
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(void *set, event_t *event, unsigned int milliseconds) {
+    FAIL_IF_TOLD
+    for (unsigned int waited = 0; !(xid && registered & 1 << xid_device); waited++) {
+        if (waited >= milliseconds) return TIMEOUT;
+        usleep(1000);
+    }
+    *event = (event_t){&devices[xid_device], 8, xid, ~0u, ~0u};
+    xid = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTotalEccErrors(device_t device, int type, int counter, unsigned long long *count) {
+    FAIL_IF_TOLD
+    if (type != 1 || counter != 0) return INVALID_ARGUMENT; /* uncorrected, volatile */
+    *count = uncorrected_errors;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetRemappedRows(device_t device, unsigned int *corrected, unsigned int *uncorrected, unsigned int *pending,
+                              unsigned int *failed) {
+    FAIL_IF_TOLD
+    *corrected = *uncorrected = 0;
+    *pending = rows_pending;
+    *failed = rows_failed;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(device_t device, int *pending) {
+    FAIL_IF_TOLD
+    *pending = 1;
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned int field, scope;
+    long long timestamp, latency;
+    unsigned int type, result;
+    union { unsigned int number; unsigned long long wide; } value;
+} field_t;
+
+int nvmlDeviceGetFieldValues(device_t device, int count, field_t *values) {
+    FAIL_IF_TOLD
+    for (int i = 0; i < count; i++) {
+        values[i].result = values[i].field == 230 && recovery_action >= 0 ? SUCCESS : NOT_SUPPORTED;
+        values[i].value.number = recovery_action;
+    }
+    return SUCCESS;
 }

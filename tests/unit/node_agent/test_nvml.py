@@ -11,11 +11,32 @@ import pynvml
 import pytest
 from laneway.node_agent.gpus import nvml
 from laneway.node_agent.gpus.nvml import NVML
-from laneway.node_agent.gpus.protocol import DriverUnavailableError, GPUError, GPULostError
+from laneway.node_agent.gpus.protocol import (
+    DriverUnavailableError,
+    GPUError,
+    GPUErrors,
+    GPULostError,
+    Recovery,
+    XidEvent,
+)
 
 FIRST = "GPU-11111111-0000-0000-0000-000000000000"
 SECOND = "GPU-22222222-0000-0000-0000-000000000000"
 GIB = 1 << 30
+
+
+_SOUND = {
+    "device_count": 2,
+    "nvlink_status": 0,
+    "hang_milliseconds": 0,
+    "xid": 0,
+    "without_events": -1,
+    "without_registration": -1,
+    "uncorrected_errors": 0,
+    "rows_pending": 0,
+    "rows_failed": 0,
+    "recovery_action": 0,
+}
 
 
 class Library:
@@ -31,6 +52,9 @@ class Library:
 
     def set(self, variable: str, value: int) -> None:
         ctypes.c_int.in_dll(self._library, variable).value = value
+
+    def get(self, variable: str) -> int:
+        return ctypes.c_int.in_dll(self._library, variable).value
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +79,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 def library(loaded: Library) -> Iterator[Library]:
     yield loaded
     loaded.fail("", 0)
-    for variable, value in (("device_count", 2), ("nvlink_status", 0), ("hang_milliseconds", 0)):
+    for variable, value in _SOUND.items():
         loaded.set(variable, value)
 
 
@@ -142,3 +166,85 @@ def test_the_numa_node_is_that_of_the_kernel(library: Library, tmp_path: Path) -
     assert nvml._numa_node(handle, tmp_path) == 1
     (folder / "numa_node").write_text("-1\n")
     assert nvml._numa_node(handle, tmp_path) is None, "the kernel's way to say that there is one node only"
+
+
+def test_a_gpu_tells_of_its_errors(library: Library) -> None:
+    assert NVML().read(FIRST).errors == GPUErrors(0, False, False, Recovery.NONE)
+    for variable in ("uncorrected_errors", "rows_pending", "rows_failed"):
+        library.set(variable, 1)
+    library.set("recovery_action", pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET)
+    assert NVML().read(FIRST).errors == GPUErrors(1, True, True, Recovery.RESET)
+
+
+def test_an_older_gpu_tells_of_retired_pages(library: Library) -> None:
+    library.fail("nvmlDeviceGetRemappedRows", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert NVML().read(FIRST).errors == GPUErrors(0, None, True, Recovery.NONE)
+
+
+def test_an_older_driver_does_not_say_what_a_gpu_needs(library: Library) -> None:
+    library.set("recovery_action", -1)
+    assert NVML().read(FIRST).errors.recovery is None
+    library.fail("nvmlDeviceGetFieldValues", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+    assert NVML().read(FIRST).errors.recovery is None
+
+
+def test_a_gpu_without_ecc_counts_no_errors(library: Library) -> None:
+    library.fail("nvmlDeviceGetTotalEccErrors", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert NVML().read(FIRST).errors.uncorrected is None
+
+
+def test_an_xid_comes_with_its_gpu(library: Library) -> None:
+    gpus = NVML()
+    assert gpus.wait_for_xids(0.01) == ()
+    library.set("xid_device", 1)
+    library.set("xid", 79)
+    assert gpus.wait_for_xids(5) == (XidEvent(SECOND, 79),)
+    assert gpus.wait_for_xids(0.01) == ()
+
+
+def test_the_gpu_of_an_xid_is_named_even_when_it_does_not_answer_any_more(library: Library) -> None:
+    gpus = NVML()
+    gpus.wait_for_xids(0.001)
+    library.fail("nvmlDeviceGetUUID", pynvml.NVML_ERROR_GPU_IS_LOST)
+    library.set("xid_device", 0)
+    library.set("xid", 79)
+    assert gpus.wait_for_xids(5) == (XidEvent(FIRST, 79),)
+
+
+def test_a_gpu_that_supports_no_events_keeps_nobody_from_those_of_the_others(library: Library) -> None:
+    gpus = NVML()
+    library.set("without_events", 0)
+    gpus.wait_for_xids(0.001)
+    assert library.get("registered") == 0b10
+
+
+def test_where_no_gpu_supports_events_waiting_is_all_that_happens(library: Library) -> None:
+    library.fail("nvmlDeviceGetSupportedEventTypes", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    gpus = NVML()
+    assert gpus.wait_for_xids(0.001) == ()
+    assert library.get("registered") == 0
+
+
+def test_an_event_set_that_failed_is_made_anew_and_the_old_one_freed(library: Library) -> None:
+    gpus = NVML()
+    sets = library.get("event_sets")
+    gpus.wait_for_xids(0.001)
+    library.fail("nvmlEventSetWait_v2", pynvml.NVML_ERROR_GPU_IS_LOST)
+    with pytest.raises(GPULostError, match="the next event"):
+        gpus.wait_for_xids(0.001)
+    assert library.get("event_sets") == sets
+    library.fail("", 0)
+    library.set("xid_device", 1)
+    library.set("xid", 13)
+    assert gpus.wait_for_xids(5) == (XidEvent(SECOND, 13),)
+
+
+def test_a_gpu_that_cannot_be_registered_is_tried_again(library: Library) -> None:
+    gpus = NVML()
+    library.set("without_registration", 1)
+    gpus.wait_for_xids(0)
+    assert library.get("registered") == 0b01
+    library.set("without_registration", -1)
+    for _ in range(100):
+        gpus.wait_for_xids(0)
+    assert library.get("registered") == 0b11

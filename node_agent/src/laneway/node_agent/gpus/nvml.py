@@ -1,55 +1,21 @@
 """Real GPUs, through NVML (the module ``pynvml`` of the package ``nvidia-ml-py``).
 
-https://docs.nvidia.com/deploy/nvml-api/ has the calls. Each of them may fail in its own way on some GPU, so what an older
-GPU, a virtual one or MIG need not support is asked for with :func:`_supported`.
+https://docs.nvidia.com/deploy/nvml-api/ has the calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
-from laneway.node_agent.gpus.protocol import (
-    DriverUnavailableError,
-    GPUError,
-    GPUFacts,
-    GPULostError,
-    GPUReading,
-)
-
-Result = TypeVar("Result")
-
-_UNAVAILABLE = frozenset(
-    {
-        pynvml.NVML_ERROR_UNINITIALIZED,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-    }
-)
-_LOST = frozenset(
-    {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED, pynvml.NVML_ERROR_GPU_NOT_FOUND}
-)
-_UNSUPPORTED = frozenset(
-    {
-        pynvml.NVML_ERROR_NOT_SUPPORTED,
-        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-        pynvml.NVML_ERROR_NO_PERMISSION,
-        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-    }
-)
-_HINTS = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not in the container; run it with NVIDIA's runtime class, "
-    "or set gpuSource: simulated",
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded on this node",
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the library and the loaded driver differ; the node needs a reboot",
-    pynvml.NVML_ERROR_NO_PERMISSION: "the agent may not ask that; it runs as root",
-}
+from laneway.node_agent.gpus.nvml_calls import asking, supported
+from laneway.node_agent.gpus.nvml_errors import read_errors
+from laneway.node_agent.gpus.nvml_events import XidEvents
+from laneway.node_agent.gpus.nvml_processes import read_processes
+from laneway.node_agent.gpus.protocol import GPUFacts, GPUReading, XidEvent
 
 
 class NVML:
@@ -57,6 +23,7 @@ class NVML:
 
     def __init__(self) -> None:
         self._initialized = False
+        self._xids = XidEvents()
 
     def discover(self) -> tuple[GPUFacts, ...]:
         """Return the node's GPUs.
@@ -65,15 +32,15 @@ class NVML:
             GPUError: they cannot be listed.
         """
         self._initialize()
-        with _asking("the number of GPUs"):
+        with asking("the number of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         handles = []
         for index in range(count):
-            with _asking(f"GPU {index}"):
+            with asking(f"GPU {index}"):
                 handles.append(pynvml.nvmlDeviceGetHandleByIndex(index))
         uuids = []
         for index, handle in enumerate(handles):
-            with _asking(f"the uuid of GPU {index}"):
+            with asking(f"the uuid of GPU {index}"):
                 uuids.append(pynvml.nvmlDeviceGetUUID(handle))
         peers = _nvlink_peers(handles)
         return tuple(
@@ -88,40 +55,48 @@ class NVML:
             GPUError: it does not answer as it should.
         """
         self._initialize()
-        with _asking(f"GPU {uuid}"):
+        with asking(f"GPU {uuid}"):
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        with _asking(f"the memory of GPU {uuid}"):
+        with asking(f"the memory of GPU {uuid}"):
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-        with _asking(f"the utilization of GPU {uuid}"):
-            rates = _supported(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
-        processes: dict[int, int] = {}
-        for ask in (
-            pynvml.nvmlDeviceGetComputeRunningProcesses,
-            pynvml.nvmlDeviceGetGraphicsRunningProcesses,
-        ):
-            with _asking(f"the processes of GPU {uuid}"):
-                found = _supported(partial(ask, handle)) or []
-            for process in found:
-                # A process that computes and draws is on both lists, with the same figure.
-                used_bytes = int(process.usedGpuMemory or 0)
-                processes[int(process.pid)] = max(processes.get(int(process.pid), 0), used_bytes)
+        with asking(f"the utilization of GPU {uuid}"):
+            rates = supported(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
+        with asking(f"the compute mode of GPU {uuid}"):
+            mode = supported(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+        with asking(f"the processes of GPU {uuid}"):
+            processes = read_processes(handle)
+        with asking(f"the errors of GPU {uuid}"):
+            errors = read_errors(handle)
         return GPUReading(
             used_bytes=int(memory.used),
             utilization_ratio=None if rates is None else rates.gpu / 100,
-            process_bytes=processes,
+            process_bytes=processes.used_bytes,
+            errors=errors,
+            processes_hidden=processes.hidden,
+            mps_pids=processes.mps_pids,
+            exclusive_process=mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
         )
+
+    def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
+        """Return the next XID, or nothing when none came in time.
+
+        Raises:
+            GPUError: NVML failed; the next call tries anew.
+        """
+        self._initialize()
+        return self._xids.wait(timeout_seconds)
 
     def _initialize(self) -> None:
         if not self._initialized:
-            with _asking("NVML to start"):
+            with asking("NVML to start"):
                 pynvml.nvmlInit()
             self._initialized = True
 
     @staticmethod
     def _facts(index: int, handle: Any, uuid: str, peers: tuple[str, ...]) -> GPUFacts:
-        with _asking(f"GPU {uuid}"):
+        with asking(f"GPU {uuid}"):
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-            minor = _supported(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
+            minor = supported(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
             return GPUFacts(
                 uuid=uuid,
                 index=index,
@@ -136,7 +111,7 @@ class NVML:
 def _numa_node(handle: Any, pci_devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
     """Return the NUMA node of the CPUs next to a GPU, from the kernel: NVML's own call is about the GPU's memory as a
     NUMA node, on machines that have that."""
-    bus_id = _supported(lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)
+    bus_id = supported(lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)
     if bus_id is None:
         return None
     text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
@@ -153,8 +128,8 @@ def _nvlink_peers(handles: list[Any]) -> list[set[int]]:
     """Return, for each GPU, the indices of those that NVLink reaches, directly or through a switch."""
     peers: list[set[int]] = [set() for _ in handles]
     for first, second in combinations(range(len(handles)), 2):
-        with _asking(f"NVLink between GPU {first} and GPU {second}"):
-            status = _supported(
+        with asking(f"NVLink between GPU {first} and GPU {second}"):
+            status = supported(
                 partial(
                     pynvml.nvmlDeviceGetP2PStatus,
                     handles[first],
@@ -166,27 +141,3 @@ def _nvlink_peers(handles: list[Any]) -> list[set[int]]:
             peers[first].add(second)
             peers[second].add(first)
     return peers
-
-
-def _supported(ask: Callable[[], Result]) -> Result | None:
-    try:
-        return ask()
-    except pynvml.NVMLError as error:
-        if error.value in _UNSUPPORTED:
-            return None
-        raise
-
-
-@contextmanager
-def _asking(what: str) -> Iterator[None]:
-    """Turn NVML's errors into the agent's."""
-    try:
-        yield
-    except pynvml.NVMLError as error:
-        hint = _HINTS.get(error.value)
-        text = f"NVML was asked for {what} and answered: {error}{f' ({hint})' if hint else ''}"
-        if error.value in _UNAVAILABLE:
-            raise DriverUnavailableError(text) from error
-        if error.value in _LOST:
-            raise GPULostError(text) from error
-        raise GPUError(text) from error

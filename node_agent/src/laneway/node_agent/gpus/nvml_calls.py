@@ -47,6 +47,8 @@ def supported(ask: Callable[[], Result]) -> Result | None:
     """Return what NVML answers; None where the GPU, or the driver, does not have it."""
     try:
         return ask()
+    except pynvml.NVMLLibraryMismatchError:
+        return None  # an older library does not have the call at all
     except pynvml.NVMLError as error:
         if error.value in _UNSUPPORTED:
             return None

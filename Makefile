@@ -64,6 +64,10 @@ ONLY ?=
 bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of published traces, ONLY=speed,fragmentation,real-workload,...
 	$(PYTHON) -m tests.performance.bench_scheduling --traces $(TRACES) --results docs/measurements --only "$(ONLY)"
 
+.PHONY: bench-node
+bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan, scale; about 6 minutes; ONLY=hand-off,...
+	$(PYTHON) -m tests.performance.bench_node --results docs/measurements --only "$(ONLY)"
+
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
 .PHONY: cluster-up

@@ -9,15 +9,12 @@ said. ``docs/measurements.md`` shows what the JSON files hold: its tables are wr
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.performance.machine import this_machine
-from tests.performance.page import write_page
+from tests.performance.page import SCHEDULING, write_page
+from tests.performance.result_file import run_benchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def main() -> int:
         parser.error(f"there is no benchmark {', '.join(unknown)}: write some of {', '.join(known)}")
     arguments.results.mkdir(parents=True, exist_ok=True)
     failed = [name for name in names if not _run(known[name], arguments.traces, arguments.results)]
-    write_page(arguments.results)
+    write_page(arguments.results, SCHEDULING)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -76,22 +73,13 @@ def _run(benchmark: Benchmark, traces: Path, results: Path) -> bool:
     if benchmark.needs_traces and not traces.is_dir():
         print(f"{benchmark.name}: left as it is; there are no traces at {traces}", file=sys.stderr)
         return True
-    command = [sys.executable, "-m", f"tests.performance.{benchmark.module}"]
-    command += ["--traces", str(traces)] if benchmark.needs_traces else []
     print(f"{benchmark.name}: {benchmark.module}", flush=True)
-    machine = this_machine()
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "result.json"
-        code = subprocess.run([*command, "-o", str(output)], check=False).returncode
-        if code or not output.exists():
-            return False
-        found = {
-            "command": f"make bench-scheduling ONLY={benchmark.name}",
-            "machine": asdict(machine),
-            "result": json.loads(output.read_text(encoding="utf-8")),
-        }
-    (results / f"{benchmark.name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return True
+    return run_benchmark(
+        benchmark.module,
+        ["--traces", str(traces)] if benchmark.needs_traces else [],
+        f"make bench-scheduling ONLY={benchmark.name}",
+        results / f"{benchmark.name}.json",
+    )
 
 
 if __name__ == "__main__":

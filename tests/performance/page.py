@@ -3,57 +3,77 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 PAGE = Path("docs/measurements.md")
-BEGIN = "<!-- scheduling: written by `make bench-scheduling` from docs/measurements/*.json -->\n"
-END = "<!-- end of scheduling -->\n"
 
 Row = Sequence[object]
 
 
-def write_page(results: Path, page: Path = PAGE) -> None:
-    """Replace what is between the marks.
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of the page that one make target writes."""
+
+    name: str
+    target: str
+    sections: Mapping[str, tuple[str, Callable[[Any], Iterator[str]]]]
+    """Heading and table by the name of the result file, in the order of the page."""
+
+    @property
+    def begin(self) -> str:
+        """Return the mark before it."""
+        return f"<!-- {self.name}: written by `make {self.target}` from docs/measurements/*.json -->\n"
+
+    @property
+    def end(self) -> str:
+        """Return the mark after it."""
+        return f"<!-- end of {self.name} -->\n"
+
+
+def write_page(results: Path, block: Block, page: Path = PAGE) -> None:
+    """Replace what is between a block's marks.
 
     Args:
         results: the folder with the result files; of those that are not there, the page says nothing.
+        block: which part of the page.
         page: has to hold the marks.
 
     Raises:
         ValueError: the page has no marks.
     """
     text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = text.partition(block.begin)
+    _, end, after = rest.partition(block.end)
     if not (begin and end):
-        raise ValueError(f"{page} has to hold the lines {BEGIN.strip()!r} and {END.strip()!r}")
+        raise ValueError(f"{page} has to hold the lines {block.begin.strip()!r} and {block.end.strip()!r}")
     sections = "\n".join(
-        _section(json.loads((results / f"{name}.json").read_text(encoding="utf-8")), heading, table)
-        for name, (heading, table) in SECTIONS.items()
+        _section(json.loads((results / f"{name}.json").read_text(encoding="utf-8")), heading, show)
+        for name, (heading, show) in block.sections.items()
         if (results / f"{name}.json").exists()
     )
     page.write_text(before + begin + "\n" + sections + "\n" + end + after, encoding="utf-8")
 
 
-def _section(found: dict[str, Any], heading: str, table: Callable[[Any], Iterator[str]]) -> str:
+def _section(found: dict[str, Any], heading: str, show: Callable[[Any], Iterator[str]]) -> str:
     machine = found["machine"]
     where = (
         f"{machine['date']}, {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         f"Python {machine['python']}, load {machine['load_1_minute']} at the start"
     )
-    return f"### {heading}\n\n`{found['command']}`: {where}.\n\n" + "".join(table(found["result"]))
+    return f"### {heading}\n\n`{found['command']}`: {where}.\n\n" + "".join(show(found["result"]))
 
 
-def _table(titles: Sequence[str], rows: Iterator[Row]) -> Iterator[str]:
+def table(titles: Sequence[str], rows: Iterator[Row]) -> Iterator[str]:
     yield "| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|\n"
     for row in rows:
         yield "| " + " | ".join(str(cell) for cell in row) + " |\n"
 
 
 def _fidelity(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         [
             "reference",
             "trace",
@@ -93,7 +113,7 @@ def _fidelity(found: Any) -> Iterator[str]:
 
 
 def _better(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         [
             "trace",
             "sharing",
@@ -123,7 +143,7 @@ def _better(found: Any) -> Iterator[str]:
 
 
 def _speed(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         ["jobs and GPUs", "policy", "p50", "p99", "largest", "cold", "started", "preempted", "decisions"],
         (
             [
@@ -146,7 +166,7 @@ def _speed(found: Any) -> Iterator[str]:
 
 
 def _simulation(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         ["policy", "jobs", "processor time", "decisions", "Tiresias' simulator", "times faster"],
         (
             [
@@ -163,7 +183,7 @@ def _simulation(found: Any) -> Iterator[str]:
 
 
 def _fragmentation(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         ["workload", "placement", "allocated at 100 % asked for", "at 130 %", "no packing beats, at 100 %"],
         (
             [
@@ -179,7 +199,7 @@ def _fragmentation(found: Any) -> Iterator[str]:
 
 
 def _elastic(found: Any) -> Iterator[str]:
-    yield from _table(
+    yield from table(
         [
             "workload",
             "policy",
@@ -206,7 +226,7 @@ def _elastic(found: Any) -> Iterator[str]:
 
 def _real_workload(found: Any) -> Iterator[str]:
     free = found["without_costs"]
-    yield from _table(
+    yield from table(
         ["", "real", "predicted", "off", "off, without costs"],
         (
             [
@@ -231,7 +251,7 @@ def _seconds(value: float) -> str:
     return f"{value:,.1f} s" if value < 10_000 else f"{value:,.0f} s"
 
 
-SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
+_SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
     "fidelity": ("The simulator against the references' own", _fidelity),
     "better": ("The project's own policy against the best published", _better),
     "real-workload": ("Thirty real jobs against their prediction", _real_workload),
@@ -240,4 +260,5 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[str]]]] = {
     "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
     "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
 }
-"""By the name of the result file, in the order of the page."""
+
+SCHEDULING = Block("scheduling", "bench-scheduling", _SECTIONS)

@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ class Container:
         eventually(f"{self.socket} is there", self.socket.exists)
         return self
 
-    def process(self) -> PeerProcess:
-        process = PeerProcess(self)
+    def process(self, program: Path = PEER) -> PeerProcess:
+        process = PeerProcess(self, program)
         self.node.processes.append(process)
         return process
 
@@ -77,13 +78,23 @@ class Container:
 class PeerProcess:
     """A process in a container, in a mount namespace of its own."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, program: Path = PEER) -> None:
+        """Start it, and wait for nothing.
+
+        Args:
+            container: where.
+            program: what it runs; it says its pid in its first line, and then answers commands.
+        """
         unshare = ["unshare", "--mount", "--propagation", "private"]
         if os.geteuid() != 0:
             unshare += ["--user", "--map-root-user"]
-        command = [*unshare, "sh", "-c", _ENTER, "sh", str(container.folder), sys.executable, str(PEER)]
+        command = [*unshare, "sh", "-c", _ENTER, "sh", str(container.folder), sys.executable, str(program)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pid = int(self._answer(20)["pid"])
+
+    @cached_property
+    def pid(self) -> int:
+        """Its process id, once it runs."""
+        return int(self._answer(60)["pid"])
 
     def do(self, command: str, /, **fields: Any) -> dict[str, Any]:
         """Have one command done."""
@@ -91,6 +102,7 @@ class PeerProcess:
         return self.finish()
 
     def start(self, command: str, /, **fields: Any) -> None:
+        assert self.pid
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": command, **fields}) + "\n")
         self._process.stdin.flush()
@@ -241,6 +253,12 @@ class Node:
         """Return what the agent says of a pod."""
         (found,) = [session for session in self.get("/sessions") if session["pod"] == pod]
         return dict(found)
+
+    @property
+    def agent_pid(self) -> int:
+        """Return the agent's process id."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def log(self) -> str:

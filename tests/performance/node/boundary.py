@@ -1,0 +1,67 @@
+"""What a turn boundary costs the training process while nobody else wants its lane.
+
+    python -m tests.performance.node.boundary -o boundary.json
+
+One process with the real client holds the turn of a real agent's lane; timed is the end of an iteration together with the
+beginning of the next, in bursts; told are the median and the fastest burst. With PyTorch's hooks: `boundary_in_torch.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.integration.node_agent.node import Node
+from tests.performance.node.crowd import admit, node_with
+from tests.performance.result_file import write_measured
+from tests.torch_runtime import torch_runtime
+
+BURSTS = 30
+TIMES = 20_000
+TORCH_SECONDS = 120
+
+
+def measure() -> dict[str, Any]:
+    """Return the cost of a boundary, in microseconds."""
+    with node_with(gpus=3) as node:
+        return {
+            "gate": _bursts(node, 0, "time_gate", measured=False),
+            "gate_and_profile": _bursts(node, 1, "time_gate", measured=True),
+            "iteration_block": _bursts(node, 1, "time_block", measured=True),
+            "torch_hooks": _in_torch(node, 2),
+        }
+
+
+def _bursts(node: Node, gpu: int, command: str, measured: bool) -> dict[str, float]:
+    crowd = admit(node, 1, gpu, command.replace("_", "-"))
+    crowd.open_sessions(measured=measured)
+    (process,) = crowd.processes
+    return _summary([process.do(command, times=TIMES)["nanoseconds"] for _ in range(BURSTS)])
+
+
+def _in_torch(node: Node, gpu: int) -> dict[str, float]:
+    container = node.container("torch", 100, gpu=gpu).await_socket()
+    with tempfile.TemporaryDirectory() as work:
+        process = torch_runtime().start(
+            ["boundary_in_torch.py", str(BURSTS), str(TIMES)],
+            Path(__file__).parent,
+            Path(work),
+            container.folder,
+        )
+        output, errors = process.communicate(timeout=TORCH_SECONDS)
+    assert process.returncode == 0, errors
+    return _summary(json.loads(output.splitlines()[-1]))
+
+
+def _summary(nanoseconds: list[float]) -> dict[str, float]:
+    return {
+        "median_us": round(statistics.median(nanoseconds) / 1000, 2),
+        "fastest_us": round(min(nanoseconds) / 1000, 2),
+    }
+
+
+if __name__ == "__main__":
+    write_measured(measure)

@@ -1,0 +1,119 @@
+"""A process in a container that takes turns with the real client, driven line by line like the bare one of the integration tests.
+
+JSON commands on standard input, JSON answers on standard output. An iteration's GPU time is simulated: the process sleeps
+inside it, as a training thread does that waits for the device.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from time import monotonic_ns
+from typing import Any
+
+from laneway.client.explicit import iteration
+from laneway.client.memory_meter import NoMeter
+from laneway.client.page import TURN
+from laneway.client.profile import FIRST_REPORT_ITERATIONS
+from laneway.client.runtime import client
+
+FOLDER = "/run/laneway"
+
+
+class FixedMeter(NoMeter):
+    """A device on which every iteration uses the same memory."""
+
+    def __init__(self, persistent_bytes: int, ephemeral_bytes: int) -> None:
+        self._measured = (persistent_bytes, persistent_bytes + ephemeral_bytes)
+
+    def end(self) -> tuple[int, int]:
+        """An iteration has ended."""
+        return self._measured
+
+
+class Trainer:
+    """What the process can be told to do. All clock values are CLOCK_MONOTONIC, in nanoseconds."""
+
+    def open(self, persistent_mib: int = 1, ephemeral_mib: int = 5, measured: bool = True) -> dict[str, Any]:
+        """Open the session and run until the agent knows what an iteration needs, if that is measured.
+
+        Until then the session counts with all of its share, and others may have to wait for that.
+        """
+        meter = FixedMeter(persistent_mib << 20, ephemeral_mib << 20) if measured else NoMeter()
+        client().start("", "cpu", meter)
+        self.train(iteration_seconds=0.001, iterations=FIRST_REPORT_ITERATIONS)
+        return {"contested": client().gate.session.contested}
+
+    def train(
+        self,
+        iteration_seconds: float,
+        gap_seconds: float = 0.0,
+        iterations: int = 0,
+        seconds: float = math.inf,
+    ) -> dict[str, Any]:
+        """Run iterations with gaps between them, for a number or for a time.
+
+        Returns:
+            ``turns``: for each turn its number, when its first iteration began and its last one ended, and how many it had;
+            ``began_ns`` and ``ended_ns`` of the whole.
+        """
+        gate = client().gate
+        turns: list[list[int]] = []
+        done = 0
+        came_ns = monotonic_ns()
+        until_ns = came_ns + seconds * 1e9
+        while (not iterations or done < iterations) and monotonic_ns() < until_ns:
+            gate.begin()
+            began_ns = monotonic_ns()
+            turn = gate.session.words[TURN]
+            time.sleep(iteration_seconds)
+            ended_ns = monotonic_ns()
+            gate.end()
+            done += 1
+            if turns and turns[-1][0] == turn:
+                turns[-1][2] = ended_ns
+                turns[-1][3] += 1
+            else:
+                turns.append([turn, began_ns, ended_ns, 1])
+            if gap_seconds:
+                time.sleep(gap_seconds)
+        return {"turns": turns, "began_ns": came_ns, "ended_ns": monotonic_ns()}
+
+    def time_gate(self, times: int) -> dict[str, Any]:
+        """Time boundaries, each the end of an iteration and the beginning of the next, less the loop around them."""
+        gate = client().gate
+        bare_ns = monotonic_ns()
+        for _ in range(times):
+            pass
+        began_ns = monotonic_ns()
+        for _ in range(times):
+            gate.begin()
+            gate.end()
+        ended_ns = monotonic_ns()
+        return {"nanoseconds": (ended_ns - began_ns - (began_ns - bare_ns)) / times}
+
+    def time_block(self, times: int) -> dict[str, Any]:
+        """Time boundaries of a script that marks its iterations with ``laneway.client.iteration()``."""
+        began_ns = monotonic_ns()
+        for _ in range(times):
+            with iteration():
+                pass
+        return {"nanoseconds": (monotonic_ns() - began_ns) / times}
+
+
+def main() -> None:
+    """Answer commands until there are no more."""
+    os.environ["LANEWAY_DIR"] = FOLDER
+    trainer = Trainer()
+    print(json.dumps({"pid": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        answer = getattr(trainer, command.pop("do"))(**command)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

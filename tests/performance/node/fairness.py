@@ -1,0 +1,57 @@
+"""How equal the GPU time is that 64 sessions with equal weights get from one lane.
+
+    python -m tests.performance.node.fairness -o fairness.json
+
+64 processes with the real client train without a pause in one lane of one GPU, policy FAIR. Service is the time inside
+iterations of the agent's own record of turns. The deviation is that of the session farthest from the mean, in percent of the mean. After
+2,000 turns some sessions have had 31 turns and some 32, which by itself is 2.4 %: hence also the figures at the ends of rounds, where all have had as many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tests.performance.node.crowd import admit, node_with
+from tests.performance.result_file import write_measured
+
+SESSIONS = 64
+QUANTUM_MILLISECONDS = 5
+ITERATION_SECONDS = 0.002
+TRAINING_SECONDS = 36.0
+AFTER_TURNS = (1_984, 2_000, 2_048, 4_096)
+
+
+def measure() -> dict[str, Any]:
+    """Return the deviations."""
+    with node_with(lanes=1, quantumMilliseconds=QUANTUM_MILLISECONDS) as node:
+        crowd = admit(node, SESSIONS)
+        crowd.open_sessions()
+        trained = crowd.train(iteration_seconds=ITERATION_SECONDS, seconds=TRAINING_SECONDS)
+        opened = max(each.turns[0].number for each in trained)  # by then all of them wait
+        turns = [turn for turn in node.get("/turns") if turn["turn"] > opened and turn["end"] == "released"]
+    turns = turns[: len(turns) - SESSIONS]  # the last round ends one by one
+    return {
+        "sessions": SESSIONS,
+        "turn_milliseconds": round(1000 * sum(turn["gpu_seconds"] for turn in turns) / len(turns), 2),
+        "after": [_deviation(turns[:count]) for count in (*AFTER_TURNS, len(turns)) if count <= len(turns)],
+    }
+
+
+def _deviation(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    seconds: Counter[str] = Counter()
+    for turn in turns:
+        seconds[turn["pod"]] += turn["gpu_seconds"]
+    assert len(seconds) == SESSIONS, f"only {len(seconds)} of {SESSIONS} sessions had turns"
+    mean = sum(seconds.values()) / len(seconds)
+    farthest = max(abs(service - mean) for service in seconds.values())
+    return {
+        "turns": len(turns),
+        "mean_service_seconds": round(mean, 4),
+        "deviation_percent": round(100 * farthest / mean, 2),
+    }
+
+
+if __name__ == "__main__":
+    write_measured(measure)

@@ -1,0 +1,163 @@
+"""How the page of measurements shows what `make bench-node` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.performance.page import Block, table
+
+MEBIBYTE = 1 << 20
+_LATENCIES = ("p50_us", "p90_us", "p99_us", "largest_us", "count")
+_LATENCY_TITLES = ("p50", "p90", "p99", "largest", "times")
+
+
+def _boundary(found: Any) -> Iterator[str]:
+    names = {
+        "gate": "the gate: end of one iteration, begin of the next",
+        "gate_and_profile": "with memory measured, for the profile",
+        "iteration_block": "with `laneway.client.iteration()` around each",
+        "torch_hooks": "with PyTorch's hooks, and its tensors' memory measured",
+    }
+    yield from table(
+        ["a boundary without contention", "median", "fastest burst"],
+        (
+            [title, f"{found[name]['median_us']} µs", f"{found[name]['fastest_us']} µs"]
+            for name, title in names.items()
+        ),
+    )
+
+
+def _hand_off(found: Any) -> Iterator[str]:
+    names = {
+        "hand_off": "hand-off between two processes with the real client",
+        "hand_off_without_client": "hand-off between two processes that write packets by hand",
+        "round_trip_after_pause": "bare round trip, after a pause as before a hand-off",
+        "round_trip": "bare round trip, one after the other",
+    }
+    yield from table(
+        ["", *_LATENCY_TITLES], ([title, *_latencies(found[name])] for name, title in names.items())
+    )
+    yield (
+        f"\nMedian hand-off over the median round trip: {found['times_round_trip']['after_pause']} after pauses, "
+        f"{found['times_round_trip']['back_to_back']} one after the other; goal 3.\n"
+    )
+
+
+def _fairness(found: Any) -> Iterator[str]:
+    yield from table(
+        ["turns", "service of a session, mean", "farthest from it"],
+        (
+            [
+                f"{each['turns']:,}",
+                f"{1000 * each['mean_service_seconds']:.1f} ms",
+                f"{each['deviation_percent']} %",
+            ]
+            for each in found["after"]
+        ),
+    )
+    yield f"\n{found['sessions']} sessions in one lane, turns of {found['turn_milliseconds']} ms.\n"
+
+
+def _agent_load(found: Any) -> Iterator[str]:
+    yield from table(
+        [
+            "sessions",
+            "lanes",
+            "turns a second",
+            "agent's CPU for a turn",
+            "of a core at 1,000 turns a second",
+        ],
+        iter(
+            [
+                [
+                    found["sessions"],
+                    found["lanes"],
+                    f"{found['turns_per_second']:,}",
+                    f"{found['agent_cpu_us_per_turn']} µs",
+                    f"{found['core_percent_at_1000_turns_per_second']} %",
+                ]
+            ]
+        ),
+    )
+    yield "\n" + _hand_offs_in_a_line(found)
+
+
+def _memory(found: Any) -> Iterator[str]:
+    marks = {found["growth_counted_from_turns"], found["turns"] // 2, found["turns"]}
+    rows = [["0", f"{found['resident_bytes_at_start'] / MEBIBYTE:.1f} MiB"]]
+    rows += [
+        [f"{each['turns']:,}", f"{each['resident_bytes'] / MEBIBYTE:.1f} MiB"]
+        for each in found["samples"]
+        if each["turns"] in marks
+    ]
+    yield from table(["turns", "agent's memory"], iter(rows))
+    yield (
+        f"\nGrowth since {found['growth_counted_from_turns']:,} turns: {found['growth_bytes'] / 1024:.0f} KiB. "
+        f"{found['turns_per_second']:,} turns a second, {found['agent_cpu_us_per_turn']} µs of the agent's CPU for each.\n"
+    )
+
+
+def _makespan(found: Any) -> Iterator[str]:
+    yield from table(
+        ["an iteration, and the gap after it", "one after the other", "shared", "ratio", "published claim"],
+        (
+            [
+                f"{1000 * each['iteration_seconds']:.0f} ms each",
+                f"{each['one_after_the_other_seconds']:.2f} s",
+                f"{each['shared_seconds']:.2f} s",
+                f"{each['ratio']:.2f}",
+                f"{found['published_ratio']:.2f}",
+            ]
+            for each in found["pairs"]
+        ),
+    )
+
+
+def _scale(found: Any) -> Iterator[str]:
+    yield from table(
+        ["GPUs", "sessions", "turns a second", "agent, of a core", "for a turn", "memory", "a scrape takes"],
+        iter(
+            [
+                [
+                    found["gpus"],
+                    found["sessions"],
+                    f"{found['turns_per_second']:,}",
+                    f"{found['agent_core_percent']} %",
+                    f"{found['agent_cpu_us_per_turn']} µs",
+                    f"{found['agent_resident_bytes'] / MEBIBYTE:.0f} MiB",
+                    f"{found['scrape_milliseconds']:.0f} ms",
+                ]
+            ]
+        ),
+    )
+    yield (
+        f"\nAll sessions open and measured after {found['all_open_and_profiled_seconds']} s; turns of a session: "
+        f"{found['fewest_turns_of_a_session']} to {found['most_turns_of_a_session']}. "
+        + _hand_offs_in_a_line(found)
+    )
+
+
+def _latencies(found: dict[str, Any]) -> list[str]:
+    *times, count = (found[name] for name in _LATENCIES)
+    return [*(f"{each:,.0f} µs" for each in times), f"{count:,}"]
+
+
+def _hand_offs_in_a_line(found: Any) -> str:
+    of = found["hand_off"]
+    return f"Hand-offs: p50 {of['p50_us']:.0f} µs, p99 {of['p99_us']:.0f} µs ({of['count']:,}).\n"
+
+
+NODE = Block(
+    "node",
+    "bench-node",
+    {
+        "node-boundary": ("A turn boundary without contention", _boundary),
+        "node-hand-off": ("Handing a turn over", _hand_off),
+        "node-fairness": ("Service of 64 sessions with equal weights", _fairness),
+        "node-agent-load": ("What turns cost the agent", _agent_load),
+        "node-memory": ("The agent's memory over a million turns", _memory),
+        "node-makespan": ("Two jobs that use their GPU half of the time", _makespan),
+        "node-scale": ("16 GPUs with 32 sessions each", _scale),
+    },
+)

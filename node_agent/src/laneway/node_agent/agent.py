@@ -21,6 +21,7 @@ from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.inventory_file import inventory_of, write_inventory
+from laneway.node_agent.quiet_log import QuietLog
 from laneway.node_agent.recovery.keeper import StateKeeper
 from laneway.node_agent.recovery.processes import boot_id
 from laneway.node_agent.recovery.return_of import ReturnOfSessions
@@ -69,6 +70,7 @@ class Agent:
         self._facts = gpus
         self._began_seconds = clock.realtime()
         self._realtime = SteadyRealtime(clock)
+        self._quiet = QuietLog(_log, clock, most_kinds=4096)
         self.loop = EventLoop(clock)
         self._publisher: GPUNodePublisher | None = None
         self._keeper: StateKeeper | None = None
@@ -178,7 +180,9 @@ class Agent:
 
     def noted(self, hold: Hold, reason: str, message: str) -> None:
         """Something happened to a container that its owner should know."""
-        _log.warning("%s/%s: %s: %s", hold.record.namespace, hold.record.pod, reason, message)
+        self._quiet.warning(
+            f"{hold.key} {reason}", f"{hold.record.namespace}/{hold.record.pod}: {reason}: {message}"
+        )
         self.changed()
 
     def _health_changed(self) -> None:
@@ -202,6 +206,7 @@ class Agent:
         """What is looked at regularly rather than when something happens."""
         self.loop.call_at(self._clock.monotonic() + _TICK_SECONDS, self._tick)
         self._realtime.refresh()
+        self._quiet.tell_left_out()
         for turns in self._turns.values():
             turns.giver.revoke_stalled()
             turns.forget_ended(_ENDED_SECONDS)

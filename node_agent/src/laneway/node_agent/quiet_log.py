@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from laneway.node_agent.clock import Clock
 
-_MOST_KINDS = 64
 _OTHER = "other"
 
 
@@ -37,11 +36,13 @@ class QuietLog:
         clock: Clock,
         interval_seconds: float = 1.0,
         most_interval_seconds: float = 60.0,
+        most_kinds: int = 64,
     ) -> None:
         self._logger = logger
         self._clock = clock
         self._interval_seconds = interval_seconds
         self._most_interval_seconds = most_interval_seconds
+        self._most_kinds = most_kinds
         self._kinds: dict[str, _Kind] = {}
 
     def warning(self, kind: str, text: str, *, traceback: bool = False) -> None:
@@ -70,7 +71,7 @@ class QuietLog:
                 self._has_told(seen, now_seconds)
 
     def _of(self, kind: str, now_seconds: float) -> _Kind:
-        if kind not in self._kinds and len(self._kinds) >= _MOST_KINDS:
+        if kind not in self._kinds and len(self._kinds) >= self._most_kinds:
             kind = _OTHER
         seen = self._kinds.get(kind)
         if seen is None:

@@ -265,15 +265,24 @@ class SessionBroker:
 
     def _offloaded(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         _check_ability("offloaded", "offload", opened.session)
+        self._check_pace("offloaded")
         opened.turns.orders.offloaded(opened.hold, opened.session, fields["freed_bytes"])
 
     def _restored(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         _check_ability("restored", "offload", opened.session)
+        self._check_pace("restored")
         opened.turns.orders.restored(opened.hold, opened.session)
 
     def _refused(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         _check_ability("refused", "offload", opened.session)
-        opened.turns.orders.refused(opened.hold, opened.session, fields["order"], fields["message"])
+        message = _one_line(fields["message"])[:1024]
+        opened.turns.orders.refused(opened.hold, opened.session, fields["order"], message)
+
+    def _check_pace(self, kind: str) -> None:
+        """Refuse a packet for which the lanes would be cut anew too often."""
+        assert self.door is not None, "a door is opened with its broker"
+        if not self.door.profiles.take():
+            raise RefusedError(f"{kind}: the container's memory changes too often")
 
     def _second_hello(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         raise RefusedError("hello: this connection has said hello already")

@@ -166,7 +166,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "gpu_seconds": (_seconds, False),
     },
     "paused": {},
-    "offloaded": {"freed_bytes": (_whole, False), "seconds": (_seconds, False)},
+    "offloaded": {"freed_bytes": (_bytes, False), "seconds": (_seconds, False)},
     "restored": {"seconds": (_seconds, False)},
     "refused": {"order": (_refusable, False), "message": (_text, False)},
     "overrun": {

@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
 from laneway.node_agent.agent import Agent, Place
 from laneway.node_agent.clock import Clock, SystemClock
+from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
@@ -41,9 +42,17 @@ _DISCOVERY_PAUSE_SECONDS = 10.0
 _SWITCH_SECONDS = 0.000_2
 """How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
 
+_VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {"gpu": gpu_command.run}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent; returns the exit status: 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 otherwise."""
+    """Run the agent; returns the exit status: 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 otherwise.
+
+    With a verb as first argument, it does what an operator at the node's shell wants instead.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in _VERBS:
+        return _VERBS[arguments[0]](arguments[1:])
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -107,7 +116,9 @@ def _run(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="laneway-node-agent", description="Sessions, lanes and turns on the GPUs of one node."
+        prog="laneway-node-agent",
+        description="Sessions, lanes and turns on the GPUs of one node.",
+        epilog=f"At the node's shell: laneway-node-agent {{{','.join(_VERBS)}}} --help",
     )
     parser.add_argument(
         "--config", type=Path, default=Path("/etc/laneway/node.yaml"), help="NodeConfig (%(default)s)"

@@ -48,7 +48,7 @@ def test_a_container_gets_its_door_the_client_and_its_share() -> None:
         "PYTHONPATH": "/opt/laneway",
     }
     assert [(mount.host_path, mount.container_path, mount.read_only) for mount in got.mounts] == [
-        (f"/run/laneway/containers/{container_key(asked)}", "/run/laneway", False),
+        (f"/run/laneway/containers/{container_key(asked)}", "/run/laneway", True),
         ("/var/lib/laneway/client", "/opt/laneway", True),
     ]
 

@@ -90,7 +90,7 @@ def response(granted: Grant, folders: Folders, strategy: DeviceStrategy) -> Cont
             Mount(
                 container_path=names.CONTAINER_LANEWAY_FOLDER,
                 host_path=str(folders.containers / granted.key),
-                read_only=False,
+                read_only=True,  # connecting to a socket is no write; its record must not be the container's to change
             ),
             Mount(
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True

@@ -1,0 +1,95 @@
+"""What goes wrong with a GPU of a real agent: who is told, and how it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from laneway.node_agent.main import main
+
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+QUICK = {"lookSeconds": 1, "answerSeconds": 1, "cleanSeconds": 1, "cleanLooks": 1}
+
+
+def say(node: Node, text: str) -> None:
+    """Replace the file of faults."""
+    path = node.root / "run/laneway/simulated-faults.yaml"
+    temporary = path.with_name("faults.new")
+    temporary.write_text(text)
+    temporary.rename(path)
+
+
+def gpu(node: Node, index: int = 0) -> dict[str, Any]:
+    """What the device plugin is told of a GPU."""
+    inventory: dict[str, Any] = json.loads((node.root / "run/laneway/inventory.json").read_text())
+    found: dict[str, Any] = inventory["gpus"][index]
+    return found
+
+
+def until_healthy(node: Node, healthy: bool) -> None:
+    eventually(f"healthy is {healthy}", lambda: gpu(node)["healthy"] is healthy)
+
+
+def test_an_xid_is_told_to_everybody_and_survives_the_agent(make_node: MakeNode) -> None:
+    node = make_node(health=QUICK).start()
+    assert gpu(node)["healthy"]
+    say(node, "gpus: [{gpu: 0, xids: [79, 13]}]")
+    until_healthy(node, False)
+    assert "XID 79 (GPU has fallen off the bus); it needs a reset" in gpu(node)["health_reason"]
+    assert gpu(node, 1)["healthy"]
+    metrics = node.get("/metrics")
+    assert f'laneway_gpu_healthy{{gpu="{node.gpus[0]}",node="n1"}} 0.0' in metrics
+    assert f'laneway_gpu_healthy{{gpu="{node.gpus[1]}",node="n1"}} 1.0' in metrics
+    for xid in (13, 79):
+        assert f'laneway_gpu_xid_errors_total{{gpu="{node.gpus[0]}",node="n1",xid="{xid}"}} 1.0' in metrics
+    assert f"GPU {node.gpus[0]} is unhealthy: XID 79" in node.log
+    assert "XID 13 (graphics engine exception); it stays in use" in node.log
+
+    reason = gpu(node)["health_reason"]
+    node.kill()
+    (node.root / "run/laneway/inventory.json").unlink()
+    say(node, "")
+    node.start()
+    eventually("the inventory is there again", (node.root / "run/laneway/inventory.json").exists)
+    assert (gpu(node)["healthy"], gpu(node)["health_reason"]) == (False, reason)
+
+    assert main(["gpu", "--root", str(node.root), "clear", "0"]) == 0
+    until_healthy(node, True)
+    assert "was cleared by an operator" in node.log
+    node.kill()
+    node.start()
+    assert gpu(node)["healthy"]
+
+
+def test_a_gpu_that_may_come_back_does_so_by_itself(make_node: MakeNode) -> None:
+    node = make_node(health=QUICK).start()
+    say(node, "gpus: [{gpu: 0, lost: true}]")
+    until_healthy(node, False)
+    assert "fell off the bus" in gpu(node)["health_reason"]
+    say(node, "")
+    until_healthy(node, True)
+    assert gpu(node)["health_reason"] == ""
+
+
+def test_a_driver_that_hangs_hangs_nothing_else(make_node: MakeNode) -> None:
+    node = make_node(health=QUICK).start()
+    process = node.container("a", 50).await_socket().process()
+    process.hello()
+    say(node, "gpus: [{gpu: 0, hangs: true}]")
+    until_healthy(node, False)
+    assert "no answer within 1 s" in gpu(node)["health_reason"]
+    assert gpu(node, 1)["healthy"]
+    process.turn()
+    say(node, "")
+    until_healthy(node, True)
+
+
+def test_a_wrong_file_of_faults_is_named_and_changes_nothing(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(health=QUICK).start()
+    say(node, "gpus: [{gpu: 0, lots: true}]")
+    eventually("the mistake is logged", lambda: "gpus.0.lots: Extra inputs are not permitted" in node.log)
+    assert gpu(node)["healthy"]

@@ -22,6 +22,7 @@ _MASK = (
     | _IN_ONLYDIR
 )
 _EVENT = struct.Struct("iIII")
+_READ_BYTES = 4096
 
 
 class Inotify:
@@ -47,21 +48,23 @@ class Inotify:
         self._folders[watch] = folder
 
     def changes(self) -> Iterator[tuple[Path, str]]:
-        """Return the changes since the last call as (folder, name in it); the name is empty for the folder itself."""
-        while True:
-            try:
-                data = os.read(self.descriptor, 65_536)
-            except BlockingIOError:
-                return
-            offset = 0
-            while offset < len(data):
-                watch, mask, _, length = _EVENT.unpack_from(data, offset)
-                offset += _EVENT.size
-                name = data[offset : offset + length].rstrip(b"\0")
-                offset += length
-                folder = self._folders.pop(watch, None) if mask & _IN_IGNORED else self._folders.get(watch)
-                if folder is not None:
-                    yield folder, os.fsdecode(name)
+        """Return changes since the last call as (folder, name in it); the name is empty for the folder itself.
+
+        Of many, these are some: the descriptor stays readable, so that who makes changes all the time keeps nobody waiting.
+        """
+        try:
+            data = os.read(self.descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        offset = 0
+        while offset < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, offset)
+            offset += _EVENT.size
+            name = data[offset : offset + length].rstrip(b"\0")
+            offset += length
+            folder = self._folders.pop(watch, None) if mask & _IN_IGNORED else self._folders.get(watch)
+            if folder is not None:
+                yield folder, os.fsdecode(name)
 
     def close(self) -> None:
         """Close it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
 from laneway.api.container_record import ContainerRecord
-from laneway.api.device_ids import shares_of
+from laneway.api.device_ids import container_key, shares_of
 from laneway.api.records import explain
 from pydantic import ValidationError
 
@@ -29,7 +31,11 @@ def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
         BadRecordError: it cannot be read, or something in it is wrong.
     """
     try:
-        with path.open("rb") as file:
+        # Neither a link to a file of the host, nor a pipe that would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BadRecordError(f"{path}: is no regular file")
             text = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         raise
@@ -50,6 +56,8 @@ def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
 def _problem(record: ContainerRecord, folder: str, gpus: Collection[str]) -> str:
     if record.key != folder:
         return f"key: {record.key!r} is not the name of the folder, {folder!r}"
+    if container_key(record.device_ids) != record.key:
+        return f"device_ids: these are not the ids that {record.key} is the hash of"
     try:
         counted = shares_of(record.device_ids)
     except ValueError as error:

@@ -19,6 +19,7 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.containers.inotify import Inotify
 from laneway.node_agent.containers.record_file import BadRecordError, is_same_container, read_record
 from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.quiet_log import QuietLog
 
 _log = logging.getLogger(__name__)
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -81,6 +82,7 @@ class ContainerRegistry:
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._seen: dict[str, _Signature] = {}
+        self._quiet = QuietLog(_log, clock, most_kinds=1024)
         self._inotify = _open_inotify()
         if self._inotify is not None:
             loop.add_reader(self._inotify.descriptor, self._changed)
@@ -103,6 +105,7 @@ class ContainerRegistry:
     def _rescan(self) -> None:
         pause_seconds = self.BLIND_RESCAN_SECONDS if self._inotify is None else self.RESCAN_SECONDS
         self._loop.call_at(self._clock.monotonic() + pause_seconds, self._rescan)
+        self._quiet.tell_left_out()
         self.look_at_all()
 
     def _changed(self) -> None:
@@ -121,9 +124,13 @@ class ContainerRegistry:
         path = folder / RECORD_NAME
         try:
             self._watch(folder)
-            status = path.stat()
-        except OSError:
+            status = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
             self._is_missing(key)
+            return
+        except OSError as error:
+            # What cannot be looked at is not gone: its processes may run on, and their memory counts.
+            self._quiet.warning(key, f"{path}: cannot be looked at: {error.strerror}")
             return
         known = self._known.get(key)
         if known is not None:
@@ -138,7 +145,7 @@ class ContainerRegistry:
         except FileNotFoundError:
             return  # replaced just now; the next change or look finds it
         except BadRecordError as error:
-            _log.error("ignored: %s", error)
+            self._quiet.warning(key, f"ignored: {error}")
             self._seen[key] = signature
             return
         self._seen[key] = signature

@@ -21,6 +21,8 @@ from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.inventory_file import inventory_of, write_inventory
+from laneway.node_agent.orders.cluster_watch import SpecSource
+from laneway.node_agent.orders.node_orders import NodeOrders
 from laneway.node_agent.quiet_log import QuietLog
 from laneway.node_agent.recovery.keeper import StateKeeper
 from laneway.node_agent.recovery.processes import boot_id
@@ -78,6 +80,7 @@ class Agent:
         health_file = HealthFile(place.folders.agent_state)
         self._monitor = GPUMonitor(source, gpus, self._health_changed, health_file, clock, config.health)
         self._turns = self._make_turns()
+        self._orders = NodeOrders(self._turns, place.folders, self.loop, clock)
         if isinstance(source, SimulatedGPUSource):
             source.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
         self._doors = Doors(self._turns, config.turns.quantum_milliseconds / 1000, self.loop, clock)
@@ -88,8 +91,12 @@ class Agent:
         """Return the port that HTTP is served on."""
         return self._http.port
 
-    def run(self, publisher: GPUNodePublisher | None) -> None:
+    def run(self, publisher: GPUNodePublisher | None, specs: SpecSource | None = None) -> None:
         """Serve until :meth:`stop`.
+
+        Args:
+            publisher: tells the cluster about the node.
+            specs: where the cluster's orders to the node are read.
 
         Raises:
             OSError: a folder cannot be written to.
@@ -98,6 +105,7 @@ class Agent:
         folders = self._place.folders
         self._write_inventory()
         remembered = self._read_state(folders.agent_state / STATE_NAME)
+        self._orders.start(specs)
         for turns in self._turns.values():
             turns.giver.waits_for_survivors = True
         registry = ContainerRegistry(
@@ -130,6 +138,7 @@ class Agent:
             self._keeper.finish()
             self._monitor.stop()
             self._http.stop()
+            self._orders.stop()
             registry.close()
             if publisher is not None:
                 publisher.stop()
@@ -211,6 +220,7 @@ class Agent:
             turns.giver.revoke_stalled()
             turns.forget_ended(_ENDED_SECONDS)
             turns.compare_with_quotas()
+        self._orders.look_after()
 
     def _look(self) -> list[tuple[GPUSnapshot, GPUHealth]]:
         # One GPU a question, so that the loop is never away from turns for long.

@@ -30,6 +30,18 @@ class HostFolders:
         return self._below(names.SIMULATED_FAULTS_FILE)
 
     @property
+
+    @property
+    def orders(self) -> Path:
+        """Orders of an operator at the node's shell."""
+        return self._below(names.ORDERS_FILE)
+
+    @property
+    def kept_orders(self) -> Path:
+        """The cluster's orders as they were last read."""
+        return self.agent_state / "orders.json"
+
+    @property
     def agent_state(self) -> Path:
         """What the agent remembers over its own restart."""
         return self._below(names.AGENT_STATE_FOLDER)

@@ -28,6 +28,8 @@ from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.host_folders import HostFolders
+from laneway.node_agent.orders import command as order_command
+from laneway.node_agent.orders.cluster_watch import SpecSource
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
 from laneway.node_agent.report.writing import GPUNodeWriter, NoAPIServerError
@@ -42,7 +44,7 @@ _DISCOVERY_PAUSE_SECONDS = 10.0
 _SWITCH_SECONDS = 0.000_2
 """How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
 
-_VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {"gpu": gpu_command.run}
+_VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {"gpu": gpu_command.run, "order": order_command.run}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +108,7 @@ def _run(
         # What is there now stays: a collection then looks at sessions only, and takes microseconds.
         gc.collect()
         gc.freeze()
-        agent.run(publisher)
+        agent.run(publisher, None if writer is None else _specs(node, writer))
     except OSError as error:
         _log.error("%s", error)
         return 1
@@ -168,6 +170,12 @@ def _connect(node: str) -> KubernetesWriter:
     from laneway.node_agent.report.gpu_node_api import KubernetesWriter
 
     return KubernetesWriter.connect(node)
+
+
+def _specs(node: str, writer: KubernetesWriter) -> SpecSource:
+    from laneway.node_agent.report.gpu_node_reader import GPUNodeReader
+
+    return GPUNodeReader(node, writer.api)
 
 
 def _discover(

@@ -13,7 +13,7 @@ from laneway.api.names import API_VERSION, GROUP, NODE_FIELD_MANAGER, VERSION
 from laneway.node_agent.report.writing import MissingError, NoAPIServerError, WriteError
 
 _log = logging.getLogger(__name__)
-_PLURAL: Final = "gpunodes"
+PLURAL: Final = "gpunodes"
 _APPLY: Final = "application/apply-patch+yaml"
 _TIMEOUT_SECONDS: Final = (3.0, 10.0)
 """To connect, and to read."""
@@ -23,6 +23,7 @@ class KubernetesWriter:
     """Writes through the cluster's API server."""
 
     def __init__(self, node: str, api: client.ApiClient) -> None:
+        self.api = api
         self._node = node
         self._objects = client.CustomObjectsApi(api)
         self._core = client.CoreV1Api(api)
@@ -80,7 +81,7 @@ class KubernetesWriter:
             patch(
                 GROUP,
                 VERSION,
-                _PLURAL,
+                PLURAL,
                 self._node,
                 body,
                 field_manager=NODE_FIELD_MANAGER,
@@ -90,7 +91,7 @@ class KubernetesWriter:
             )
         except ApiException as error:
             kind = MissingError if error.status == 404 else WriteError
-            raise kind(f"{error.status} {error.reason}: {_message(error)}") from error
+            raise kind(f"{error.status} {error.reason}: {message_of(error)}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise WriteError(f"{type(error).__name__}: {error}") from error
 
@@ -100,9 +101,9 @@ class KubernetesWriter:
                 node = self._core.read_node(self._node, _request_timeout=_TIMEOUT_SECONDS)
             except ApiException as error:
                 if error.status not in (403, 404):
-                    raise WriteError(f"node {self._node} could not be read: {_message(error)}") from error
+                    raise WriteError(f"node {self._node} could not be read: {message_of(error)}") from error
                 _log.info(
-                    "GPUNode %s gets no owner and will outlive its Node: %s", self._node, _message(error)
+                    "GPUNode %s gets no owner and will outlive its Node: %s", self._node, message_of(error)
                 )
                 self._owner = []
             except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -113,7 +114,7 @@ class KubernetesWriter:
         return self._owner
 
 
-def _message(error: ApiException) -> str:
+def message_of(error: ApiException) -> str:
     """Return the sentence of a Status object, which is what a person can use."""
     try:
         return str(json.loads(error.body)["message"])

@@ -5,8 +5,10 @@ Nothing is kept here: a series is there as long as what it is about is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from laneway.api.gpu_node import SessionState
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
 from laneway.node_agent.turns.turn_log import BUCKETS_SECONDS
@@ -98,16 +100,27 @@ class AgentCollector:
         quota = GaugeMetricFamily(
             "laneway_session_quota_bytes", "What the share entitles to of the GPU's memory.", labels=labels
         )
+        held = GaugeMetricFamily(
+            "laneway_session_held_bytes", "What its processes say they hold now.", labels=labels
+        )
+        offloaded = GaugeMetricFamily(
+            "laneway_session_offloaded_bytes", "What they have moved to the host by order.", labels=labels
+        )
         for gpu, hold in _holds(gpus):
             lane = "" if hold.lane is None else str(hold.lane)
             values = [self._node, gpu, lane, hold.record.namespace, hold.record.pod]
             quota.add_metric(values, hold.quota_bytes)
+            held.add_metric(values, hold.held_bytes)
+            offloaded.add_metric(values, hold.offloaded_bytes)
             if hold.sizes is not None:
                 persistent.add_metric(values, hold.sizes.persistent_bytes + hold.sizes.framework_bytes)
                 ephemeral.add_metric(values, hold.sizes.ephemeral_bytes)
         yield persistent
         yield ephemeral
         yield quota
+        yield held
+        yield offloaded
+        yield _states(self._node, gpus)
 
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         labels = ["node", "gpu", "namespace", "pod"]
@@ -140,6 +153,18 @@ class AgentCollector:
         yield durations
         yield waits
         yield revoked
+
+
+def _states(node: str, gpus: GPUs) -> Metric:
+    """Return how many containers of a GPU are in which state."""
+    states = GaugeMetricFamily(
+        "laneway_sessions", "Containers that hold a share of a GPU.", labels=["node", "gpu", "state"]
+    )
+    for snapshot, _ in gpus:
+        counts = Counter(hold.state.value for hold in snapshot.holds)
+        for state in SessionState:
+            states.add_metric([node, snapshot.gpu.uuid, state.value], counts[state.value])
+    return states
 
 
 def _holds(gpus: GPUs) -> Iterator[tuple[str, HoldSnapshot]]:

@@ -112,5 +112,7 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         turns=hold.turns,
         iterations=hold.iterations,
         gpu_milliseconds=round(hold.busy_seconds * 1000),
+        held_bytes=hold.held_bytes,
+        offloaded_bytes=hold.offloaded_bytes,
         message=hold.message,
     )

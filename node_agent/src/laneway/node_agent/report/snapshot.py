@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from laneway.api.container_record import ContainerRecord
 from laneway.api.gpu_node import Enforcement, SessionState
 from laneway.api.inventory import InventoryGPU
+from laneway.node_agent.orders.telling import order_text
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.session import Sizes
@@ -48,6 +49,8 @@ class HoldSnapshot:
     turns: int
     iterations: int
     busy_seconds: float
+    held_bytes: int
+    offloaded_bytes: int
     message: str
     processes: tuple[ProcessSnapshot, ...]
 
@@ -102,6 +105,8 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
         turns=hold.counters.turns,
         iterations=hold.iterations,
         busy_seconds=hold.busy_seconds,
+        held_bytes=hold.held_bytes,
+        offloaded_bytes=hold.offloaded_bytes,
         message=_message(turns, hold, ended=ended, names=names),
         processes=tuple(
             ProcessSnapshot(
@@ -119,7 +124,7 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
 def _message(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str]) -> str:
     if ended:
         return hold.note
-    parts = []
+    parts = [order_text(hold)]
     if hold.in_table:
         parts.append(turns.memory.why_no_lane(hold))
     parts += [hold.uncovered, hold.over_quota, hold.note]

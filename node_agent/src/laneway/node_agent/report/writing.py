@@ -13,6 +13,10 @@ class MissingError(WriteError):
     """There is no GPUNode of that name yet."""
 
 
+class ReadError(Exception):
+    """The API server did not answer a question; the text says why."""
+
+
 class GPUNodeWriter(Protocol):
     """Where a GPUNode is written to."""
 

@@ -1,0 +1,55 @@
+"""What the agent reads of the API server: the spec of this node's own GPUNode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import urllib3
+from kubernetes import client, watch
+from kubernetes.client.exceptions import ApiException
+from laneway.api.names import GROUP, VERSION
+from laneway.node_agent.report.gpu_node_api import PLURAL, message_of
+from laneway.node_agent.report.writing import ReadError
+
+_WATCH_SECONDS: Final = 300
+_TIMEOUT_SECONDS: Final = (3.0, _WATCH_SECONDS + 30.0)
+"""To connect, and to hear anything at all: the server ends a watch in time, so silence beyond that is a connection that died."""
+_EXPIRED: Final = 410
+
+
+class GPUNodeReader:
+    """Reads through the cluster's API server. Only the object of this name is asked for."""
+
+    def __init__(self, node: str, api: client.ApiClient) -> None:
+        self._objects = client.CustomObjectsApi(api)
+        self._selector = f"metadata.name={node}"
+
+    def specs(self) -> Iterator[dict[str, Any]]:
+        """Yield the spec as it is (empty where there is no object), and again whenever the object changes; ends after minutes.
+
+        Raises:
+            ReadError: the API server could not be read.
+        """
+        try:
+            listed = self._objects.list_cluster_custom_object(
+                GROUP, VERSION, PLURAL, field_selector=self._selector, _request_timeout=(3.0, 10.0)
+            )
+            yield next((dict(item.get("spec") or {}) for item in listed["items"]), {})
+            for event in watch.Watch().stream(
+                self._objects.list_cluster_custom_object,
+                GROUP,
+                VERSION,
+                PLURAL,
+                field_selector=self._selector,
+                resource_version=listed["metadata"]["resourceVersion"],
+                timeout_seconds=_WATCH_SECONDS,
+                _request_timeout=_TIMEOUT_SECONDS,
+            ):
+                gone = event["type"] == "DELETED"
+                yield {} if gone else dict(event["object"].get("spec") or {})
+        except ApiException as error:
+            if error.status != _EXPIRED:
+                raise ReadError(f"{error.status} {error.reason}: {message_of(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ReadError(f"{type(error).__name__}: {error}") from error

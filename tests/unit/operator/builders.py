@@ -27,6 +27,7 @@ from laneway.operator.records.node_record import NodeRecord, parse_node
 from laneway.operator.records.priority_class import PriorityClassRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.sessions import index_sessions
+from laneway.operator.sick_gpus import sick_gpus
 from laneway.scheduling import WorkerPlacement
 
 GIB = 2**30
@@ -273,8 +274,9 @@ def a_gpu_node(
     *,
     ready: bool = True,
     sessions: dict[int, Sequence[dict[str, Any]]] | None = None,
+    sick: dict[int, float] | None = None,
 ) -> GPUNodeRecord:
-    """What a node's agent reports: GPUs of 80 GiB."""
+    """What a node's agent reports: GPUs of 80 GiB, some of them out of use since some time."""
     condition = Condition(
         type="Ready",
         status="True" if ready else "False",
@@ -290,7 +292,7 @@ def a_gpu_node(
             "memoryBytes": 80 * GIB,
             "allocatableBytes": 80 * GIB,
             "allocatablePercent": 100,
-            "healthy": True,
+            **_health((sick or {}).get(index)),
             "sessions": list((sessions or {}).get(index, ())),
         }
         for index in range(gpus)
@@ -298,6 +300,12 @@ def a_gpu_node(
     return parse_gpu_node(
         {"metadata": {"name": name}, "status": {"conditions": [condition.to_json()], "gpus": listed}}
     )
+
+
+def _health(sick_since: float | None) -> dict[str, Any]:
+    if sick_since is None:
+        return {"healthy": True}
+    return {"healthy": False, "healthReason": "XID 79", "unhealthySince": to_text(sick_since)}
 
 
 def a_node(
@@ -352,7 +360,9 @@ def facts_of(
     view: ClusterView, refusals: dict[tuple[str, int], str] | None = None, now: float = NOW
 ) -> Facts:
     """What the jobs of a view are judged by."""
-    around = Surroundings(view.nodes, index_sessions(view.gpu_nodes), PATIENCE, now)
+    around = Surroundings(
+        view.nodes, index_sessions(view.gpu_nodes), PATIENCE, now, sick_gpus(view.gpu_nodes)
+    )
     return Facts(around, view.priority_classes, refusals or {})
 
 

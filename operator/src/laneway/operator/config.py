@@ -88,6 +88,12 @@ class PatienceConfig(Model):
     lost_node_seconds: int = Field(
         default=60, ge=0, le=86_400, description="A node that is not ready for so long has lost its workers."
     )
+    unhealthy_gpu_seconds: int = Field(
+        default=15,
+        ge=0,
+        le=86_400,
+        description="A gang with a worker on a GPU that is out of use for so long is moved elsewhere.",
+    )
     silent_node_seconds: int = Field(
         default=120,
         ge=10,

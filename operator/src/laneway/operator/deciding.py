@@ -26,6 +26,7 @@ from laneway.operator.metrics import Figures, GPUShare, JobFigures
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import index_sessions
+from laneway.operator.sick_gpus import sick_gpus
 from laneway.operator.snapshot import build_snapshot
 from laneway.scheduling import (
     InvalidPlan,
@@ -106,7 +107,7 @@ def decide(
     """Return what is to be written now."""
     sessions = index_sessions(view.gpu_nodes)
     facts = Facts(
-        around=Surroundings(view.nodes, sessions, config.patience, now_seconds),
+        around=Surroundings(view.nodes, sessions, config.patience, now_seconds, sick_gpus(view.gpu_nodes)),
         priority_classes=view.priority_classes,
         refusals=memory.refusals,
     )

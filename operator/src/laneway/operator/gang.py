@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from laneway.operator.config import PatienceConfig
 from laneway.operator.records.node_record import NodeRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import SessionIndex, noteworthy
+from laneway.operator.sick_gpus import SickGPUs, on_sick_gpus
 
 _TELLING = 60
 """So many characters at its end tell one message from another."""
@@ -76,6 +77,7 @@ class Surroundings:
     sessions: SessionIndex
     patience: PatienceConfig
     now_seconds: float
+    sick: SickGPUs = field(default_factory=dict)
 
 
 def judge(attempt: Attempt, around: Surroundings) -> Verdict:
@@ -85,6 +87,7 @@ def judge(attempt: Attempt, around: Surroundings) -> Verdict:
     return (
         _refused_by_kubelet(attempt, around)
         or _disrupted(attempt, around)
+        or _on_sick_gpu(attempt, around)
         or _failed(attempt, around)
         or _lost(attempt, around)
         or _succeeded(attempt)
@@ -120,6 +123,26 @@ def _disrupted(attempt: Attempt, around: Surroundings) -> Verdict | None:
     return _ended(
         Outcome.DISRUPTED, "WorkerDisrupted", message, around, _nodes(pod for pod in taken if pod.disruption)
     )
+
+
+def _on_sick_gpu(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    """A GPU that may recover soon moves nobody; but who failed on one, or with a peer on one, was failed by it."""
+    failed = next((pod for pod in attempt.pods if pod.failure), None)
+    for pod, gpu in on_sick_gpus(attempt.pods, around.sessions, around.sick):
+        if failed is None and around.now_seconds < gpu.since_seconds + around.patience.unhealthy_gpu_seconds:
+            continue
+        message = f"worker {pod.rank} is on GPU {gpu.uuid} of {gpu.node}, which is out of use: {gpu.reason}"
+        if failed is not None:
+            message = f"worker {failed.rank} failed while {message}"
+        return _ended(Outcome.DISRUPTED, "GPUUnhealthy", message, around)
+    return None
+
+
+def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], around: Surroundings) -> float | None:
+    """Return when the first of these workers is to leave a GPU that is out of use; None where none is on one."""
+    patience_seconds = around.patience.unhealthy_gpu_seconds
+    since = (gpu.since_seconds for _, gpu in on_sick_gpus(pods, around.sessions, around.sick))
+    return min((each + patience_seconds for each in since), default=None)
 
 
 def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:

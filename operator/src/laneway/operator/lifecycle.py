@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from laneway.api.clock_text import to_seconds, to_text
 from laneway.api.training_job import ConditionType, TrainingJobStatus, WaitingStatus
 from laneway.operator import accounting, transitions
-from laneway.operator.gang import Attempt, Outcome, Surroundings, Verdict, judge
+from laneway.operator.gang import (
+    Attempt,
+    Outcome,
+    Surroundings,
+    Verdict,
+    due_on_sick_gpus_seconds,
+    judge,
+)
 from laneway.operator.records.job_record import JobRecord, Wish
 from laneway.operator.records.priority_class import PriorityClassRecord
 from laneway.operator.records.worker_pod import WorkerPod
@@ -202,7 +209,7 @@ def _go_on(
 ) -> Standing:
     status, now_seconds = standing.job.status, facts.now_seconds
     limit_seconds = wish.spec.active_deadline_seconds
-    due_seconds = None
+    due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, facts.around)
     if verdict.outcome == Outcome.STARTING:
         waiting = status.waiting or WaitingStatus(reason=transitions.STARTING, message="")
         waiting = waiting.model_copy(
@@ -226,7 +233,7 @@ def _go_on(
         holds=_as_plan(corrected),
         accounted=frozenset(pod.uid for pod in mine),
         doomed=tuple(pod for pod in pods if pod.attempt != status.attempt and not pod.deleting),
-        due_seconds=due_seconds,
+        due_seconds=min((each for each in (due_seconds, move_seconds) if each is not None), default=None),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
 from laneway.api.records import explain
@@ -40,7 +41,7 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
     name = raw["metadata"]["name"]
     try:
         status = GPUNodeStatus.model_validate(raw.get("status") or {})
-        problem = _twice(status.gpus)
+        problem = _twice(status.gpus) or _no_time(status.gpus)
     except ValidationError as error:
         status, problem = GPUNodeStatus(), explain(error, "status")
     gpus = () if problem else status.gpus
@@ -59,6 +60,15 @@ def _twice(gpus: tuple[GPUStatus, ...]) -> str:
     return f"status.gpus: it lists a GPU twice: {', '.join(twice)}" if twice else ""
 
 
+def _no_time(gpus: tuple[GPUStatus, ...]) -> str:
+    for gpu in gpus:
+        try:
+            to_seconds(gpu.unhealthy_since or "1970-01-01T00:00:00Z")
+        except ValueError:
+            return f"status.gpus: unhealthySince of {gpu.uuid} is no time: {gpu.unhealthy_since!r}"
+    return ""
+
+
 def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
     return (
         gpu.uuid,
@@ -67,6 +77,7 @@ def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
         gpu.allocatable_bytes,
         gpu.allocatable_percent,
         gpu.healthy,
+        gpu.unhealthy_since,
     )
 
 

@@ -56,8 +56,6 @@ def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
 def _problem(record: ContainerRecord, folder: str, gpus: Collection[str]) -> str:
     if record.key != folder:
         return f"key: {record.key!r} is not the name of the folder, {folder!r}"
-    if container_key(record.device_ids) != record.key:
-        return f"device_ids: these are not the ids that {record.key} is the hash of"
     try:
         counted = shares_of(record.device_ids)
     except ValueError as error:
@@ -67,6 +65,8 @@ def _problem(record: ContainerRecord, folder: str, gpus: Collection[str]) -> str
     unknown = sorted(set(record.shares) - set(gpus))
     if unknown:
         return f"shares: this node has no GPU {', '.join(unknown)}; it has {', '.join(sorted(gpus))}"
+    if container_key(record.device_ids) != record.key:
+        return f"device_ids: these are not the ids that {record.key} is the hash of"
     return ""
 
 

@@ -39,3 +39,25 @@ def weaker(one: Enforcement | str, other: Enforcement | str) -> Enforcement:
 def stronger(one: Enforcement | str, other: Enforcement | str) -> Enforcement:
     """Return the stronger of two levels."""
     return max(Enforcement(one), Enforcement(other), key=LEVELS.index)
+
+
+def shortfall(minimum: str, level: Enforcement | str, reason: str) -> str:
+    """Return why a container that demands a minimum is not held to its quota as it demands, as a clause.
+
+    Args:
+        minimum: what its pod demands, as its annotation spells it; empty: nothing.
+        level: what is in force on its GPU.
+        reason: why that is no more; empty where the node is asked for no more.
+
+    Returns:
+        The clause; empty where the level suffices.
+    """
+    if not minimum:
+        return ""
+    levels = [each.value for each in LEVELS if each is not Enforcement.NONE]
+    if minimum not in levels:
+        return f"it demands the enforcement {minimum!r}, which is no level: write one of {', '.join(levels)}"
+    if reaches(level, minimum):
+        return ""
+    why = reason or "the node's configuration asks for no more (enforcement.level)"
+    return f"it demands the enforcement {minimum!r}, and {str(level)!r} is in force on its GPU: {why}"

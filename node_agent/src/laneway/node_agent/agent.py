@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from laneway.api.conditions import Condition, with_condition
@@ -14,13 +15,14 @@ from laneway.api.gpu_node import GPUNodeStatus
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
+from laneway.node_agent.enforcement.enforcer import Enforcer
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.health_file import HealthFile
 from laneway.node_agent.gpus.monitor import GPUHealth, GPUMonitor
 from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.host_folders import HostFolders
-from laneway.node_agent.inventory_file import inventory_of, write_inventory
+from laneway.node_agent.inventory_file import inventory_of, with_levels, write_inventory
 from laneway.node_agent.orders.cluster_watch import SpecSource
 from laneway.node_agent.orders.node_orders import NodeOrders
 from laneway.node_agent.quiet_log import QuietLog
@@ -83,6 +85,17 @@ class Agent:
         self._orders = NodeOrders(self._turns, place.folders, self.loop, clock)
         if isinstance(source, SimulatedGPUSource):
             source.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
+        self._enforcer = Enforcer(
+            config,
+            self._turns,
+            self._monitor.health,
+            place.folders,
+            self.loop,
+            clock,
+            self,
+            self._health_changed,
+        )
+        self._inventory_lock = Lock()
         self._doors = Doors(self._turns, config.turns.quantum_milliseconds / 1000, self.loop, clock)
         self._http = AgentHTTPServer(place.address, place.port, self._answers())
 
@@ -121,6 +134,7 @@ class Agent:
         self._keeper.start()
         self._keeper.changed()
         self._monitor.start()
+        self._enforcer.start()
         self._http.start()
         if publisher is not None:
             publisher.start()
@@ -136,6 +150,7 @@ class Agent:
             self.loop.run()
         finally:
             self._keeper.finish()
+            self._enforcer.stop()
             self._monitor.stop()
             self._http.stop()
             self._orders.stop()
@@ -200,8 +215,9 @@ class Agent:
             self._publisher.changed()
 
     def _write_inventory(self) -> None:
-        inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
-        write_inventory(self._place.folders.inventory, inventory)
+        with self._inventory_lock:
+            inventory = inventory_of(self._place.node, self._facts, self._config, self._monitor.health)
+            write_inventory(self._place.folders.inventory, with_levels(inventory, self._enforcer.level))
 
     @staticmethod
     def _read_state(path: Path) -> Any:
@@ -269,6 +285,7 @@ class Agent:
                 "lane": hold.lane,
                 "state": hold.state.value,
                 "enforcement": hold.enforcement.value,
+                "evicted": hold.evicted,
                 "sizes": None if hold.sizes is None else asdict(hold.sizes),
                 "turns": hold.turns,
                 "iterations": hold.iterations,

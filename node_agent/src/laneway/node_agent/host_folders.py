@@ -30,6 +30,9 @@ class HostFolders:
         return self._below(names.SIMULATED_FAULTS_FILE)
 
     @property
+    def mps(self) -> Path:
+        """What the MPS control daemon shares with its clients."""
+        return self._below(names.MPS_FOLDER)
 
     @property
     def orders(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from laneway.api.inventory import Inventory, InventoryGPU
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.atomic_file import write_atomically
+from laneway.node_agent.enforcement.levels import Level
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.gpus.protocol import GPUFacts
 
@@ -19,6 +20,18 @@ def inventory_of(
 ) -> Inventory:
     """Return the inventory of a node."""
     return Inventory(node=node, gpus=tuple(_gpu(facts, config, health(facts.uuid)) for facts in gpus))
+
+
+def with_levels(inventory: Inventory, level: Callable[[str], Level]) -> Inventory:
+    """Return the inventory with the enforcement that is in force on each GPU."""
+    return inventory.model_copy(
+        update={"gpus": tuple(with_level(gpu, level(gpu.uuid)) for gpu in inventory.gpus)}
+    )
+
+
+def with_level(gpu: InventoryGPU, level: Level) -> InventoryGPU:
+    """Return a GPU with the enforcement that is in force on it."""
+    return gpu.model_copy(update={"enforcement": level.enforcement, "enforcement_reason": level.reason})
 
 
 def write_inventory(path: Path, inventory: Inventory) -> None:

@@ -79,6 +79,8 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         if health.unhealthy_since_seconds is None
         else to_text(health.unhealthy_since_seconds),
         simulated=gpu.simulated,
+        enforcement=gpu.enforcement,
+        enforcement_reason=gpu.enforcement_reason,
         lanes=tuple(
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
             for lane in snapshot.lanes
@@ -103,6 +105,7 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         lane=hold.lane,
         state=hold.state,
         enforcement=hold.enforcement,
+        evicted=hold.evicted,
         profiled=hold.profiled,
         persistent_bytes=0 if sizes is None else sizes.persistent_bytes + sizes.framework_bytes,
         ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laneway.api.container_record import ContainerRecord
-from laneway.api.gpu_node import Enforcement, SessionState
+from laneway.api.enforcement import Enforcement, stronger
+from laneway.api.gpu_node import SessionState
 from laneway.api.inventory import InventoryGPU
 from laneway.node_agent.orders.telling import order_text
 from laneway.node_agent.turns.gpu_turns import GPUTurns
@@ -44,6 +45,7 @@ class HoldSnapshot:
     lane: int | None
     state: SessionState
     enforcement: Enforcement
+    evicted: str
     profiled: bool
     sizes: Sizes | None
     turns: int
@@ -99,7 +101,11 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
         quota_bytes=hold.quota_bytes,
         lane=None if ended else turns.memory.lane_of(hold),
         state=SessionState.ENDED if ended else hold.state(hold in turns.giver.turns),
-        enforcement=Enforcement.COOPERATIVE if connected or (ended and hold.welcomed) else Enforcement.NONE,
+        enforcement=stronger(
+            hold.watched,
+            Enforcement.COOPERATIVE if connected or (ended and hold.welcomed) else Enforcement.NONE,
+        ),
+        evicted=hold.evicted,
         profiled=hold.last_sizes is not None,
         sizes=hold.last_sizes,
         turns=hold.counters.turns,
@@ -127,7 +133,7 @@ def _message(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, st
     parts = [order_text(hold)]
     if hold.in_table:
         parts.append(turns.memory.why_no_lane(hold))
-    parts += [hold.uncovered, hold.over_quota, hold.note]
+    parts += [hold.uncovered, hold.over_quota, hold.watch_text, hold.note]
     if hold.lost:
         parts.append("its client went away without a goodbye")
         if hold.sessions:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from laneway.api.enforcement import Enforcement
+from laneway.api.enforcement import Enforcement, stronger
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop, Timer
@@ -120,7 +120,7 @@ class SessionBroker:
                 gpu=hold.gpu,
                 quota_bytes=hold.quota_bytes,
                 quantum_seconds=self._quantum_seconds,
-                enforcement=Enforcement.COOPERATIVE.value,
+                enforcement=stronger(hold.watched, Enforcement.COOPERATIVE).value,
                 simulated=turns.gpu.simulated,
                 profile=None if known is None else profile_fields(known),
             ),

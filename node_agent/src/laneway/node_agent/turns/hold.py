@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from laneway.api.container_record import ContainerRecord
+from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import SessionState
 from laneway.api.orders import PodOrder
 from laneway.lanes import Tenant
@@ -73,6 +74,15 @@ class Hold:
 
     over_quota: str = ""
     """What it holds beyond its quota, as a sentence."""
+
+    watched: Enforcement = Enforcement.NONE
+    """What holds it to its quota beside its clients (``laneway.node_agent.enforcement``)."""
+
+    watch_text: str = ""
+    """What the watchdog has against it now, as a sentence."""
+
+    evicted: str = ""
+    """Why its processes were last stopped, as one CamelCase word; the sentence is in ``note``."""
 
     lost: bool = False
     """Its last connection ended without a goodbye."""

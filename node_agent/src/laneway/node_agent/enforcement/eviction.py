@@ -1,0 +1,76 @@
+"""Stops processes, and no others than those of the container that they are said to be of.
+
+A pidfd is opened first; then the process that has the number now is shown to be the container's; then the signal goes
+through the pidfd. If the number went to another process in between, the signal reaches nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterable
+
+from laneway.node_agent.enforcement.breach import Claim
+from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity
+
+
+class Eviction:
+    """The processes of one container on one GPU that are being stopped."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._pidfds: dict[int, int] = {}
+
+    def terminate(self, pids: Iterable[int]) -> tuple[str, ...]:
+        """Tell processes to end (SIGTERM); returns why some could not be told, as clauses."""
+        problems = []
+        for pid in sorted(pids):
+            try:
+                pidfd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            except OSError as error:
+                problems.append(f"process {pid} cannot be followed (pidfd_open: {error.strerror})")
+                continue
+            problem = self._signal(pid, pidfd, signal.SIGTERM)
+            if problem:
+                os.close(pidfd)
+                problems.append(problem)
+            else:
+                self._pidfds[pid] = pidfd
+        return tuple(problems)
+
+    def kill(self) -> tuple[str, ...]:
+        """End those that were told and have not (SIGKILL); returns why some could not be ended, as clauses."""
+        found = (self._signal(pid, pidfd, signal.SIGKILL) for pid, pidfd in self._pidfds.items())
+        return tuple(problem for problem in found if problem)
+
+    def living(self) -> bool:
+        """Whether processes live that were told to end."""
+        ended = select.poll()
+        for pidfd in self._pidfds.values():
+            ended.register(pidfd, select.POLLIN)
+        found = {pidfd for pidfd, _ in ended.poll(0)}
+        for pid, pidfd in tuple(self._pidfds.items()):
+            if pidfd in found:
+                os.close(self._pidfds.pop(pid))
+        return bool(self._pidfds)
+
+    def close(self) -> None:
+        """Let go of the processes; those that live go on."""
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
+        self._pidfds.clear()
+
+    def _signal(self, pid: int, pidfd: int, number: int) -> str:
+        try:
+            check_identity(Peer(pid, uid=-1), self._claim.record, self._claim.folder)
+            signal.pidfd_send_signal(pidfd, number)
+        except StrangerError as error:
+            return str(error)
+        except ProcessLookupError:
+            return ""
+        except PermissionError:
+            return f"the agent may not signal process {pid}: it needs the capability KILL"
+        return ""

@@ -1,0 +1,242 @@
+"""Runs NVIDIA's MPS control daemon and keeps it running: ``nvidia-cuda-mps-control -f`` as a child.
+
+The daemon starts a server when the first client connects; clients find it by the folder that CUDA_MPS_PIPE_DIRECTORY names,
+and share /dev/shm with it. https://docs.nvidia.com/deploy/mps/ has its commands: they go to the standard input of the
+same program without an option, which answers on standard output.
+
+A daemon that an agent before this one left behind answers too; it is watched as if it were ours, because starting
+another one in its place would end the work of its clients.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+PROGRAM = "nvidia-cuda-mps-control"
+NOT_STARTED = "the MPS control daemon has not been started yet"
+_LAST_WORDS_BYTES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class MPSFolders:
+    """Where the daemon and its clients meet."""
+
+    root: Path
+
+    @property
+    def pipe(self) -> Path:
+        """Holds the pipes by which clients find the daemon."""
+        return self.root / "pipe"
+
+    @property
+    def log(self) -> Path:
+        """Holds the daemon's own log, and what it printed."""
+        return self.root / "log"
+
+    @property
+    def shm(self) -> Path:
+        """Is /dev/shm for the daemon and its clients."""
+        return self.root / "shm"
+
+    def make(self) -> None:
+        """Make them.
+
+        Raises:
+            OSError: the root cannot be written to.
+        """
+        for folder, mode in ((self.pipe, 0o755), (self.log, 0o755), (self.shm, 0o1777)):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(mode)
+
+
+@dataclass(frozen=True, slots=True)
+class MPSTiming:
+    """How patient the keeper is; all in seconds."""
+
+    answer: float = 10.0
+    """For an answer to a command."""
+    start: float = 20.0
+    """From the start to the first answer."""
+    look: float = 5.0
+    """Between two looks at a daemon that runs."""
+    least_backoff: float = 1.0
+    most_backoff: float = 60.0
+    settled: float = 60.0
+    """A daemon that ran for so long starts again at once when it ends."""
+    quit: float = 10.0
+    """For the daemon and its servers to end in order."""
+
+
+class MPSDaemon:
+    """Keeps one daemon, for a node's GPUs, from a thread of its own."""
+
+    def __init__(
+        self,
+        folders: MPSFolders,
+        gpus: Sequence[str],
+        changed: Callable[[], None],
+        timing: MPSTiming | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            folders: where it meets its clients.
+            gpus: the uuids of the GPUs that it serves.
+            changed: called, on the keeper's thread, when :attr:`problem` has another text.
+            timing: how patient it is.
+        """
+        self.problem = NOT_STARTED
+        """Why clients have no daemon now, as a clause; empty while they have one."""
+
+        self._folders = folders
+        self._changed = changed
+        self._timing = timing or MPSTiming()
+        self._environment = {
+            **os.environ,
+            "CUDA_MPS_PIPE_DIRECTORY": str(folders.pipe),
+            "CUDA_MPS_LOG_DIRECTORY": str(folders.log),
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        }
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="mps-daemon", daemon=True)
+
+    def start(self) -> None:
+        """Begin to keep it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the daemon and its servers in order; by force where they take too long."""
+        self._stopped.set()
+        self._thread.join()
+        if self._child is None:
+            return
+        with suppress(OSError, subprocess.SubprocessError):
+            self.command("quit", self._timing.quit)
+        for end in (self._child.terminate, self._child.kill):
+            try:
+                self._child.wait(self._timing.quit)
+                return
+            except subprocess.TimeoutExpired:
+                end()
+        self._child.wait()
+
+    def command(self, text: str, timeout_seconds: float) -> str:
+        """Give the daemon a command, and return its answer.
+
+        Raises:
+            OSError: the program cannot be run.
+            subprocess.SubprocessError: the daemon does not answer, or refuses.
+        """
+        done = subprocess.run(
+            [PROGRAM],
+            input=f"{text}\n",
+            env=self._environment,
+            timeout=timeout_seconds,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def _keep(self) -> None:
+        backoff_seconds = self._timing.least_backoff
+        while not self._stopped.is_set():
+            ran_seconds = self._run_once()
+            if ran_seconds >= self._timing.settled:
+                backoff_seconds = self._timing.least_backoff
+            self._stopped.wait(backoff_seconds)
+            backoff_seconds = min(2 * backoff_seconds, self._timing.most_backoff)
+
+    def _run_once(self) -> float:
+        """Have a daemon run until it ends or all ends; returns for how long it answered, in seconds."""
+        if shutil.which(PROGRAM) is None:
+            self._say(f"{PROGRAM} is not in the agent's container")
+            return 0.0
+        if not self._answers(self._timing.answer):
+            try:
+                self._launch()
+            except OSError as error:
+                self._say(f"{PROGRAM} cannot be started: {error}")
+                return 0.0
+            if not self._comes_up():
+                self._say(f"the MPS control daemon does not answer: {self._end()}")
+                return 0.0
+        self._say("")
+        looks = 0
+        while not self._stopped.wait(self._timing.look) and self._lives():
+            looks += 1
+        if not self._stopped.is_set():
+            self._say(f"the MPS control daemon ended: {self._end()}")
+        return looks * self._timing.look
+
+    def _launch(self) -> None:
+        self._folders.make()
+        for left in self._folders.pipe.iterdir():
+            left.unlink()
+        with self._printed.open("wb") as output:
+            self._child = subprocess.Popen(
+                [PROGRAM, "-f"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def _printed(self) -> Path:
+        return self._folders.log / "printed"
+
+    def _comes_up(self) -> bool:
+        looks = max(1, round(self._timing.start / 0.2))
+        for _ in range(looks):
+            if self._child is None or self._child.poll() is not None or self._stopped.is_set():
+                return False
+            if self._answers(self._timing.answer):
+                return True
+            self._stopped.wait(0.2)
+        return False
+
+    def _lives(self) -> bool:
+        if self._child is not None and self._child.poll() is not None:
+            return False
+        return self._answers(self._timing.answer)
+
+    def _answers(self, timeout_seconds: float) -> bool:
+        try:
+            self.command("get_server_list", timeout_seconds)
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return True
+
+    def _end(self) -> str:
+        """Make sure that the child is gone, and return how it ended."""
+        child, self._child = self._child, None
+        if child is None:
+            return "it was an earlier agent's"
+        if child.poll() is None:
+            child.kill()
+        status = child.wait()
+        words = self._printed.read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace").strip()
+        last = words.splitlines()[-1] if words else "it printed nothing"
+        return f"{'signal' if status < 0 else 'exit status'} {abs(status)}, {last}"
+
+    def _say(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        self.problem = problem
+        if problem:
+            _log.error("%s", problem)
+        else:
+            _log.info("the MPS control daemon serves")
+        self._changed()

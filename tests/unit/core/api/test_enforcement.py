@@ -1,0 +1,47 @@
+"""The order of the levels, and what is said of one that does not suffice."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall, stronger, weaker
+
+ASCENDING = ["none", "cooperative", "watchdog", "mps"]
+
+
+def test_each_level_reaches_itself_and_all_weaker_ones() -> None:
+    assert [level.value for level in LEVELS] == ASCENDING
+    for number, level in enumerate(ASCENDING):
+        assert [reaches(level, minimum) for minimum in ASCENDING] == [at <= number for at in range(4)]
+
+
+def test_of_two_levels_one_is_weaker() -> None:
+    assert weaker("mps", Enforcement.COOPERATIVE) is Enforcement.COOPERATIVE
+    assert stronger("watchdog", "cooperative") is Enforcement.WATCHDOG
+
+
+def test_what_is_no_level_is_no_weaker_than_another() -> None:
+    with pytest.raises(ValueError, match="hard"):
+        reaches("mps", "hard")
+
+
+@pytest.mark.parametrize(
+    ("minimum", "level", "reason", "says"),
+    [
+        ("", "cooperative", "", ""),
+        ("watchdog", "watchdog", "no MPS: it has none", ""),
+        ("watchdog", "mps", "", ""),
+        (
+            "mps",
+            "watchdog",
+            "no MPS: it has none",
+            "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU: no MPS: it has none",
+        ),
+        ("watchdog", "cooperative", "", "the node's configuration asks for no more (enforcement.level)"),
+        ("MPS", "mps", "", "'MPS', which is no level: write one of cooperative, watchdog, mps"),
+    ],
+)
+def test_what_falls_short_is_said_with_its_reason(minimum: str, level: str, reason: str, says: str) -> None:
+    said = shortfall(minimum, Enforcement(level), reason)
+
+    assert bool(said) == bool(says)
+    assert says in said

@@ -1,0 +1,81 @@
+"""Whose the processes on a GPU are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from laneway.api.container_record import ContainerRecord
+from laneway.node_agent.enforcement.breach import Claim
+from laneway.node_agent.enforcement.owners import Owned, Owners
+
+POD = "6a2f3f5e-1234-4abc-9def-0123456789ab"
+OTHER = "11111111-1234-4abc-9def-0123456789ab"
+
+
+def claim(key: str, pod_uid: str, *pids: int) -> Claim:
+    record = ContainerRecord(
+        key=key * 16,
+        namespace="default",
+        pod=f"pod-{key}",
+        pod_uid=pod_uid,
+        container="trainer",
+        device_ids=("GPU-1::0",),
+        shares={"GPU-1": 1},
+    )
+    return Claim("GPU-1", record, Path("/c"), 1, 0, frozenset(pids))
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    write(tmp_path, "self", "/kubepods/podagent", "")
+    return tmp_path
+
+
+def write(proc: Path, pid: int | str, cgroup: str, folder: str) -> None:
+    (proc / str(pid)).mkdir()
+    (proc / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
+    mounts = ["22 1 0:5 / / rw - overlay overlay rw"]
+    if folder:
+        mounts.append(f"31 22 0:20 /laneway/containers/{folder} /run/laneway ro - tmpfs tmpfs rw")
+    (proc / str(pid) / "mountinfo").write_text("\n".join(mounts))
+
+
+def test_a_process_is_of_the_pod_that_its_cgroup_names(proc: Path) -> None:
+    write(proc, 7, f"/kubepods/burstable/pod{POD}/4f5c", "")
+    write(proc, 8, f"/kubepods/burstable/pod{OTHER}/4f5c", "")
+    write(proc, 9, "/user.slice", "")
+    a = claim("a", POD)
+    found = Owners(proc).sort({7: 70, 8: 80, 9: 90}, [a, claim("b", "")])
+    assert found == Owned({a.key: {7: 70}}, {8: 80, 9: 90})
+
+
+def test_a_connected_process_is_of_its_session_also_while_the_pod_is_not_known(proc: Path) -> None:
+    a = claim("a", "", 7)
+    assert Owners(proc).sort({7: 70}, [a]) == Owned({a.key: {7: 70}}, {})
+
+
+def test_of_a_pod_with_two_containers_the_folder_decides(proc: Path) -> None:
+    cgroup = f"/kubepods/pod{POD}/4f5c"
+    a, b = claim("a", POD), claim("b", POD)
+    write(proc, 7, cgroup, "b" * 16)
+    write(proc, 8, cgroup, "c" * 16)
+    write(proc, 9, cgroup, "")
+    assert Owners(proc).sort({7: 70, 8: 80, 9: 90}, [a, b]) == Owned({b.key: {7: 70}}, {8: 80, 9: 90})
+
+
+def test_what_has_ended_is_left_out_and_what_is_the_agents_own_is_no_stranger(proc: Path) -> None:
+    write(proc, 7, "/kubepods/podagent", "")
+    assert Owners(proc).sort({7: 70, 8: 80}, []) == Owned()
+
+
+def test_a_process_that_stays_is_looked_up_once_and_its_container_may_come_later(proc: Path) -> None:
+    write(proc, 7, f"/kubepods/pod{POD}/4f5c", "")
+    owners, nameless = Owners(proc), claim("a", "")
+    assert owners.sort({7: 70}, [nameless]) == Owned({}, {7: 70})
+    (proc / "7" / "cgroup").unlink()
+    named = replace(nameless, record=nameless.record.model_copy(update={"pod_uid": POD}))
+    assert owners.sort({7: 71}, [named]) == Owned({named.key: {7: 71}}, {})
+    assert owners.sort({}, [named]) == Owned()
+    assert owners.sort({7: 71}, [named]) == Owned(), "the number may be another process's now"

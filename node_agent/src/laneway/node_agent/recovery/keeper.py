@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -84,10 +85,13 @@ class StateKeeper:
         while not self._stopped.is_set():
             self._changed.wait(self._interval_seconds)
             self._changed.clear()
+            began_seconds = time.monotonic()
             try:
                 self.write()
             except (OSError, TimeoutError) as error:
                 _log.error(
                     "%s could not be written: %s; after a restart, sessions begin anew", self._path, error
                 )
-            self._stopped.wait(self._settle_seconds)
+            # At most a tenth of the time, so that who makes changes all the time does not keep the loop from turns.
+            took_seconds = time.monotonic() - began_seconds
+            self._stopped.wait(max(self._settle_seconds, 9 * took_seconds))

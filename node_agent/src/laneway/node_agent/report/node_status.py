@@ -10,6 +10,8 @@ from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, SessionSt
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
 
+_MOST = 2**53
+
 
 def node_status(
     gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], conditions: tuple[Condition, ...]
@@ -89,6 +91,11 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
     )
 
 
+def _whole(value: float) -> int:
+    """Return a process's own figure as an integer that the API server takes: one liar must not keep a node from reporting."""
+    return round(min(value, _MOST))
+
+
 def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
     record, sizes = hold.record, hold.sizes
     return SessionStatus(
@@ -109,12 +116,12 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         profiled=hold.profiled,
         persistent_bytes=0 if sizes is None else sizes.persistent_bytes + sizes.framework_bytes,
         ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,
-        iteration_microseconds=0 if sizes is None else round(sizes.iteration_seconds * 1_000_000),
+        iteration_microseconds=0 if sizes is None else _whole(sizes.iteration_seconds * 1_000_000),
         model_bytes=0 if sizes is None else sizes.model_bytes,
         largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,
         turns=hold.turns,
-        iterations=hold.iterations,
-        gpu_milliseconds=round(hold.busy_seconds * 1000),
+        iterations=_whole(hold.iterations),
+        gpu_milliseconds=_whole(hold.busy_seconds * 1000),
         held_bytes=hold.held_bytes,
         offloaded_bytes=hold.offloaded_bytes,
         message=hold.message,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from laneway.api import quantity
 from laneway.api.conditions import Condition
@@ -146,6 +146,11 @@ class TrainingJobSpec(Model):
         default=None,
         description="A PriorityClass of the cluster; jobs of a higher value go first, whatever service they attained.",
         json_schema_extra={"maxLength": 253},
+    )
+    minimum_enforcement: Literal["cooperative", "watchdog", "mps"] | None = Field(
+        default=None,
+        description="The weakest means of holding containers to their quotas with which a worker may start; any, when left out. "
+        "The job waits for GPUs of nodes that hold to it or to a stronger one.",
     )
     suspend: bool = Field(default=False, description="True: do not run; if it runs, checkpoint and stop.")
     backoff_limit: int = Field(

@@ -222,4 +222,5 @@ def test_a_gang_whose_span_is_learnt_late_leaves_the_lane_of_another_gang() -> N
     late.release()
     late.request()
     assert not late.holds
-    assert "waits for a lane" in message_of(bench, late)
+    assert "has no lane any more and is held back" in message_of(bench, late)
+    assert bench.turns.memory.table.promised_bytes == (100 + 500 + 100) * MIB, "its memory goes on counting"

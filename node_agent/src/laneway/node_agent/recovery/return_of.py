@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.lanes import Lane, LaneTable, is_safe, lane_bytes
+from laneway.lanes import LaneTable
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.orders.standing import OrderWord, Standing
@@ -21,7 +21,7 @@ from laneway.node_agent.recovery.processes import start_ticks
 from laneway.node_agent.recovery.state import AgentState, GPUState, HoldState, ProcessState, sizes_of
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Counters, Hold
-from laneway.node_agent.turns.session import Session
+from laneway.node_agent.turns.session import NANOSECONDS, Session
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02
@@ -99,6 +99,7 @@ class ReturnOfSessions:
     def _bring_back_hold(self, turns: GPUTurns, hold: Hold, state: HoldState) -> None:
         hold.counters = Counters(state.turns, state.iterations, state.busy_ns)
         hold.last_sizes = sizes_of(state.last_sizes)
+        hold.attained_seconds = state.busy_ns / NANOSECONDS
         hold.welcomed = True
         for process in state.processes:
             if start_ticks(process.pid) == process.start_ticks:
@@ -115,7 +116,15 @@ class ReturnOfSessions:
     def _expect(self, turns: GPUTurns, hold: Hold, process: ProcessState) -> None:
         page = RememberedPage(process.iterations, process.busy_ns, process.held_bytes)
         session = Session(
-            process.pid, page, NoLine(), start_ticks=process.start_ticks, connected=False, remembered=True
+            process.pid,
+            page,
+            NoLine(),
+            start_ticks=process.start_ticks,
+            connected=False,
+            remembered=True,
+            sizes=sizes_of(process.sizes),
+            framework_seen_bytes=process.framework_seen_bytes,
+            framework_reserve_bytes=process.framework_reserve_bytes,
         )
         if process.offloaded_bytes is not None:
             session.standing = Standing(offloaded=True, offloaded_bytes=process.offloaded_bytes)
@@ -162,18 +171,9 @@ def _bring_back_lanes(
     tenants = {key: hold.tenant() for key, hold in holds.items()}
     kept = [(lane.id, tuple(key for key in lane.tenants if key in holds)) for lane in state.lanes]
     lanes = {number: tuple(tenants[key] for key in keys) for number, keys in kept if keys}
-    placed = {tenant.key for members in lanes.values() for tenant in members}
-    if is_safe(capacity_bytes, lanes.values(), rules):
-        table = LaneTable(
-            capacity_bytes,
-            rules,
-            lanes=tuple(
-                Lane(number, tuple(tenant.key for tenant in members), lane_bytes(members, rules))
-                for number, members in sorted(lanes.items())
-            ),
-            tenants=tuple(tenants[key] for key in sorted(placed)),
-        )
-        turns.memory.restore(table, [holds[key] for key in placed])
+    table = LaneTable.restored(capacity_bytes, rules, lanes)
+    if table is not None:
+        turns.memory.restore(table, [holds[tenant.key] for tenant in table.tenants])
     for hold in holds.values():
         if not hold.in_table:
             turns.memory.enter(hold)

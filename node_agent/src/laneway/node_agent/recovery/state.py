@@ -5,6 +5,7 @@ Turns are not in it: they change too often. Who holds one, the processes themsel
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,20 @@ from laneway.node_agent.turns.session import Sizes
 from pydantic import Field, ValidationError
 
 STATE_NAME = "state.json"
+
+
+class SizesState(Record):
+    """:class:`Sizes` in a file."""
+
+    persistent_bytes: int
+    ephemeral_bytes: int
+    framework_bytes: int
+    iteration_seconds: float
+    iterations: int
+    largest_tensor_bytes: int
+    model_bytes: int
+    iteration_seconds_spread: float = 0.0
+    remaining_seconds: float | None = None
 
 
 class ProcessState(Record):
@@ -29,18 +44,9 @@ class ProcessState(Record):
     held_bytes: int
     offloaded_bytes: int | None = None
     """What it has moved to the host; None: its memory is where it belongs."""
-
-
-class SizesState(Record):
-    """:class:`Sizes` in a file."""
-
-    persistent_bytes: int
-    ephemeral_bytes: int
-    framework_bytes: int
-    iteration_seconds: float
-    iterations: int
-    largest_tensor_bytes: int
-    model_bytes: int
+    sizes: SizesState | None = None
+    framework_seen_bytes: int = 0
+    framework_reserve_bytes: int = 0
 
 
 class HoldState(Record):
@@ -142,6 +148,9 @@ def _hold_state(hold: Hold, *, parked: bool) -> HoldState:
                 iterations=session.page.iterations,
                 busy_ns=session.page.busy_ns,
                 held_bytes=session.page.held_bytes,
+                sizes=_sizes_state(session.sizes),
+                framework_seen_bytes=session.framework_seen_bytes,
+                framework_reserve_bytes=session.framework_reserve_bytes,
                 offloaded_bytes=session.standing.offloaded_bytes if session.standing.offloaded else None,
             )
             for session in hold.sessions
@@ -154,15 +163,7 @@ def _hold_state(hold: Hold, *, parked: bool) -> HoldState:
 def _sizes_state(sizes: Sizes | None) -> SizesState | None:
     if sizes is None:
         return None
-    return SizesState(
-        persistent_bytes=sizes.persistent_bytes,
-        ephemeral_bytes=sizes.ephemeral_bytes,
-        framework_bytes=sizes.framework_bytes,
-        iteration_seconds=sizes.iteration_seconds,
-        iterations=sizes.iterations,
-        largest_tensor_bytes=sizes.largest_tensor_bytes,
-        model_bytes=sizes.model_bytes,
-    )
+    return SizesState(**asdict(sizes))
 
 
 def sizes_of(state: SizesState | None) -> Sizes | None:

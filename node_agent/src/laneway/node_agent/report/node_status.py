@@ -116,6 +116,8 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         profiled=hold.profiled,
         persistent_bytes=0 if sizes is None else sizes.persistent_bytes + sizes.framework_bytes,
         ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,
+        framework_bytes=0 if sizes is None else sizes.framework_bytes,
+        iteration_spread_microseconds=0 if sizes is None else round(sizes.iteration_seconds_spread * 1e6),
         iteration_microseconds=0 if sizes is None else _whole(sizes.iteration_seconds * 1_000_000),
         model_bytes=0 if sizes is None else sizes.model_bytes,
         largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,

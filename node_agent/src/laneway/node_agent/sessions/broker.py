@@ -104,6 +104,7 @@ class SessionBroker:
         self._check_number(hold, earlier)
         page = SharedPage()
         session = Session(pid, page, connection, start_ticks=start_ticks(pid) or 0)
+        session.framework_reserve_bytes = turns.framework_reserve_bytes(fields["device"])
         for other in earlier:
             # The figures are the process's; until it writes them itself they go on from where they were.
             page.carry_over(other.page)
@@ -119,6 +120,7 @@ class SessionBroker:
                 session=f"{hold.key}-{session.pid}",
                 gpu=hold.gpu,
                 quota_bytes=hold.quota_bytes,
+                framework_bytes=session.framework_reserve_bytes,
                 quantum_seconds=self._quantum_seconds,
                 enforcement=stronger(hold.watched, Enforcement.COOPERATIVE).value,
                 simulated=turns.gpu.simulated,
@@ -132,6 +134,7 @@ class SessionBroker:
         turns.join(hold, session)
         for other in earlier:
             self._replace(turns, hold, other)
+            session.take_over(other)
         self._follow_process(connection, opened)
         if fields.get("holds_turn", False) and not turns.giver.adopt(hold, session):
             connection.revoke(0, "the turn ended with the connection that it was granted over")
@@ -167,7 +170,7 @@ class SessionBroker:
             for other in chain(turns.holds.values(), turns.ended):
                 if other.last_sizes is not None and other.record.template_hash == template:
                     return other.last_sizes
-        return None
+        return hold.template
 
     def _replace(self, turns: GPUTurns, hold: Hold, earlier: Session) -> None:
         turns.replaced(hold, earlier)
@@ -217,6 +220,8 @@ class SessionBroker:
             iterations=fields["iterations"],
             largest_tensor_bytes=fields["largest_tensor_bytes"],
             model_bytes=fields["model_bytes"],
+            iteration_seconds_spread=float(fields.get("iteration_seconds_spread") or 0.0),
+            remaining_seconds=fields.get("remaining_seconds"),
         )
         opened.pace.offer(sizes)
         self._pass_on(opened)
@@ -305,6 +310,7 @@ def profile_fields(sizes: Sizes) -> dict[str, Any]:
         "ephemeral_bytes": sizes.ephemeral_bytes,
         "framework_bytes": sizes.framework_bytes,
         "iteration_seconds": sizes.iteration_seconds,
+        "iteration_seconds_spread": sizes.iteration_seconds_spread,
         "iterations": sizes.iterations,
         "largest_tensor_bytes": sizes.largest_tensor_bytes,
         "model_bytes": sizes.model_bytes,

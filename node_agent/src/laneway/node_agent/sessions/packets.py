@@ -99,6 +99,10 @@ def _seconds(value: Any) -> str:
     return "" if good else "send a number of seconds, from 0 to 10^9"
 
 
+def _seconds_or_none(value: Any) -> str:
+    return "" if value is None else _seconds(value)
+
+
 def _text(value: Any) -> str:
     good = isinstance(value, str) and len(value) <= _MAX_TEXT and not _SURROGATE.search(value)
     return "" if good else f"send text of up to {_MAX_TEXT} characters, without halves of surrogate pairs"
@@ -158,6 +162,8 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "iterations": (_iterations, False),
         "largest_tensor_bytes": (_bytes, False),
         "model_bytes": (_bytes, False),
+        "iteration_seconds_spread": (_seconds, True),
+        "remaining_seconds": (_seconds_or_none, True),
     },
     "request": {},
     "release": {

@@ -66,7 +66,9 @@ class TurnGiver:
         if turn is not None and session in turn.holders:
             session.line.grant(turn.number)
             return
-        session.asked = session.has_run = True
+        session.asked = True
+        if not session.has_run:
+            self._begins(hold, session)
         if turn is not None:
             if turn.yield_asked_seconds is None:
                 self._admit(turn, session)
@@ -76,6 +78,12 @@ class TurnGiver:
         lane = self._memory.lane_of(hold)
         if lane is not None:
             self._advance(lane)
+
+    def _begins(self, hold: Hold, session: Session) -> None:
+        """A process may use memory from its first turn on: what is not known of it yet counts from now."""
+        session.has_run = True
+        if hold.in_table:
+            self.follow(self._memory.measure(hold))
 
     def release(self, hold: Hold, session: Session, number: int, iterations: int, gpu_seconds: float) -> None:
         """A process gives a turn back. One that it does not hold (any more) is ignored: a revocation may have crossed it."""
@@ -301,7 +309,9 @@ class TurnGiver:
             turn.check = None
         hold = turn.hold
         del self._turns[hold]
-        hold.service_seconds += turn.charge_seconds(now_seconds)
+        charge_seconds = turn.charge_seconds(now_seconds)
+        hold.service_seconds += charge_seconds
+        hold.attained_seconds += charge_seconds
         hold.away_since_seconds = now_seconds
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.inventory import InventoryGPU
@@ -12,6 +12,7 @@ from laneway.api.quota import quota_bytes
 from laneway.lanes import LaneRules
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.orders.following import OrderFollower
+from laneway.node_agent.turns.counting import template_sizes
 from laneway.node_agent.turns.ended import EndedHolds
 from laneway.node_agent.turns.giver import TurnGiver
 from laneway.node_agent.turns.hold import Hold
@@ -21,6 +22,9 @@ from laneway.node_agent.turns.session import Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.timers import Timers
 from laneway.node_agent.turns.turn_log import TurnLog
+
+_CHANGE_PERCENT = 5
+"""A framework's memory that changed by less is as it was."""
 
 
 class GPUTurns:
@@ -49,6 +53,7 @@ class GPUTurns:
         self.log = log
         self._clock = clock
         self._notices = notices
+        self._framework_bytes = settings.framework_bytes
 
     # Containers
 
@@ -60,11 +65,11 @@ class GPUTurns:
             hold = Hold(record, self.gpu.uuid, quota_bytes(share_percent, self.gpu.allocatable_bytes))
             self.holds[record.key] = hold
             self.ended.drop(record.key)
-        terms = hold.terms
-        hold.record = record
-        if hold.in_table and hold.terms != terms:
-            # The plugin learnt only now that the job spans GPUs, or wants one to itself.
-            self.orders.follow(self.memory.readmit(hold))
+        known = hold.terms, hold.template
+        hold.record, hold.template = record, template_sizes(record.profile)
+        if hold.in_table and known != (hold.terms, hold.template):
+            # The plugin learnt only now that the job spans GPUs, wants one to itself, or is of a template that ran before.
+            self.orders.follow(self.memory.measure(hold) | self.memory.readmit(hold))
         self.orders.take(hold, self.order_of(record))
         self._notices.changed()
         return hold
@@ -135,6 +140,39 @@ class GPUTurns:
         hold.lost = not hold.connected
         self._notices.changed()
 
+    def _note_remaining(self, hold: Hold) -> None:
+        """Take note of when a hold will have done its work, in attained service, which goes on while it runs."""
+        told_seconds = None if hold.sizes is None else hold.sizes.remaining_seconds
+        turn = self.giver.turns.get(hold)
+        running_seconds = 0.0 if turn is None else turn.charge_seconds(self._clock.monotonic())
+        hold.ends_at_seconds = (
+            None if told_seconds is None else hold.attained_seconds + running_seconds + told_seconds
+        )
+
+    def framework_reserve_bytes(self, device: str) -> int:
+        """Return what counts for the framework's own memory of a process on such a device (``hello``, ``device``)."""
+        return self._framework_bytes if device == "cuda" else 0
+
+    def saw_memory(self, bytes_by_pid: Mapping[int, int]) -> None:
+        """Take note of what the driver says that processes hold.
+
+        Beyond its tensors that is the framework's own, as long as the process has no turn: it has then given back what its
+        allocator had cached.
+        """
+        for hold in self.holds.values():
+            turn = self.giver.turns.get(hold)
+            for session in hold.sessions:
+                used_bytes = bytes_by_pid.get(session.pid)
+                if used_bytes is None or not session.framework_reserve_bytes or turn is not None:
+                    continue
+                seen_bytes = max(0, used_bytes - session.page.held_bytes)
+                known_bytes = session.framework_seen_bytes
+                if abs(seen_bytes - known_bytes) * 100 > _CHANGE_PERCENT * max(seen_bytes, known_bytes):
+                    session.framework_seen_bytes = seen_bytes
+                    self.orders.follow(self.memory.measure(hold) if hold.in_table else ())
+                    hold.last_sizes = hold.sizes or hold.last_sizes
+                    self._notices.changed()
+
     def overran(self, hold: Hold, text: str) -> None:
         """A process hit its memory quota and is about to fail."""
         hold.note = text
@@ -156,6 +194,7 @@ class GPUTurns:
     def measure(self, hold: Hold, session: Session, sizes: Sizes) -> None:
         """A process measured itself."""
         session.sizes = sizes
+        self._note_remaining(hold)
         covered = not hold.uncovered
         self.orders.follow(self.memory.measure(hold))
         hold.last_sizes = hold.sizes or hold.last_sizes

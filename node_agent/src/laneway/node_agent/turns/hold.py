@@ -10,6 +10,7 @@ from laneway.api.gpu_node import SessionState
 from laneway.api.orders import PodOrder
 from laneway.lanes import Tenant
 from laneway.lanes.turns import SessionView
+from laneway.node_agent.turns.counting import measured_sizes
 from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
 
 
@@ -42,6 +43,12 @@ class Hold:
     service_seconds: float = 0.0
     """What the turn policy counts; not what it attained."""
 
+    attained_seconds: float = 0.0
+    """All the service that it was charged with, in whatever lane."""
+
+    ends_at_seconds: float | None = None
+    """The attained service at which it will have done its work, by its own word; None: not known."""
+
     view: SessionView | None = None
     """What the policy sees of it while it waits; None while it does not wait."""
 
@@ -50,6 +57,9 @@ class Hold:
 
     newcomer: bool = True
     """Its service has not been brought to the level of its lane."""
+
+    template: Sizes | None = None
+    """What is known of its template."""
 
     counted: Sizes | None = None
     """The sizes that the lane table has of it."""
@@ -110,9 +120,28 @@ class Hold:
         return [session for session in self.sessions if session.connected]
 
     @property
+    def weight(self) -> int:
+        """Return its weight among the others of a lane: its share of the GPU, in percent."""
+        return max(1, self.record.shares[self.gpu])
+
+    def remaining_seconds(self, extra_seconds: float = 0.0) -> float | None:
+        """Return the service that it still needs; None: not known."""
+        if self.ends_at_seconds is None:
+            return None
+        return max(0.0, self.ends_at_seconds - self.attained_seconds - extra_seconds)
+
+    @property
     def wants_turn(self) -> bool:
         """Whether one of its processes asks for a turn."""
         return any(session.asked for session in self.sessions)
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a process of it may have memory on the GPU: none has before its first turn."""
+        return any(
+            (session.has_run or session.remembered) and not session.standing.offloaded
+            for session in self.sessions
+        )
 
     @property
     def iterations(self) -> int:
@@ -137,22 +166,8 @@ class Hold:
 
     @property
     def sizes(self) -> Sizes | None:
-        """Return what was measured of it; None as long as a process that runs iterations owes its profile.
-
-        Processes of one container run side by side, so their ephemerals add up.
-        """
-        measured = [session.sizes for session in self.sessions if session.sizes is not None]
-        if not measured or any(session.has_run and session.sizes is None for session in self.sessions):
-            return None
-        return Sizes(
-            persistent_bytes=sum(sizes.persistent_bytes for sizes in measured),
-            ephemeral_bytes=sum(sizes.ephemeral_bytes for sizes in measured),
-            framework_bytes=sum(sizes.framework_bytes for sizes in measured),
-            iteration_seconds=max(sizes.iteration_seconds for sizes in measured),
-            iterations=max(sizes.iterations for sizes in measured),
-            largest_tensor_bytes=max(sizes.largest_tensor_bytes for sizes in measured),
-            model_bytes=max(sizes.model_bytes for sizes in measured),
-        )
+        """Return what was measured of it; None as long as a process that runs iterations owes its profile."""
+        return measured_sizes(self.sessions)
 
     def tenant(self) -> Tenant:
         """Return it as ``laneway.lanes`` sees it, with the sizes that count."""
@@ -176,7 +191,10 @@ class Hold:
             arrived_seconds=self.arrived_seconds,
             waiting_since_seconds=waiting_since_seconds,
             gpu_seconds=self.service_seconds + extra_seconds,
+            weight=self.weight,
             turns=self.counters.turns,
+            attained_seconds=self.attained_seconds + extra_seconds,
+            remaining_seconds=self.remaining_seconds(extra_seconds),
         )
 
     def state(self, holds_turn: bool) -> SessionState:

@@ -13,6 +13,7 @@ from laneway.lanes import (
     counted_ephemeral_bytes,
     counted_persistent_bytes,
 )
+from laneway.node_agent.turns.counting import counted_sizes
 from laneway.node_agent.turns.hold import Hold
 
 
@@ -57,13 +58,18 @@ class LaneMemory:
         """
         self._holds[hold.key] = hold
         hold.in_table = True
-        return self._follow(self.table.admit(hold.tenant()))
+        hold.counted = counted_sizes(hold.sessions, hold.template, hold.counted)
+        outcome = self.table.admit(hold.tenant(), holds_memory=hold.holds_memory)
+        if outcome.evict:
+            outcome = self.table.admit(hold.tenant())
+            hold.uncovered = _not_covered(outcome)
+        return self._follow(outcome)
 
     def measure(self, hold: Hold) -> frozenset[Hold]:
         """Take note of a hold's sizes; returns the holds whose lane changed."""
         before = hold.counted
-        hold.counted = hold.sizes or hold.counted
-        if hold.counted is None or (hold.counted == before and not hold.uncovered):
+        hold.counted = counted_sizes(hold.sessions, hold.template, before)
+        if hold.counted == before and not hold.uncovered:
             return frozenset()
         return self._cover(hold) | self._cover_others(hold)
 
@@ -84,9 +90,7 @@ class LaneMemory:
 
     def readmit(self, hold: Hold) -> frozenset[Hold]:
         """Let a hold in anew, because what it may share has changed; returns the holds whose lane changed."""
-        parked = self.is_parked(hold)
-        moved = self.leave(hold, keep_sizes=True) | self.enter(hold) | {hold}
-        return moved | self.park(hold) if parked else moved
+        return self._cover(hold) | self._cover_others(hold) | {hold}
 
     def is_parked(self, hold: Hold) -> bool:
         """Return whether a hold is kept out of the lanes by order."""
@@ -107,7 +111,7 @@ class LaneMemory:
         """Return why a hold has no lane, as a sentence; empty where it has one."""
         for waiting in self.table.waiting:
             if waiting.tenant.key == hold.key and not waiting.paused:
-                what = "outgrew its lane and is held back" if waiting.parked else "waits for a lane"
+                what = "has no lane any more and is held back" if waiting.parked else "waits for a lane"
                 return f"{what}: {waiting.refusal.message}"
         return ""
 
@@ -129,14 +133,10 @@ class LaneMemory:
         return [*self.table.tenants, *(waiting.tenant for waiting in self.table.waiting if waiting.parked)]
 
     def _cover(self, hold: Hold) -> frozenset[Hold]:
-        tenant = hold.tenant()
-        outcome = self.table.profile(hold.key, tenant.persistent_bytes, tenant.ephemeral_bytes)
+        outcome = self.table.resize(hold.tenant())
         hold.uncovered = ""
         if outcome.evict:
-            reason = (
-                outcome.refusal.message if outcome.refusal else "its memory is more than the GPU can cover"
-            )
-            hold.uncovered = f"gets no turns, and has to be stopped if that lasts: {reason}"
+            hold.uncovered = _not_covered(outcome)
         return self._follow(outcome)
 
     def _cover_others(self, changed: Hold) -> frozenset[Hold]:
@@ -154,3 +154,8 @@ class LaneMemory:
         self.table = table
         self._lane_of = {key: lane.id for lane in table.lanes for key in lane.tenants}
         self._members = {lane.id: tuple(self._holds[key] for key in lane.tenants) for lane in table.lanes}
+
+
+def _not_covered(outcome: Outcome) -> str:
+    reason = outcome.refusal.message if outcome.refusal else "its memory is more than the GPU can cover"
+    return f"gets no turns, and has to be stopped if that lasts: {reason}"

@@ -21,6 +21,11 @@ class Sizes:
     iterations: int = 0
     largest_tensor_bytes: int = 0
     model_bytes: int = 0
+    iteration_seconds_spread: float = 0.0
+    """Standard deviation of the iteration's time."""
+
+    remaining_seconds: float | None = None
+    """How much longer it would run alone; None: not known."""
 
 
 class Page(Protocol):
@@ -93,6 +98,12 @@ class Session:
     """When it started, in clock ticks since boot: with the pid, a process's name on this machine."""
 
     sizes: Sizes | None = None
+    framework_reserve_bytes: int = 0
+    """What counts for its framework's own memory until that is known."""
+
+    framework_seen_bytes: int = 0
+    """What the driver says that it holds beyond its tensors; 0: not seen yet."""
+
     connected: bool = True
     """False: its connection ended, and the process may live on (its memory counts until it ends)."""
 
@@ -114,6 +125,17 @@ class Session:
 
     granted_busy_ns: int = 0
     """Its time inside iterations when its turn began."""
+
+    @property
+    def framework_bytes(self) -> int:
+        """Return what is known of its framework's own memory: its own word, else the driver's."""
+        return (self.sizes.framework_bytes if self.sizes else 0) or self.framework_seen_bytes
+
+    def take_over(self, earlier: Session) -> None:
+        """Go on from an earlier session of the process: what it holds, and what was measured of it."""
+        self.sizes = self.sizes or earlier.sizes
+        self.framework_seen_bytes = self.framework_seen_bytes or earlier.framework_seen_bytes
+        self.has_run = self.has_run or earlier.has_run or earlier.remembered
 
     def mark_granted(self) -> None:
         """Remember where its counters stood when the turn began."""

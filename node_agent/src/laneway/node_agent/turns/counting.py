@@ -1,0 +1,75 @@
+"""What counts of a container's memory: what its processes measured, what is known of its template, or nothing yet.
+
+Processes of one container run side by side, so their memory adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from laneway.api.template_profile import TemplateProfile
+from laneway.node_agent.turns.session import Session, Sizes
+
+
+def measured_sizes(sessions: Sequence[Session]) -> Sizes | None:
+    """Return what was measured; None as long as a process that may have used memory owes its profile."""
+    parts = [replace(s.sizes, framework_bytes=s.framework_bytes) for s in sessions if s.sizes is not None]
+    return _together(parts) if parts and not _owed(sessions) else None
+
+
+def counted_sizes(sessions: Sequence[Session], template: Sizes | None, before: Sizes | None) -> Sizes | None:
+    """Return what the lane table is to count; None: nothing is known, so the whole quota counts.
+
+    A process that was not measured yet counts from its first request on, because it may use memory from then on. Of its
+    framework's own memory the configured reserve counts until it is known.
+
+    Args:
+        sessions: the container's processes.
+        template: what another container of the same template measured, all its processes together; never counted below.
+        before: what counted up to now; goes on while none of the processes uses memory.
+    """
+    parts = [
+        replace(s.sizes, framework_bytes=s.framework_bytes or s.framework_reserve_bytes)
+        for s in sessions
+        if s.sizes is not None
+    ]
+    if template is not None:
+        return _larger(_together(parts), template) if parts else template
+    if _owed(sessions):
+        return None
+    return _together(parts) if parts else before
+
+
+def template_sizes(profile: TemplateProfile | None) -> Sizes | None:
+    """Return a template's profile as sizes."""
+    return None if profile is None else Sizes(**profile.model_dump())
+
+
+def _owed(sessions: Sequence[Session]) -> bool:
+    return any(session.has_run and session.sizes is None for session in sessions)
+
+
+def _together(parts: Sequence[Sizes]) -> Sizes:
+    remaining = [sizes.remaining_seconds for sizes in parts if sizes.remaining_seconds is not None]
+    slowest = max(parts, key=lambda sizes: sizes.iteration_seconds)
+    return Sizes(
+        persistent_bytes=sum(sizes.persistent_bytes for sizes in parts),
+        ephemeral_bytes=sum(sizes.ephemeral_bytes for sizes in parts),
+        framework_bytes=sum(sizes.framework_bytes for sizes in parts),
+        iteration_seconds=slowest.iteration_seconds,
+        iterations=max(sizes.iterations for sizes in parts),
+        largest_tensor_bytes=max(sizes.largest_tensor_bytes for sizes in parts),
+        model_bytes=max(sizes.model_bytes for sizes in parts),
+        iteration_seconds_spread=slowest.iteration_seconds_spread,
+        remaining_seconds=max(remaining) if len(remaining) == len(parts) else None,
+    )
+
+
+def _larger(measured: Sizes, template: Sizes) -> Sizes:
+    return replace(
+        measured,
+        persistent_bytes=max(measured.persistent_bytes, template.persistent_bytes),
+        ephemeral_bytes=max(measured.ephemeral_bytes, template.ephemeral_bytes),
+        framework_bytes=max(measured.framework_bytes, template.framework_bytes),
+    )

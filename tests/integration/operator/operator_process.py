@@ -24,6 +24,7 @@ FAST: dict[str, Any] = {
         "refusalBackoffSeconds": 2,
         "unschedulableSeconds": 0,
         "orphanSeconds": 1,
+        "unhealthyGpuSeconds": 2,
     },
 }
 """A configuration whose waits are short."""

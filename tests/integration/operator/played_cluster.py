@@ -91,6 +91,16 @@ class PlayedCluster:
             "healthy": True,
         }
 
+    async def set_health(self, node: str, gpu_index: int, reason: str = "") -> None:
+        """Say as its agent that a GPU is out of use from now on; without a reason: that it is healthy."""
+        gpus = (await self.api.request("GET", GPU_NODES.path(name=node)))["status"]["gpus"]
+        gpu = gpus[gpu_index]
+        gpu |= {"healthy": not reason, "healthReason": reason}
+        gpu.pop("unhealthySince", None)
+        if reason:
+            gpu["unhealthySince"] = to_text(time.time())
+        await self.report(node, gpus)
+
     async def add_session(self, pod: Raw, gpu_index: int, **figures: Any) -> None:
         """Report as the agent that a worker's container holds a GPU of its node."""
         node = pod["spec"]["nodeName"]

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from laneway.node_agent.report.bounded_server import BoundedHandler, BoundedHTTPServer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,7 @@ class AgentHTTPServer:
             OSError: the port is taken, or the address is not this machine's.
         """
         handler = type("Handler", (_Handler,), {"answers": answers})
-        self._server = ThreadingHTTPServer((address, port), handler)
-        self._server.daemon_threads = True
+        self._server = BoundedHTTPServer((address, port), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property
@@ -66,12 +65,10 @@ class AgentHTTPServer:
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     answers: ClassVar[Answers]
-    protocol_version = "HTTP/1.1"
-    timeout = 10
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 (the standard library looks for this name)
         url = urlsplit(self.path)
         try:
             if url.path == "/metrics":

@@ -1,0 +1,200 @@
+"""An HTTP server whose threads, memory and share of the interpreter are bounded, whoever connects.
+
+Each connection has a thread, as in the standard library's server, and at most so many have one: those of one address, and all
+together. When all are taken, the newcomer takes the place of who has been connected the longest without having sent a whole
+request. Answers come from the same interpreter as turns, and it runs one thread at a time: an address that has had some of its
+time waits for nine times as long before it is answered again.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from typing import Any
+
+_log = logging.getLogger(__name__)
+MOST_CONNECTIONS = 64
+MOST_OF_AN_ADDRESS = 16
+MOST_REQUEST_BYTES = 16_384
+REQUEST_SECONDS = 10.0
+"""To send a whole request in, from the connection or the last answer on."""
+
+ANSWER_SECONDS = 30.0
+"""To take the whole answer in."""
+
+REST_FACTOR = 9
+LONGEST_REST_SECONDS = 5.0
+_TURN_AWAY_SECONDS = 0.001
+"""Pause after a connection that is turned away: a thousand of them a second are looked at."""
+
+
+@dataclass(eq=False, slots=True)
+class _Guest:
+    """A connection that has a thread."""
+
+    address: str
+    connection: socket.socket
+    since_seconds: float
+    """Since when it is in the state that it is in."""
+
+    answered: bool = False
+    """A whole request has come and is being answered."""
+
+
+class BoundedHTTPServer(ThreadingHTTPServer):
+    """Give it handlers that are :class:`BoundedHandler`."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 512
+
+    def __init__(self, place: tuple[str, int], handler: type[BoundedHandler]) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: the port is taken, or the address is not this machine's.
+        """
+        super().__init__(place, handler)
+        self._lock = threading.Lock()
+        self._guests: dict[socket.socket, _Guest] = {}
+        self._rests_until_seconds: dict[str, float] = {}
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether a connection gets a thread."""
+        address = str(client_address[0])
+        with self._lock:
+            full = sum(guest.address == address for guest in self._guests.values()) >= MOST_OF_AN_ADDRESS
+            if not full and len(self._guests) >= MOST_CONNECTIONS:
+                full = not self._send_one_away()
+            if not full:
+                self._guests[request] = _Guest(address, request, time.monotonic())
+        if full:
+            time.sleep(_TURN_AWAY_SECONDS)
+        return not full
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, and forget it."""
+        with self._lock:
+            self._guests.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called twice a second: ends what takes too long."""
+        now_seconds = time.monotonic()
+        with self._lock:
+            for guest in self._guests.values():
+                patience_seconds = ANSWER_SECONDS if guest.answered else REQUEST_SECONDS
+                if now_seconds - guest.since_seconds > patience_seconds:
+                    _end(guest)
+            self._rests_until_seconds = {
+                address: until_seconds
+                for address, until_seconds in self._rests_until_seconds.items()
+                if until_seconds > now_seconds
+            }
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log what went wrong, unless the connection broke: that is its client's business."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            _log.exception("a request could not be answered")
+
+    def request_is_whole(self, request: socket.socket) -> None:
+        """Note that a request has come as a whole."""
+        self._note(request, answered=True)
+
+    def answer_is_sent(self, request: socket.socket, worked_seconds: float) -> None:
+        """Note that an answer has gone out, and let the address rest for it.
+
+        Args:
+            request: the connection.
+            worked_seconds: what the answer cost of the interpreter's time.
+        """
+        now_seconds = time.monotonic()
+        self._note(request, answered=False)
+        with self._lock:
+            guest = self._guests.get(request)
+            if guest is None:
+                return
+            from_seconds = max(now_seconds, self._rests_until_seconds.get(guest.address, now_seconds))
+            until_seconds = min(
+                from_seconds + REST_FACTOR * worked_seconds, now_seconds + LONGEST_REST_SECONDS
+            )
+            self._rests_until_seconds[guest.address] = until_seconds
+        time.sleep(max(0.0, until_seconds - now_seconds))
+        self._note(request, answered=False)
+
+    def _note(self, request: socket.socket, *, answered: bool) -> None:
+        with self._lock:
+            guest = self._guests.get(request)
+            if guest is not None:
+                guest.answered, guest.since_seconds = answered, time.monotonic()
+
+    def _send_one_away(self) -> bool:
+        """Make room; returns whether there was somebody to send away."""
+        waiting = [guest for guest in self._guests.values() if not guest.answered]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda guest: guest.since_seconds)
+        del self._guests[oldest.connection]
+        _end(oldest)
+        return True
+
+
+class BoundedHandler(BaseHTTPRequestHandler):
+    """Tells the server how far a connection has come, and reads no more than a short request."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = REQUEST_SECONDS
+    server: BoundedHTTPServer
+
+    def handle_one_request(self) -> None:
+        """Answer, and rest."""
+        began_seconds = time.thread_time()
+        self.rfile = _ShortReader(self.rfile)  # type: ignore[assignment]
+        try:
+            super().handle_one_request()
+        except _LongRequestError:
+            self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
+            self.close_connection = True
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        finally:
+            self.rfile = self.rfile.whole  # type: ignore[attr-defined]
+            self.server.answer_is_sent(self.connection, time.thread_time() - began_seconds)
+
+    def parse_request(self) -> bool:
+        """Read the rest of a request, after its first line."""
+        is_whole = super().parse_request()
+        self.server.request_is_whole(self.connection)
+        return is_whole
+
+
+class _LongRequestError(Exception):
+    """A request is longer than it has any reason to be."""
+
+
+class _ShortReader:
+    """Reads lines of one request, which has so many bytes at most."""
+
+    def __init__(self, whole: BufferedIOBase) -> None:
+        self.whole = whole
+        self._left_bytes = MOST_REQUEST_BYTES
+
+    def readline(self, limit: int = -1) -> bytes:
+        line = self.whole.readline(self._left_bytes + 1)
+        self._left_bytes -= len(line)
+        if self._left_bytes < 0:
+            raise _LongRequestError
+        return line
+
+
+def _end(guest: _Guest) -> None:
+    """Wake the thread that waits for a connection: it finds it closed."""
+    with suppress(OSError):
+        guest.connection.shutdown(socket.SHUT_RDWR)

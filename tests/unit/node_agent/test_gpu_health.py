@@ -145,14 +145,18 @@ def test_an_xid_of_a_gpu_that_is_not_ours_changes_nothing(tmp_path: Path) -> Non
     assert watch.changes.empty()
 
 
-def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: Path) -> None:
-    before = Watch(tmp_path)
-    before.strike(79)
-    again = Watch(tmp_path)
+@pytest.mark.parametrize("number", [79, 94])
+def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: Path, number: int) -> None:
+    config = HealthConfig(clean_seconds=3600)
+    before = Watch(tmp_path, config=config)
+    before.source.errors = GPUErrors(uncorrected=4)
+    before.strike(number)
+    again = Watch(tmp_path, config=config)
     assert not again.healthy, "before it looks for the first time"
+    assert again.monitor._states == before.monitor._states
     assert again.reason == before.reason
-    again.monitor.look()
-    again.monitor.look()
+    for _ in range(5):
+        again.monitor.look()
     assert not again.healthy
 
 

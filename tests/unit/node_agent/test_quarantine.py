@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from laneway.api.health_config import HealthConfig
 from laneway.node_agent.gpus.protocol import (
     DriverUnavailableError,
+    GPUError,
     GPUErrors,
     GPUHangError,
     GPULostError,
     GPUReading,
     Recovery,
 )
-from laneway.node_agent.gpus.quarantine import GPUState, Look, after_look
+from laneway.node_agent.gpus.quarantine import Cure, GPUState, Look, after_look
 from laneway.node_agent.gpus.xids import XIDS, XidClass, severity_of
 
 CONFIG = HealthConfig(clean_seconds=30, clean_looks=3)
@@ -34,7 +35,7 @@ def quarantined(state: GPUState) -> bool:
 
 
 def needs_reset(state: GPUState) -> bool:
-    return state.quarantine is not None and state.quarantine.needs_reset
+    return state.quarantine is not None and state.quarantine.cure is Cure.RESET
 
 
 def reason(state: GPUState) -> str:
@@ -103,14 +104,21 @@ def test_another_error_begins_the_wait_anew() -> None:
         (DriverUnavailableError("not loaded"), "not loaded"),
     ],
 )
-def test_a_gpu_that_does_not_answer_is_out_of_use_until_it_does_for_a_while(
-    error: GPUHangError, words: str
+def test_a_gpu_that_does_not_answer_is_out_of_use_until_it_does_a_few_times_in_a_row(
+    error: GPUError, words: str
 ) -> None:
-    state = after(Look(0, 1e9, error=error))
-    assert reason(state) == f"{words}; it comes back when it was without errors for 30 s"
-    assert not quarantined(
-        after_look(after_look(after_look(state, a_look(1), CONFIG), a_look(2), CONFIG), a_look(31), CONFIG)
-    )
+    fails = Look(0, 1e9, error=error)
+    state = after(fails, a_look(1), a_look(2), replace(fails, monotonic_seconds=3), a_look(4), a_look(5))
+    assert reason(state) == f"{words}; it comes back when it answers again"
+    assert not quarantined(after_look(state, a_look(6), CONFIG))
+
+
+def test_an_error_before_or_after_it_did_not_answer_keeps_it_out_of_use_for_longer() -> None:
+    hangs = Look(2, 1e9, error=GPUHangError("no answer within 5 s"))
+    for looks in ([hangs, a_look(4, xids=(94,))], [a_look(0, xids=(94,)), hangs]):
+        state = after(*looks, a_look(6), a_look(8), a_look(10))
+        assert quarantined(state)
+        assert not quarantined(after_look(state, a_look(36), CONFIG))
 
 
 def test_the_reason_is_one_sentence_that_stays_while_the_same_is_seen() -> None:
@@ -233,7 +241,8 @@ def test_whatever_happens_no_gpu_comes_back_before_its_time(looks: list[Look]) -
             clean_looks += 1
         if quarantined(before) and not quarantined(state) and not look.cleared:
             assert clean_looks >= CONFIG.clean_looks
-            assert look.monotonic_seconds - last_bad_seconds >= CONFIG.clean_seconds
+            if before.quarantine is not None and before.quarantine.cure is not Cure.LOOKS:
+                assert look.monotonic_seconds - last_bad_seconds >= CONFIG.clean_seconds
             assert not needs_reset(before), "a reset makes it wait, and does not end it"
         if needs_reset(before) and not needs_reset(state):
             asked = before.quarantine is not None and before.quarantine.reset_asked_for

@@ -33,10 +33,13 @@ class HealthConfig(Model):
         default=60,
         ge=0,
         le=86_400,
-        description="A GPU comes back when it was without errors for so long, and no sooner.",
+        description="A GPU that had an error comes back when it was without for so long, and no sooner.",
     )
     clean_looks: int = Field(
-        default=3, ge=1, le=1000, description="It takes at least so many looks without errors."
+        default=3,
+        ge=1,
+        le=1000,
+        description="It takes so many looks in a row; one that only did not answer needs no more.",
     )
 
     @model_validator(mode="after")

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from laneway.api.records import Record, explain
 from laneway.node_agent.atomic_file import write_atomically
-from laneway.node_agent.gpus.quarantine import GPUState, Quarantine
+from laneway.node_agent.gpus.quarantine import Cure, GPUState, Quarantine
 from pydantic import ValidationError
 
 HEALTH_NAME = "health.json"
 _CLEAR_NAME = "clear"
+_CureName = Literal["looks", "time", "reset"]
+_CURES: Final[Mapping[Cure, _CureName]] = {Cure.LOOKS: "looks", Cure.TIME: "time", Cure.RESET: "reset"}
 
 
 class QuarantineRecord(Record):
@@ -23,7 +25,7 @@ class QuarantineRecord(Record):
 
     causes: dict[str, str]
     since_seconds: float
-    needs_reset: bool
+    cure: _CureName
     reset_asked_for: bool
 
 
@@ -101,7 +103,11 @@ class HealthFile:
 
 def state_of(record: GPURecord) -> GPUState:
     """Return what was remembered; looks are counted anew."""
-    quarantine = None if record.quarantine is None else Quarantine(**record.quarantine.model_dump())
+    kept = record.quarantine
+    if kept is None:
+        return GPUState(uncorrected=record.uncorrected)
+    cure = Cure[kept.cure.upper()]
+    quarantine = Quarantine(kept.causes, kept.since_seconds, cure, kept.reset_asked_for)
     return GPUState(quarantine, record.uncorrected)
 
 
@@ -113,7 +119,7 @@ def _record_of(state: GPUState) -> GPURecord:
         quarantine=QuarantineRecord(
             causes=dict(kept.causes),
             since_seconds=kept.since_seconds,
-            needs_reset=kept.needs_reset,
+            cure=_CURES[kept.cure],
             reset_asked_for=kept.reset_asked_for,
         ),
         uncorrected=state.uncorrected,

@@ -1,16 +1,17 @@
 """Whether a GPU may be used, as a pure function of what was seen of it: look by look, from one state to the next.
 
-A finding takes the GPU out of use: an XID that the policy does not ignore, a call that fails or hangs, memory that broke. It
-comes back when it was clean for a while, in time and in looks, so that an error that comes and goes moves nobody twice.
-Findings that no time cures (:attr:`XidClass.RESET`) first need a sign that the GPU was reset: another boot of the node, a
-driver that had asked for a reset and asks no longer, or a count of errors that starts anew. Then it, too, has to be clean
-for a while. Only the word of an operator brings a GPU back at once.
+A finding takes the GPU out of use: an XID that the policy does not ignore, a call that fails or hangs, memory that broke. What
+brings it back is its gravest finding's :class:`Cure`. A driver that did not answer has to answer a few times in a row; after
+an error of the GPU it has to be without errors for a while as well, so that one that comes and goes moves nobody twice.
+What no time cures first needs a sign that the GPU was reset: another boot of the node, a driver that had asked for a reset
+and asks no longer, or a count of errors that starts anew. Only the word of an operator brings a GPU back at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from laneway.api.health_config import HealthConfig
 from laneway.node_agent.gpus.protocol import (
@@ -24,6 +25,19 @@ from laneway.node_agent.gpus.protocol import (
 from laneway.node_agent.gpus.xids import XidClass, describe, severity_of
 
 
+class Cure(IntEnum):
+    """What ends a quarantine, the least first."""
+
+    LOOKS = 1
+    """Some looks in a row without a finding."""
+
+    TIME = 2
+    """That, and a while without a finding."""
+
+    RESET = 3
+    """A reset of the GPU or a reboot of the node, and then that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Why a GPU is out of use, and since when."""
@@ -34,18 +48,18 @@ class Quarantine:
     since_seconds: float
     """CLOCK_REALTIME."""
 
-    needs_reset: bool = False
-    """Time alone does not end it."""
-
+    cure: Cure
     reset_asked_for: bool = False
     """The driver was seen to ask for a reset, or a reboot, since it began."""
 
     def reason(self, config: HealthConfig) -> str:
         """Return it as a sentence: what was found, and what would end it."""
         found = "; ".join(self.causes.values())
-        if self.needs_reset:
+        if self.cure is Cure.RESET:
             return f"{found}; it needs a reset or a reboot of the node, or an operator's `laneway-node-agent gpu clear`"
-        return f"{found}; it comes back when it was without errors for {config.clean_seconds} s"
+        if self.cure is Cure.TIME:
+            return f"{found}; it comes back when it was without errors for {config.clean_seconds} s"
+        return f"{found}; it comes back when it answers again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +103,16 @@ class Finding:
 
     kind: str
     text: str
-    needs_reset: bool
+    cure: Cure
 
 
 def after_look(state: GPUState, look: Look, config: HealthConfig) -> GPUState:
     """Return what is known of the GPU after another look."""
     findings = list(_findings(state, look, config))
     quarantine = None if look.cleared else state.quarantine
-    if quarantine is not None and quarantine.needs_reset and (look.rebooted or _shows_reset(state, look)):
-        quarantine = replace(quarantine, needs_reset=False, reset_asked_for=False)
+    needs_reset = quarantine is not None and quarantine.cure is Cure.RESET
+    if quarantine is not None and needs_reset and (look.rebooted or _shows_reset(state, look)):
+        quarantine = replace(quarantine, cure=Cure.TIME, reset_asked_for=False)
         state = replace(state, clean_looks=0, clean_since_seconds=None)
     uncorrected = state.uncorrected if look.reading is None else look.reading.errors.uncorrected
     if findings:
@@ -106,10 +121,15 @@ def after_look(state: GPUState, look: Look, config: HealthConfig) -> GPUState:
         return GPUState(None, uncorrected)
     since_seconds = look.monotonic_seconds if state.clean_since_seconds is None else state.clean_since_seconds
     looks = state.clean_looks + 1
-    long_enough = look.monotonic_seconds - since_seconds >= config.clean_seconds
-    if not quarantine.needs_reset and looks >= config.clean_looks and long_enough:
+    if _is_cured(quarantine.cure, looks, look.monotonic_seconds - since_seconds, config):
         return GPUState(None, uncorrected)
     return GPUState(quarantine, uncorrected, looks, since_seconds)
+
+
+def _is_cured(cure: Cure, clean_looks: int, clean_seconds: float, config: HealthConfig) -> bool:
+    if cure is Cure.RESET or clean_looks < config.clean_looks:
+        return False
+    return cure is Cure.LOOKS or clean_seconds >= config.clean_seconds
 
 
 def warning_of(errors: GPUErrors) -> str:
@@ -123,7 +143,9 @@ def _findings(state: GPUState, look: Look, config: HealthConfig) -> Iterator[Fin
     for number in look.xids:
         severity = severity_of(number, config)
         if severity is not XidClass.IGNORED:
-            yield Finding(f"xid-{number}", describe(number), severity is XidClass.RESET)
+            yield Finding(
+                f"xid-{number}", describe(number), Cure.RESET if severity is XidClass.RESET else Cure.TIME
+            )
     if look.error is not None:
         yield _finding_of(look.error)
     if look.reading is not None:
@@ -131,26 +153,24 @@ def _findings(state: GPUState, look: Look, config: HealthConfig) -> Iterator[Fin
 
 
 def _finding_of(error: GPUError) -> Finding:
-    # A driver that answers again has found the GPU again, so none of these needs a reset to be seen.
+    # A driver that answers has found the GPU again: no reset has to be seen.
     if isinstance(error, GPUHangError):
-        return Finding("hang", f"the driver hangs: {error}", needs_reset=False)
+        return Finding("hang", f"the driver hangs: {error}", Cure.LOOKS)
     if isinstance(error, GPULostError):
-        return Finding("lost", f"the GPU is lost: {error}", needs_reset=False)
-    return Finding("error", str(error), needs_reset=False)
+        return Finding("lost", f"the GPU is lost: {error}", Cure.LOOKS)
+    return Finding("error", str(error), Cure.LOOKS)
 
 
 def _findings_of(errors: GPUErrors, before: int | None) -> Iterator[Finding]:
     if errors.uncorrected is not None and before is not None and errors.uncorrected > before:
         # Whether they were contained, an XID (94 or 95) tells.
-        yield Finding("uncorrected", "uncorrected memory errors", needs_reset=False)
+        yield Finding("uncorrected", "uncorrected memory errors", Cure.TIME)
     if errors.remap_failed:
-        yield Finding(
-            "remap-failed", "bad memory could not be replaced: the GPU has to be", needs_reset=False
-        )
+        yield Finding("remap-failed", "bad memory could not be replaced: the GPU has to be", Cure.TIME)
     if errors.recovery is Recovery.DRAIN:
-        yield Finding("recovery", f"the driver says that it needs {errors.recovery.value}", needs_reset=False)
+        yield Finding("recovery", f"the driver says that it needs {errors.recovery.value}", Cure.TIME)
     if errors.recovery in (Recovery.RESET, Recovery.REBOOT):
-        yield Finding("recovery", f"the driver says that it needs {errors.recovery.value}", needs_reset=True)
+        yield Finding("recovery", f"the driver says that it needs {errors.recovery.value}", Cure.RESET)
 
 
 def _shows_reset(state: GPUState, look: Look) -> bool:
@@ -166,13 +186,13 @@ def _shows_reset(state: GPUState, look: Look) -> bool:
 def _merged(quarantine: Quarantine | None, findings: list[Finding], look: Look) -> Quarantine:
     asked_for = look.reading is not None and look.reading.errors.recovery in (Recovery.RESET, Recovery.REBOOT)
     if quarantine is None:
-        quarantine = Quarantine({}, look.realtime_seconds)
+        quarantine = Quarantine({}, look.realtime_seconds, Cure.LOOKS)
     causes = dict(quarantine.causes)
     for finding in findings:
         causes.setdefault(finding.kind, finding.text)
     return Quarantine(
         causes=causes,
         since_seconds=quarantine.since_seconds,
-        needs_reset=quarantine.needs_reset or any(finding.needs_reset for finding in findings),
+        cure=max(quarantine.cure, *(finding.cure for finding in findings)),
         reset_asked_for=quarantine.reset_asked_for or asked_for,
     )

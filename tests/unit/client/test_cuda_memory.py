@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from laneway.client.cuda_memory import ALWAYS_MEASURED, MEASURE_SECONDS, CudaMeter
+from laneway.client.welcome import Welcome
 
 GIB = 1 << 30
 
@@ -70,7 +71,7 @@ class Case:
         private = SimpleNamespace(_cuda_attach_out_of_memory_observer=self.observers.append)
         self.meter = CudaMeter(SimpleNamespace(cuda=self.cuda, _C=private), lambda: self.now_seconds)
         self.session = SimpleNamespace(
-            welcome=SimpleNamespace(quota_bytes=20 * GIB, gpu="GPU-1"),
+            welcome=Welcome("s", "GPU-1", quota_bytes=21 * GIB, framework_bytes=GIB, simulated=False),
             tell=lambda kind, **fields: self.told.append({"type": kind, **fields}),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from laneway.client import explicit, runtime
+from laneway.client.memory_meter import NoMeter
 from laneway.client.runtime import Client
 
 from tests.unit.client.conftest import Background
@@ -36,6 +37,29 @@ def test_a_block_is_an_iteration(connection: Connection) -> None:
         assert connection.words[INSIDE] == 1
     assert connection.words[INSIDE] == 0
     assert connection.words[ITERATIONS] == 2
+
+
+class OneMebibyte(NoMeter):
+    """Measures the same each time."""
+
+    def end(self) -> tuple[int, int]:
+        return 1 << 20, 1 << 20
+
+
+def test_what_is_left_is_part_of_the_profile(connection: Connection) -> None:
+    runtime.client().gate.meter = OneMebibyte()
+    explicit.expect_iterations(10)
+    for _ in range(3):
+        with explicit.iteration():
+            pass
+    profile = connection.expect("profile")
+    assert profile["remaining_seconds"] == pytest.approx(7 * profile["iteration_seconds"])
+    assert profile["iteration_seconds_spread"] >= 0
+
+
+def test_less_than_nothing_cannot_be_left() -> None:
+    with pytest.raises(ValueError, match=r"expect_iterations\(-1\): write how many iterations are left"):
+        explicit.expect_iterations(-1)
 
 
 def test_the_outermost_block_counts(connection: Connection) -> None:

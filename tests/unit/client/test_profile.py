@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from laneway.client.profile import TIME_REPORT_SECONDS, WINDOW_ITERATIONS, Profile, Profiler
 
 MIB = 1 << 20
@@ -45,7 +46,53 @@ def test_the_first_report_comes_after_three_iterations_and_leaves_the_first_ones
         iterations=3,
         largest_tensor_bytes=2 * MIB,
         model_bytes=8 * MIB,
+        iteration_seconds_spread=0.0,
+        remaining_seconds=None,
     )
+
+
+def test_the_spread_of_the_iterations_time_is_their_standard_deviation() -> None:
+    training = Training()
+    training.run(2, milliseconds=10)
+    (profile,) = training.run(1, milliseconds=30)
+    assert profile.iteration_seconds == 0.02
+    assert profile.iteration_seconds_spread == pytest.approx(0.01)
+
+
+def test_a_spread_that_is_small_beside_the_mean_is_not_lost_in_rounding() -> None:
+    profiler = Profiler()
+    for number, spent_ns in enumerate((1, 10**15, 10**15 + 2_000)):
+        profile = profiler.observe(1, 1, spent_ns, number, True)
+    assert profile is not None
+    assert profile.iteration_seconds_spread == pytest.approx(1e-6)
+
+
+def test_what_is_left_is_told_where_the_script_has_said_it() -> None:
+    training = Training()
+    training.profiler.expect(100)
+    (profile,) = training.run(3)
+    assert profile.remaining_seconds == pytest.approx(0.97)
+
+
+def test_a_change_of_what_is_left_is_told_with_the_next_window() -> None:
+    training = Training()
+    training.run(3 + WINDOW_ITERATIONS)
+    training.profiler.expect(50)
+    (profile,) = training.run(WINDOW_ITERATIONS)
+    assert profile.remaining_seconds == pytest.approx(
+        (50 - profile.iterations + 3 + WINDOW_ITERATIONS) * 0.01
+    )
+    assert training.run(10 * WINDOW_ITERATIONS) == [], "it goes down by itself"
+
+
+def test_an_agent_that_comes_later_hears_what_is_left_by_then() -> None:
+    training = Training()
+    assert training.profiler.again() is None
+    training.profiler.expect(100)
+    training.run(10)
+    again = training.profiler.again()
+    assert again is not None
+    assert again.remaining_seconds == pytest.approx(0.90)
 
 
 def test_persistent_is_the_most_that_is_held_at_a_boundary() -> None:

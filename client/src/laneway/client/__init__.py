@@ -2,7 +2,7 @@
 
 A PyTorch script needs nothing of this: its iterations are found. For other frameworks, and for scripts that want to know:
 
-    from laneway.client import iteration, iterations, stopping
+    from laneway.client import expect_iterations, iteration, iterations, stopping
 
 All of it also works where Laneway is not there; then it does nothing. (The names are fetched when they are first used: this module
 is loaded at the start of every Python process in a container.)
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from laneway.client.explicit import iteration, iterations, stopping
+    from laneway.client.explicit import expect_iterations, iteration, iterations, stopping
 
-__all__ = ["iteration", "iterations", "stopping"]
+__all__ = ["expect_iterations", "iteration", "iterations", "stopping"]
 
 
 def __getattr__(name: str) -> object:

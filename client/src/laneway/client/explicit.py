@@ -42,6 +42,19 @@ def iterations(batches: Iterable[Item]) -> Iterator[Item]:
             yield batch
 
 
+def expect_iterations(count: int) -> None:
+    """Says that the script will do so many more iterations; may be said again when that changes.
+
+    The node uses it where its turns go by remaining time (SRTF); without it a job comes after those of which it is known.
+
+    Raises:
+        ValueError: the count is negative.
+    """
+    if count < 0:
+        raise ValueError(f"expect_iterations({count}): write how many iterations are left, 0 or more")
+    client().gate.profiler.expect(count)
+
+
 def stopping() -> bool:
     """Whether the process was asked to end (SIGTERM): save a checkpoint and leave the training loop.
 

@@ -18,7 +18,7 @@ def report_overrun(session: Session, held_bytes: int, wanted_bytes: int, what: s
         wanted_bytes: its size.
         what: the operation that allocates.
     """
-    quota_bytes = session.welcome.quota_bytes
+    quota_bytes = session.welcome.tensor_bytes
     message = overrun_message(session.welcome.gpu, quota_bytes, held_bytes, wanted_bytes, what)
     session.tell("overrun", used_bytes=held_bytes + wanted_bytes, quota_bytes=quota_bytes, message=message)
     return message

@@ -7,8 +7,9 @@ batch once an epoch needs that room again.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Optional
 
 FIRST_REPORT_ITERATIONS: Final = 3
@@ -31,6 +32,10 @@ class Profile:
     iterations: int
     largest_tensor_bytes: int
     model_bytes: int
+    iteration_seconds_spread: float = 0.0
+    """Standard deviation of the iteration's time."""
+    remaining_seconds: Optional[float] = None
+    """How much longer it would run alone; None: the script has not said how many iterations are left."""
 
     def fields(self) -> dict[str, Any]:
         """The message's fields."""
@@ -51,6 +56,21 @@ class Profiler:
         self._highest_reported = 0
         self._held = self._highest = 0
         self._spent_ns = self._timed = self._in_window = 0
+        self._squares_ns2 = 0
+        self._ends_at: Optional[int] = None
+        self._told_ends_at: Optional[int] = None
+
+    def expect(self, count: int) -> None:
+        """The script says that it will do so many more iterations."""
+        self._ends_at = self._iterations + count
+
+    def again(self) -> Optional[Profile]:
+        """The last report, for an agent that has not heard it, with what is left by now."""
+        if self.reported is not None:
+            self.reported = replace(
+                self.reported, remaining_seconds=self._remaining_seconds(self.reported.iteration_seconds)
+            )
+        return self.reported
 
     def observe(
         self, held_bytes: int, highest_bytes: int, spent_ns: int, now_ns: int, trained: bool
@@ -72,9 +92,10 @@ class Profiler:
             return self._observe_evaluation(spent_ns, now_ns)
         self._iterations += 1
         if self._iterations == 1:
-            self._spent_ns = self._timed = 0
+            self._spent_ns = self._squares_ns2 = self._timed = 0
         else:  # the first one compiles, allocates and caches
             self._spent_ns += spent_ns
+            self._squares_ns2 += spent_ns * spent_ns
             self._timed += 1
         self._in_window += 1
         if self.reported is None:
@@ -82,8 +103,10 @@ class Profiler:
         if self._in_window >= WINDOW_ITERATIONS:
             profile = self._measured()
             self._windows.append((self._held, self._highest))
-            due = self._memory_changed(profile) or (
-                now_ns - self._reported_ns > TIME_REPORT_SECONDS * 1e9 and self._time_changed(profile)
+            due = (
+                self._memory_changed(profile)
+                or self._ends_at != self._told_ends_at
+                or (now_ns - self._reported_ns > TIME_REPORT_SECONDS * 1e9 and self._time_changed(profile))
             )
             self._start_window()
             return self._note(profile, now_ns) if due else None
@@ -98,6 +121,7 @@ class Profiler:
         self._evaluations += 1
         if self._evaluations > 1:
             self._spent_ns += spent_ns
+            self._squares_ns2 += spent_ns * spent_ns
             self._timed += 1
         return self._report(now_ns) if self._evaluations >= WINDOW_ITERATIONS else None
 
@@ -111,21 +135,37 @@ class Profiler:
     def _note(self, profile: Profile, now_ns: int) -> Profile:
         self.reported = profile
         self._reported_ns = now_ns
+        self._told_ends_at = self._ends_at
         self._highest_reported = profile.persistent_bytes + profile.ephemeral_bytes
         return profile
 
     def _measured(self) -> Profile:
         held = max([self._held, *(window[0] for window in self._windows)])
         highest = max([self._highest, *(window[1] for window in self._windows)])
+        mean_seconds = self._mean_seconds()
         return Profile(
             persistent_bytes=held,
             ephemeral_bytes=max(0, highest - held),
             framework_bytes=0,  # beyond the tensors: the agent sees it through NVML, and the CPU has none
-            iteration_seconds=self._mean_seconds(),
+            iteration_seconds=mean_seconds,
             iterations=self._iterations,
             largest_tensor_bytes=self.largest_tensor_bytes,
             model_bytes=self.model_bytes,
+            iteration_seconds_spread=self._spread_seconds(),
+            remaining_seconds=self._remaining_seconds(mean_seconds),
         )
+
+    def _spread_seconds(self) -> float:
+        if self._timed:
+            # Whole numbers, so that nothing is lost where the spread is small beside the mean.
+            variance = self._squares_ns2 * self._timed - self._spent_ns * self._spent_ns
+            return math.sqrt(max(0, variance)) / self._timed / 1e9
+        return self.reported.iteration_seconds_spread if self.reported else 0.0
+
+    def _remaining_seconds(self, mean_seconds: float) -> Optional[float]:
+        if self._ends_at is None:
+            return None
+        return max(0, self._ends_at - self._iterations) * mean_seconds
 
     def _mean_seconds(self) -> float:
         if self._timed:
@@ -147,7 +187,8 @@ class Profiler:
         return self.reported is None or _differ(profile.iteration_seconds, self.reported.iteration_seconds)
 
     def _start_window(self) -> None:
-        self._held = self._highest = self._spent_ns = self._timed = self._in_window = 0
+        self._held = self._highest = self._timed = self._in_window = 0
+        self._spent_ns = self._squares_ns2 = 0
 
 
 def _differ(now: float, before: float) -> bool:

@@ -17,8 +17,15 @@ class Welcome:
     """The GPU's uuid."""
     quota_bytes: int
     """How much of the GPU's memory this process may hold."""
+    framework_bytes: int
+    """The part of that which is set aside for what the framework's allocator does not know of, such as a CUDA context."""
     simulated: bool
     """The GPU is simulated: the process's CPU tensors stand for its memory."""
+
+    @property
+    def tensor_bytes(self) -> int:
+        """How much of the quota is the process's for its tensors."""
+        return max(0, self.quota_bytes - self.framework_bytes)
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> Welcome:
@@ -36,6 +43,7 @@ class Welcome:
                 session=str(message["session"]),
                 gpu=str(message["gpu"]),
                 quota_bytes=int(message["quota_bytes"]),
+                framework_bytes=int(message.get("framework_bytes", 0)),
                 simulated=bool(message["simulated"]),
             )
         except (KeyError, TypeError, ValueError) as error:

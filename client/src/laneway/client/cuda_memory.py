@@ -66,7 +66,7 @@ class CudaMeter:
         if session is None:
             return
         total_bytes = self._cuda.get_device_properties(self._cuda.current_device()).total_memory
-        self._cuda.set_per_process_memory_fraction(min(1.0, session.welcome.quota_bytes / total_bytes))
+        self._cuda.set_per_process_memory_fraction(min(1.0, session.welcome.tensor_bytes / total_bytes))
         attach_observer = getattr(self._torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach_observer is not None and not self._observes:
             attach_observer(self._out_of_memory)

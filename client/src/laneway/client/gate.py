@@ -151,8 +151,9 @@ class IterationGate:
             words[INSIDE] = 0
             session.iteration_ended()
         before.interrupt()
-        if self.profiler.reported is not None:
-            session.tell("profile", **self.profiler.reported.fields())
+        profile = self.profiler.again()
+        if profile is not None:
+            session.tell("profile", **profile.fields())
 
     def detach(self) -> None:
         """There is no session any more: on without turns, if there is none again in time."""

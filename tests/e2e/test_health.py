@@ -1,0 +1,128 @@
+"""A GPU breaks under a job: nothing new comes there, the job goes on elsewhere, and the GPU returns when it is sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from laneway.api.names import SIMULATED_FAULTS_FILE
+
+from hack.cluster.probes import wait_until
+from hack.demo.install import SYSTEM_NAMESPACE, system_pods
+from hack.demo.jobs import JobView
+from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.manifests import SHARED_FOLDER, training_job
+
+_WRITE = (
+    f'printf %s "$1" > {SIMULATED_FAULTS_FILE}.new && mv {SIMULATED_FAULTS_FILE}.new {SIMULATED_FAULTS_FILE}'
+)
+_AGENT = "/opt/venv/bin/laneway-node-agent"
+
+
+def running(job: JobView) -> bool:
+    return job.has("Running")
+
+
+def say(laneway: Laneway, node: str, *faults: dict[str, Any]) -> None:
+    """Replace a node's file of faults."""
+    command = ["/bin/sh", "-ec", _WRITE, "sh", json.dumps({"gpus": faults})]
+    laneway.cluster.node(node).run(command)
+
+
+def gpu_status(laneway: Laneway, node: str, uuid: str) -> dict[str, Any]:
+    """What a node says of one of its GPUs."""
+    gpus = laneway.kubectl.get("gpunode", node)["status"]["gpus"]
+    return dict(next(gpu for gpu in gpus if gpu["uuid"] == uuid))
+
+
+def on_node(laneway: Laneway, node: str, *command: str) -> str:
+    """Run a command in the agent's container, as an operator does."""
+    for name in system_pods(laneway.installation.target, "node"):
+        pod = laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE)
+        if pod["spec"]["nodeName"] == node:
+            place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
+            return laneway.kubectl.run("exec", name, *place, "--", *command)
+    raise AssertionError(f"no node pod on {node}")
+
+
+@pytest.fixture
+def breakable(bench: Bench) -> Iterator[Bench]:
+    """A bench whose GPUs are all sound again, and on offer, when the test is over."""
+    yield bench
+    laneway = bench.laneway
+    for node in laneway.kubectl.get("gpunodes")["items"]:
+        name = node["metadata"]["name"]
+        say(laneway, name)
+        for gpu in node["status"]["gpus"]:
+            if not gpu["healthy"]:
+                on_node(laneway, name, _AGENT, "gpu", "clear", gpu["uuid"])
+    laneway.installation.wait_until_advertised(800)
+
+
+def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable: Bench) -> None:
+    bench, laneway = breakable, breakable.laneway
+    checkpoint = f"{SHARED_FOLDER}/{bench.namespace}.pt"
+    job = training_job(
+        "hit", spec={"backoffLimit": 0}, steps=100_000, pace_seconds=0.02, checkpoint=checkpoint
+    )
+    bench.jobs.apply([job])
+    seen = bench.jobs.wait(["hit"], running, "running", 90, bench.follow)["hit"]
+    (worker,) = seen.status.placement
+    (uuid,) = worker.gpus
+    index = gpu_status(laneway, worker.node, uuid)["index"]
+
+    say(laneway, worker.node, {"gpu": index, "xids": [79]})
+
+    def elsewhere(view: JobView) -> bool:
+        return running(view) and view.status.placement[0].gpus != (uuid,)
+
+    after = bench.jobs.wait(["hit"], elsewhere, "running on another GPU", 120, bench.follow)["hit"]
+    assert (after.status.restarts, after.status.preemptions) == (0, 0), "nobody's failure"
+    gpu = gpu_status(laneway, worker.node, uuid)
+    assert not gpu["healthy"]
+    assert "XID 79 (GPU has fallen off the bus)" in gpu["healthReason"]
+    events = laneway.kubectl.get("events", "--namespace", bench.namespace)["items"]
+    notes = [event["message"] for event in events if event["reason"] == "Disrupted"]
+    assert any(uuid in note and "XID 79" in note for note in notes)
+    wait_until(
+        lambda: laneway.installation.advertised_percent()[worker.node] == 600,
+        "the kubelet offers the shares of three GPUs",
+        60,
+    )
+
+    def went_on() -> bool:
+        bench.follow()
+        attempts = bench.outputs.attempts("hit", 0)
+        return len(attempts) > 1 and any(
+            event["event"] == "start" and event["step"] > 0 for event in attempts[-1].events
+        )
+
+    wait_until(went_on, "the worker goes on from its checkpoint", 60)
+
+    say(laneway, worker.node)
+    assert "unhealthy" in on_node(laneway, worker.node, _AGENT, "gpu", "list")
+    on_node(laneway, worker.node, _AGENT, "gpu", "clear", uuid)
+    laneway.installation.wait_until_advertised(800)
+    assert gpu_status(laneway, worker.node, uuid)["healthy"]
+
+
+def test_a_gpu_whose_driver_hung_for_a_moment_keeps_its_job(breakable: Bench) -> None:
+    bench, laneway = breakable, breakable.laneway
+    bench.jobs.apply([training_job("stays", steps=100_000, pace_seconds=0.02)])
+    (worker,) = bench.jobs.wait(["stays"], running, "running", 90)["stays"].status.placement
+    (uuid,) = worker.gpus
+    index = gpu_status(laneway, worker.node, uuid)["index"]
+
+    say(laneway, worker.node, {"gpu": index, "hangs": True})
+    wait_until(
+        lambda: not gpu_status(laneway, worker.node, uuid)["healthy"], "the node takes it out of use", 60
+    )
+    assert "the driver hangs" in gpu_status(laneway, worker.node, uuid)["healthReason"]
+    say(laneway, worker.node)
+    wait_until(lambda: gpu_status(laneway, worker.node, uuid)["healthy"], "the node takes it back", 60)
+    laneway.installation.wait_until_advertised(800)
+    job = bench.jobs.view("stays")
+    assert job.has("Running")
+    assert (job.status.attempt, job.status.placement[0].gpus) == (1, (uuid,))

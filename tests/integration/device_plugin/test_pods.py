@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 from laneway.api import names
 from laneway.api.device_ids import shares_of
@@ -53,7 +54,14 @@ class Cluster:
         command = [str(self.plane.kubectl), "--kubeconfig", str(self.plane.kubeconfig), *arguments]
         return subprocess.run(command, check=True, input=given, text=True, stdout=subprocess.PIPE).stdout
 
-    def create(self, name: str, size: int, gpus: str = "", labels: dict[str, str] | None = None) -> str:
+    def create(
+        self,
+        name: str,
+        size: int,
+        gpus: str = "",
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> str:
         """Create a pod on the node; return its uid."""
         resources = {"limits": {names.GPU_PERCENT: str(size)}}
         pod: dict[str, Any] = {
@@ -63,7 +71,7 @@ class Cluster:
                 "name": name,
                 "namespace": self.namespace,
                 "labels": labels or {},
-                "annotations": {names.GPUS_ANNOTATION: gpus} if gpus else {},
+                "annotations": {**(annotations or {}), **({names.GPUS_ANNOTATION: gpus} if gpus else {})},
             },
             "spec": {
                 "nodeName": self.node,
@@ -188,3 +196,50 @@ def test_a_restarted_plugin_knows_the_operators_choice(
     kubelet.wait_for_devices(400)
 
     assert shares_of(kubelet.admit("a", 50, namespace=cluster.namespace)) == {"GPU-2": 50}
+
+
+def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    """The kubelet asks again and again, so it starts once its GPU is held as it demands."""
+    annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"}
+    cluster.create("strict", 50, gpus="GPU-1", annotations=annotations)
+    taken = kubelet.admit("strict", 50, namespace=cluster.namespace)
+    running.open_door(taken)
+
+    with pytest.raises(grpc.RpcError) as raised:
+        kubelet.start(taken)
+    assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    for said in (
+        "GPU-1",
+        cluster.node,
+        "'watchdog'",
+        "'cooperative'",
+        "enforcement.level",
+        "Lower the annotation",
+    ):
+        assert said in raised.value.details()
+    record = running.record(taken)
+    assert record is not None
+    assert record["minimum_enforcement"] == "watchdog"
+
+    held = {"enforcement": "watchdog", "enforcement_reason": "no MPS: a simulated GPU has no MPS"}
+    running.write_inventory(
+        inventory(*(gpu(index, **held) for index in range(4))).model_copy(update={"node": cluster.node})
+    )
+    wait_until(lambda: starts(kubelet, taken), "it starts")
+
+    cluster.create("misspelt", 20, annotations={names.MINIMUM_ENFORCEMENT_ANNOTATION: "Watchdog"})
+    other = kubelet.admit("misspelt", 20, namespace=cluster.namespace)
+    with pytest.raises(grpc.RpcError) as raised:
+        kubelet.start(other)
+    assert "'Watchdog', which is no level: write one of cooperative, watchdog, mps" in raised.value.details()
+
+
+def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:
+    """Whether the plugin lets a container start."""
+    try:
+        kubelet.start(taken)
+    except grpc.RpcError:
+        return False
+    return True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.api.device_ids import container_key
-from laneway.device_plugin.allocation import RefusedError, grant, response
+from laneway.device_plugin.allocation import RefusedError, Terms, grant, response
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
 
@@ -39,7 +39,7 @@ def test_a_container_gets_its_door_the_client_and_its_share() -> None:
     asked = ids(0, range(30))
     folders = Folders(containers=Path("/run/laneway/containers"), client=Path("/var/lib/laneway/client"))
 
-    got = response(grant(asked, NODE), folders, "env")
+    got = response(grant(asked, NODE), folders, Terms())
 
     assert dict(got.envs) == {
         "LANEWAY_DIR": "/run/laneway",
@@ -56,8 +56,8 @@ def test_a_container_gets_its_door_the_client_and_its_share() -> None:
 def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
     granted = grant((*ids(4, range(100)), *ids(3, range(100))), NODE)
 
-    by_environment = response(granted, Folders(), "env")
-    by_cdi = response(granted, Folders(), "cdi")
+    by_environment = response(granted, Folders(), Terms("env"))
+    by_cdi = response(granted, Folders(), Terms("cdi"))
 
     assert by_environment.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-4"
     assert not by_environment.cdi_devices
@@ -66,9 +66,9 @@ def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
     assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
 
 
-@pytest.mark.parametrize("strategy", ["env", "cdi"])
-def test_simulated_gpus_have_no_device_to_hand_over(strategy: str) -> None:
-    got = response(grant(ids(0, (0,)), NODE), Folders(), "cdi" if strategy == "cdi" else "env")
+@pytest.mark.parametrize("terms", [Terms("env"), Terms("cdi")])
+def test_simulated_gpus_have_no_device_to_hand_over(terms: Terms) -> None:
+    got = response(grant(ids(0, (0,)), NODE), Folders(), terms)
 
     assert "NVIDIA_VISIBLE_DEVICES" not in got.envs
     assert not got.cdi_devices

@@ -10,6 +10,7 @@ from laneway.api import names
 from laneway.api.device_ids import container_key, shares_of
 from laneway.api.inventory import Inventory, InventoryGPU
 from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.mps import mps_terms
 from laneway.device_plugin.proto.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
 from laneway.device_plugin.shapes import why_not
 
@@ -69,7 +70,16 @@ def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) 
     return Grant(container_key(ids), gpus, shares[gpus[0].uuid])
 
 
-def response(granted: Grant, folders: Folders, strategy: DeviceStrategy) -> ContainerAllocateResponse:
+@dataclass(frozen=True)
+class Terms:
+    """How GPUs are handed over, by the node's configuration."""
+
+    strategy: DeviceStrategy = "env"
+    limit_threads: bool = True
+    """Whether MPS gives a container no more of a GPU's threads than its share."""
+
+
+def response(granted: Grant, folders: Folders, terms: Terms) -> ContainerAllocateResponse:
     """Return the environment, mounts and devices of a container. Simulated GPUs have no device to hand over."""
     uuids = ",".join(gpu.uuid for gpu in granted.gpus)
     environment = {
@@ -78,9 +88,11 @@ def response(granted: Grant, folders: Folders, strategy: DeviceStrategy) -> Cont
         "LANEWAY_SHARE_PERCENT": str(granted.percent),
         "PYTHONPATH": names.CONTAINER_CLIENT_FOLDER,
     }
+    mps = mps_terms(granted.gpus, granted.percent, folders, terms.limit_threads)
+    environment.update(mps.environment)
     real = [gpu for gpu in granted.gpus if not gpu.simulated]
     cdi_devices = []
-    if real and strategy == "env":
+    if real and terms.strategy == "env":
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in real)
     elif real:
         cdi_devices = [CDIDevice(name=f"{CDI_KIND}={gpu.uuid}") for gpu in real]
@@ -95,6 +107,7 @@ def response(granted: Grant, folders: Folders, strategy: DeviceStrategy) -> Cont
             Mount(
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True
             ),
+            *mps.mounts,
         ],
         cdi_devices=cdi_devices,
     )

@@ -15,6 +15,7 @@ class Folders:
     inventory: Path = Path(names.INVENTORY_FILE)
     containers: Path = Path(names.CONTAINERS_FOLDER)
     client: Path = Path(names.CLIENT_FOLDER)
+    mps: Path = Path(names.MPS_FOLDER)
     device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
     """Fixed by the kubelet, whatever its root directory."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

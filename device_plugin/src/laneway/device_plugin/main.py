@@ -14,6 +14,7 @@ from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.device_plugin.admission import Admission
 from laneway.device_plugin.advertisement import Advertisement
+from laneway.device_plugin.allocation import Terms
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.http_endpoint import Answer, HttpEndpoint, json_answer
@@ -99,8 +100,9 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     shares = ShareManager(containers, records, pods)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
+    terms = Terms(config.device_strategy, config.enforcement.limit_threads)
     service = PluginService(
-        folders, containers, config.device_strategy, follower.inventory, admission, records, shares, metrics
+        folders, containers, terms, follower.inventory, admission, records, shares, metrics
     )
     registration = Registration(folders, service)
     advertisement = Advertisement(api, follower.inventory, registration)

@@ -11,8 +11,9 @@ import grpc
 from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
 from laneway.device_plugin.admission import Admission
-from laneway.device_plugin.allocation import DeviceStrategy, RefusedError, grant, response
+from laneway.device_plugin.allocation import RefusedError, Terms, grant, response
 from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.demand import why_not_as_demanded
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords
@@ -36,7 +37,7 @@ class PluginService:
         self,
         folders: Folders,
         containers: ContainerFolders,
-        strategy: DeviceStrategy,
+        terms: Terms,
         inventory: Latest[Inventory],
         admission: Admission,
         records: KubeletRecords,
@@ -48,7 +49,7 @@ class PluginService:
         self.open_streams = 0
         self._folders = folders
         self._containers = containers
-        self._strategy = strategy
+        self._terms = terms
         self._inventory = inventory
         self._admission = admission
         self._records = records
@@ -105,7 +106,7 @@ class PluginService:
                 self._metrics.refused()
                 await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
             self._containers.make_fresh(wanted.devices_ids)
-            answers.append(response(granted, self._folders, self._strategy))
+            answers.append(response(granted, self._folders, self._terms))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)
             _log.info("container %s gets %d percent of %s", granted.key, granted.percent, uuids)
@@ -114,20 +115,30 @@ class PluginService:
     async def pre_start_container(
         self, request: plugin.PreStartContainerRequest, context: Context
     ) -> plugin.PreStartContainerResponse:
-        """Write down which container starts with these ids, and wait for the agent to open its door."""
+        """Write down which container starts with these ids, and wait for the agent to open its door.
+
+        Where its GPUs are not held as its pod demands it is refused; the kubelet asks again, ever later, as long as the
+        pod is there.
+        """
         ids = tuple(request.devices_ids)
         key = container_key(ids)
         lives = self._containers.lives()
         holder = await self._holder(ids)
         if isinstance(holder, str):
             await _refuse(context, grpc.StatusCode.UNAVAILABLE, holder)
-        if holder.ids != frozenset(ids):
-            # An init container: the kubelet lends it ids of the containers after it, and lists only these.
-            _log.warning("an init container of %s/%s starts without a session", holder.namespace, holder.pod)
-            self._containers.ensure(key)
-            return plugin.PreStartContainerResponse()
         self._containers.ensure(key)
-        await self._shares.write_down(holder, lives, starts=True)
+        # An init container's are not: the kubelet lends it ids of the containers after it, and lists only these.
+        are_its_own = holder.ids == frozenset(ids)
+        if are_its_own:
+            await self._shares.write_down(holder, lives, starts=True)
+        demanded = await self._shares.demand_of(holder, ask=not are_its_own)
+        lacks = why_not_as_demanded(demanded, ids, await self._known_inventory(context))
+        if lacks:
+            self._metrics.refused()
+            await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, lacks)
+        if not are_its_own:
+            _log.warning("an init container of %s/%s starts without a session", holder.namespace, holder.pod)
+            return plugin.PreStartContainerResponse()
         if not await self._door_opens(key):
             _log.warning(
                 "container %s starts without the agent: no socket after %.1f s", key, self._socket_seconds

@@ -1,0 +1,64 @@
+"""What a container gets where the agent holds its GPUs by MPS: the way to the control daemon, and its limits. Pure.
+
+https://docs.nvidia.com/deploy/mps/ has the variables. The daemon and its clients have to share /dev/shm, so a folder that the
+daemon has there too is mounted over the container's own: the pod needs no hostIPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from laneway.api import names
+from laneway.api.enforcement import Enforcement
+from laneway.api.inventory import InventoryGPU
+from laneway.api.quota import quota_bytes
+from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.proto.deviceplugin_pb2 import Mount
+
+_MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class MPSTerms:
+    """What a container gets for MPS; nothing where its GPUs are held otherwise."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+
+
+def mps_terms(gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limit_threads: bool) -> MPSTerms:
+    """Return what a container gets for MPS.
+
+    Args:
+        gpus: those of the container, in the order in which it sees them.
+        percent: of each of them.
+        folders: where the daemon's folders are.
+        limit_threads: whether it gets no more of the GPUs' threads than its share.
+    """
+    if any(gpu.enforcement is not Enforcement.MPS for gpu in gpus):
+        return MPSTerms()
+    limits = (f"{number}={_limit_bytes(gpu, percent) // _MEBIBYTE}M" for number, gpu in enumerate(gpus))
+    environment = {
+        "CUDA_MPS_PIPE_DIRECTORY": names.CONTAINER_MPS_PIPE_FOLDER,
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ",".join(limits),
+    }
+    if limit_threads:
+        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(100, percent))
+    return MPSTerms(
+        environment,
+        (
+            Mount(
+                container_path=names.CONTAINER_MPS_PIPE_FOLDER,
+                host_path=str(folders.mps / "pipe"),
+                read_only=False,
+            ),
+            Mount(container_path="/dev/shm", host_path=str(folders.mps / "shm"), read_only=False),
+        ),
+    )
+
+
+def _limit_bytes(gpu: InventoryGPU, percent: int) -> int:
+    """Return what one process may have of a GPU: its quota, and what is reserved for its framework's own memory, which MPS
+    counts too."""
+    return quota_bytes(percent, gpu.allocatable_bytes) + gpu.reserve_bytes

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.integration.node_agent.node import Node
+from tests.integration.node_agent.node import Node, PeerProcess
 from tests.performance.node.crowd import admit, node_with
 from tests.performance.result_file import write_measured
 from tests.torch_runtime import torch_runtime
@@ -27,18 +27,22 @@ TORCH_SECONDS = 120
 def measure() -> dict[str, Any]:
     """Return the cost of a boundary, in microseconds."""
     with node_with(gpus=3) as node:
+        bare, measured = _process(node, 0, measured=False), _process(node, 1, measured=True)
         return {
-            "gate": _bursts(node, 0, "time_gate", measured=False),
-            "gate_and_profile": _bursts(node, 1, "time_gate", measured=True),
-            "iteration_block": _bursts(node, 1, "time_block", measured=True),
+            "gate": _bursts(bare, "time_gate"),
+            "gate_and_profile": _bursts(measured, "time_gate"),
+            "iteration_block": _bursts(measured, "time_block"),
             "torch_hooks": _in_torch(node, 2),
         }
 
 
-def _bursts(node: Node, gpu: int, command: str, measured: bool) -> dict[str, float]:
-    crowd = admit(node, 1, gpu, command.replace("_", "-"))
+def _process(node: Node, gpu: int, measured: bool) -> PeerProcess:
+    crowd = admit(node, 1, gpu)
     crowd.open_sessions(measured=measured)
-    (process,) = crowd.processes
+    return crowd.processes[0]
+
+
+def _bursts(process: PeerProcess, command: str) -> dict[str, float]:
     return _summary([process.do(command, times=TIMES)["nanoseconds"] for _ in range(BURSTS)])
 
 

@@ -18,6 +18,9 @@ MAX_PACKET_BYTES: Final = 65_536
 SEND_TIMEOUT_SECONDS: Final = 5.0
 """How long the agent may leave its side unread before it counts as dead."""
 
+GRANT_BEGINS: Final = b'{"type":"grant","turn":'
+"""How the agent spells the packet that an iteration waits for; it need not go through the JSON reader, as any other spelling does."""
+
 
 class ChannelClosedError(Exception):
     """The connection is over, or what came is no packet of ours; the message says why."""
@@ -26,6 +29,15 @@ class ChannelClosedError(Exception):
 def encode(kind: str, **fields: Any) -> bytes:
     """The packet of a message."""
     return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
+
+
+def encode_release(turn: int, iterations: int, gpu_seconds: float) -> bytes:
+    """The packet that somebody else waits for: written without the detour of `encode`."""
+    return b'{"type":"release","turn":%d,"iterations":%d,"gpu_seconds":%.9f}' % (
+        turn,
+        iterations,
+        gpu_seconds,
+    )
 
 
 class Channel:
@@ -63,11 +75,12 @@ class Channel:
         Raises:
             ChannelClosedError: the agent is gone, or has not read for `SEND_TIMEOUT_SECONDS`.
         """
-        until = time.monotonic() + SEND_TIMEOUT_SECONDS
+        until = 0.0
         while True:
             try:
                 self._socket.send(packet, socket.MSG_NOSIGNAL)
             except BlockingIOError:
+                until = until or time.monotonic() + SEND_TIMEOUT_SECONDS
                 if not self._wait(select.POLLOUT, until):
                     raise ChannelClosedError("the agent does not read") from None
             except OSError as error:
@@ -136,10 +149,13 @@ class Channel:
 
 
 def _decode(packet: memoryview) -> dict[str, Any]:
-    if not len(packet):
+    data = bytes(packet)
+    if not data:
         raise ChannelClosedError("the agent closed the connection")
+    if data.startswith(GRANT_BEGINS) and data[len(GRANT_BEGINS) : -1].isdigit():
+        return {"type": "grant", "turn": int(data[len(GRANT_BEGINS) : -1])}
     try:
-        message = json.loads(bytes(packet))
+        message = json.loads(data)
     except ValueError as error:
         raise ChannelClosedError(f"a packet is not JSON: {error}") from error
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):

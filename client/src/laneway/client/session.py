@@ -23,7 +23,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.bell import Bell
-from laneway.client.channel import Channel, ChannelClosedError, encode
+from laneway.client.channel import Channel, ChannelClosedError, encode, encode_release
 from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN, YIELD
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Session:
         self.closed = False
         self.before_release: Callable[[], None] = _nothing
         """Waits for the device's work and gives memory back, before others get the lane."""
+        self.on_order: Callable[[str], None] = _nothing
+        """Called with an order to move memory, in whichever thread reads it."""
         self._channel = channel
         self._reading = threading.Lock()
         self._listeners = select.epoll()
@@ -93,6 +95,7 @@ class Session:
         try:
             poller.register(self._channel, select.POLLIN)
             poller.register(self._bell, select.POLLIN)
+            bell = self._bell.fileno()
             self._listeners.modify(self._channel, 0)
             while not self.closed:
                 turn = self._take()
@@ -104,9 +107,12 @@ class Session:
                 if not self._requested:
                     self._requested = True
                     self._send(REQUEST)
-                poller.poll(None if seconds is None else seconds * 1000)
-                self._bell.silence()
-                self.pump()
+                for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
+                    if descriptor == bell:
+                        self._bell.silence()
+                    else:
+                        # What follows a grant is the listening thread's: the iteration begins first.
+                        self.pump(most=1)
         except (OSError, ValueError) as error:
             self.close(f"waiting failed: {error}")
         finally:
@@ -158,14 +164,17 @@ class Session:
 
     # --- any thread ---
 
-    def pump(self) -> None:
-        """Acts on all messages that are there."""
+    def pump(self, most: Optional[int] = None) -> None:
+        """Acts on all messages that are there, or on so many of them."""
+        acted_on = 0
         with self._reading:
             try:
-                message = self._channel.receive()
-                while message is not None:
-                    self._act_on(message)
+                while most is None or acted_on < most:
                     message = self._channel.receive()
+                    if message is None:
+                        return
+                    self._act_on(message)
+                    acted_on += 1
             except ChannelClosedError as closed:
                 self.close(str(closed))
 
@@ -215,6 +224,8 @@ class Session:
             self._pause()
         elif kind == "resume":
             self._pauses_to_answer.clear()
+        elif kind in ("offload", "restore"):
+            self.on_order(kind)
         elif kind == "error":
             log.warning("the agent ended the session: %s", message.get("reason", "no reason given"))
 
@@ -282,7 +293,7 @@ class Session:
         iterations = self.words[ITERATIONS] - self._iterations_at_grant
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         self._holding = 0
-        self._send(encode("release", turn=turn, iterations=iterations, gpu_seconds=gpu_seconds))
+        self._send(encode_release(turn, iterations, gpu_seconds))
 
     def _send(self, packet: bytes) -> None:
         if self.closed:
@@ -306,5 +317,5 @@ def _turn_of(message: dict[str, Any], lowest: int) -> int:
     return turn
 
 
-def _nothing() -> None:
+def _nothing(*_: Any) -> None:
     return

@@ -55,6 +55,14 @@ class CpuMeter:
             return None
         return self._account.settle(), self._account.highest
 
+    def moved(self, storages: list[Any]) -> Optional[int]:
+        """Books storages anew that were emptied or filled. Called while the thread that trains waits for that."""
+        if self._mode is None:
+            return None
+        for storage in storages:
+            self._account.book(storage)
+        return self._account.settle()
+
     def settle(self) -> None:
         """A CPU has done its work when the call returns, and its memory is given back at once."""
 

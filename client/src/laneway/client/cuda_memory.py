@@ -55,6 +55,14 @@ class CudaMeter:
         self._next_seconds = self._clock() + MEASURE_SECONDS
         return self._cuda.memory_allocated(), self._cuda.max_memory_allocated()
 
+    def moved(self, storages: list[Any]) -> Optional[int]:
+        """Gives the blocks of storages that were emptied back to the device."""
+        if not self._cuda.is_initialized():
+            return None
+        self._cuda.empty_cache()
+        held_bytes: int = self._cuda.memory_allocated()
+        return held_bytes
+
     def settle(self) -> None:
         """The next job's kernels start when ours have ended, and find the blocks that our allocator had cached."""
         if self._cuda.is_initialized():

@@ -7,10 +7,11 @@ lock is needed.
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final, Optional, Union
+from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
 from laneway.client.detached import FREE_TURN, Detached
 from laneway.client.memory_meter import NoMeter
+from laneway.client.offload import Offload
 from laneway.client.page import (
     BOUNDARY_NS,
     BUSY_NS,
@@ -46,6 +47,7 @@ class IterationGate:
         self.session: Union[Session, Detached] = Detached()
         self.meter: MemoryMeter = NoMeter()
         self.profiler = Profiler()
+        self.offload = Offload(self._tell, self._note_held)
         self.iterations = 0
         self.busy_ns = 0
         self.explicit = 0
@@ -143,6 +145,8 @@ class IterationGate:
         words[HELD_BYTES] = self._held_bytes
         words[INSIDE] = self._inside is not None
         session.before_release = self.meter.settle
+        session.on_order = self._ordered
+        self.offload.attach(session.welcome.simulated)
         self.meter.attach(session)
         self._watches_stop = True
         before, self.session = self.session, session
@@ -175,12 +179,23 @@ class IterationGate:
     def _wait_for_turn(
         self, session: Union[Session, Detached], turn: int
     ) -> tuple[Union[Session, Detached], int]:
-        """Returns the session and its turn; also without one when the script was asked to stop and has no time left to wait."""
+        """Returns the session and its turn; also without one when the script was asked to stop and has no time left to wait.
+
+        Memory may be moved to the host meanwhile. However this ends, it is back before the script goes on.
+        """
         if turn:
             session.box.append(turn)  # a stop may take long: the turn is not in use meanwhile
-        self._stop.deliver()
+        try:
+            self._stop.deliver()
+            return self._wait()
+        finally:
+            self.offload.bring_back()
+
+    def _wait(self) -> tuple[Union[Session, Detached], int]:
         while True:
             session = self.session
+            if session.contested:
+                self.offload.carry_out()
             turn = session.acquire(self._patience) or 0
             if turn:
                 return session, turn
@@ -192,13 +207,29 @@ class IterationGate:
                 self.detach()
 
     def _patience(self) -> float:
-        if self._stop.pending or self._inside is not None:
+        if (
+            self._stop.pending
+            or self._inside is not None
+            or (self.offload.pending and self.session.contested)
+        ):
             return 0.0
         return min(LONGEST_WAIT_SECONDS, self._seconds_left())
 
     def _seconds_left(self) -> float:
         left = self._stop.seconds_left()
         return LONGEST_WAIT_SECONDS if left is None else left
+
+    def _ordered(self, kind: str) -> None:
+        self.offload.ordered(kind)
+        self.session.interrupt()
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        self.session.tell(kind, **fields)
+
+    def _note_held(self, held_bytes: int) -> None:
+        self._held_bytes = held_bytes
+        words = self.session.words
+        words[HELD_BYTES] = words[HIGHEST_BYTES] = held_bytes
 
     def _end_in(self, session: Union[Session, Detached], now_ns: int) -> None:
         """The iteration that ends began in an earlier session: ends it in this one, too."""

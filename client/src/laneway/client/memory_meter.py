@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 if TYPE_CHECKING:
     from laneway.client.session import Session
@@ -20,6 +20,9 @@ class MemoryMeter(Protocol):
     def end(self) -> Optional[tuple[int, int]]:
         """An iteration has ended: (bytes held now, highest bytes held since `begin`), or None where it was not measured."""
 
+    def moved(self, storages: list[Any]) -> Optional[int]:
+        """Storages have changed their size, between iterations: the bytes held now, or None where that is not known."""
+
     def settle(self) -> None:
         """Others get the lane next: waits for the device's work and gives unused memory back. Called in any thread."""
 
@@ -35,6 +38,10 @@ class NoMeter:
 
     def end(self) -> Optional[tuple[int, int]]:
         """Nothing was measured."""
+        return None
+
+    def moved(self, storages: list[Any]) -> Optional[int]:
+        """Nothing is known."""
         return None
 
     def settle(self) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway.client.memory_meter import MemoryMeter
+    from laneway.client.offload import Mover
 
 log = logging.getLogger("laneway.client")
 
@@ -49,7 +50,11 @@ class Client:
         os.register_at_fork(after_in_child=self._forget)
 
     def start(
-        self, framework: Optional[str] = None, device: str = "", meter: Optional[MemoryMeter] = None
+        self,
+        framework: Optional[str] = None,
+        device: str = "",
+        meter: Optional[MemoryMeter] = None,
+        mover: Optional[Mover] = None,
     ) -> None:
         """Opens the session and waits until the process may use the GPU; without an agent, returns at once.
 
@@ -57,6 +62,7 @@ class Client:
             framework: name and version, such as `torch 2.6.0`; None to look which one is loaded.
             device: `cuda`, `cpu`, or empty for unknown.
             meter: what measures the device's memory.
+            mover: what moves it to the host and back.
 
         Raises:
             BaseException: what the script's SIGTERM handler raises, or OutOfMemoryError for memory held already.
@@ -69,11 +75,19 @@ class Client:
             return
         if meter is not None:
             self.gate.meter = meter
+        self.gate.offload.mover = mover
+        self.stop.before_delivery = self.gate.offload.end
         name = _loaded_framework() if framework is None else framework
         introduction = {"framework": name, "device": device, "gpu": environment.gpu}
 
         def hello() -> dict[str, Any]:
-            return {**introduction, "holds_turn": self.gate.holds_turn}
+            gate = self.gate
+            return {
+                **introduction,
+                "holds_turn": gate.holds_turn,
+                "can": gate.offload.abilities,
+                "offloaded": gate.offload.away,
+            }
 
         self._link = Link(
             environment.socket_path, hello, self.gate.attach, self.gate.detach, self.stop.patience

@@ -58,6 +58,8 @@ class StopSignal:
         """The script asks `laneway.client.stopping()`: where it has no handler, that is its way to know."""
         self.boundary_ns = 0
         """When the last one ended, CLOCK_MONOTONIC; written by the gate."""
+        self.before_delivery: Callable[[], None] = _nothing
+        """Makes the process whole for what the script does when it is told."""
         self.raised: Optional[BaseException] = None
         """What the script's handler raised last: not a fault of ours."""
         self._wake = wake
@@ -97,6 +99,7 @@ class StopSignal:
             self._at_once = True
             self._nudge()
             return
+        self.before_delivery()
         self.pending = self._at_once = False
         handler = self._deferral.script if self._deferral else None
         if handler is None:
@@ -175,3 +178,7 @@ class Deferral:
 
     def __call__(self, signum: int, frame: Any) -> None:
         self._stop.arrived(self, signum, frame)
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,65 @@
+"""Processes that send without end: each is cut off or held back and logged in few lines, and the agent takes no more afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from laneway.node_agent.sessions.limits import Limits
+
+from tests.integration.node_agent.footprint import Footprint, comes_back
+from tests.integration.node_agent.node import Node, PeerProcess, eventually
+
+MakeNode = Callable[..., Node]
+
+HOSTILE = Path(__file__).with_name("hostile_process.py")
+SECONDS = 3.0
+LIMITS = Limits()
+
+FLOODS = {
+    "flood": "packets a second that no yield asked for",
+    "garbage": "the packet is not JSON",
+    "stray_releases": "packets a second that no yield asked for",
+    "requests_in_turn": "packets a second that no yield asked for",
+    "turns_for_nothing": "packets a second that no yield asked for",
+    "connect_and_close": "connects too often",
+    "deaf": "does not read; closing",
+}
+"""Each attack, and what the log says of it."""
+
+
+IN_A_LANE_OF_ITS_OWN = {"requests_in_turn", "turns_for_nothing"}
+"""Where nobody else's turns slow it down."""
+
+
+def bystander(node: Node) -> PeerProcess:
+    """A process that keeps to the rules, on the GPU that is attacked."""
+    process = node.container("bystander", 20).await_socket().process()
+    process.hello()
+    process.profile(10, 10)
+    return process
+
+
+@pytest.mark.parametrize("attack", FLOODS)
+def test_who_sends_without_end_is_cut_off_and_others_take_turns(make_node: MakeNode, attack: str) -> None:
+    node = make_node(lanes={"maxPerGpu": 2 if attack in IN_A_LANE_OF_ITS_OWN else 1}).start()
+    other = bystander(node)
+    container = node.container("hostile", 20).await_socket()
+    hostile = container.process(HOSTILE)
+    assert hostile.pid
+    before = Footprint.of(node)
+    hostile.start(attack, seconds=SECONDS)
+    turns = other.do("train", seconds=SECONDS, iteration_seconds=0.005)["iterations"]
+    outcome = hostile.finish()
+    eventually("it is logged", lambda: FLOODS[attack] in node.log)
+    lines = [line for line in node.log.splitlines() if "default/hostile" in line and " WARNING " in line]
+    assert 1 <= len(lines) <= 12, lines
+    assert len(turns) > 20, len(turns)
+    most = 2 * (LIMITS.packets_at_once + LIMITS.accepts_at_once) + 20 * SECONDS * LIMITS.packets_per_second
+    assert outcome["done"] <= most, outcome
+    assert not [
+        turn for turn in node.get("/turns") if turn["pod"] == "bystander" and turn["end"] == "revoked"
+    ]
+    hostile.end()
+    comes_back(node, before)

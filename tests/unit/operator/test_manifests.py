@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from laneway.api import names
-from laneway.operator.manifests import rendezvous_service, template_hash, worker_pod
+from laneway.api.template_profile import TemplateProfile
+from laneway.operator.manifests import rendezvous_service, worker_pod
 
 from tests.unit.operator.builders import a_job
 
@@ -163,11 +164,28 @@ def test_the_template_itself_is_not_touched() -> None:
     assert str(job.wish.spec.template) == before
 
 
-def test_jobs_of_one_template_have_one_hash_whatever_the_order_of_keys() -> None:
-    assert template_hash({"spec": {"a": 1, "b": 2}}) == template_hash(
-        {"spec": {"b": 2, "a": 1}, "metadata": {"x": 1}}
+PROFILE = TemplateProfile(persistent_bytes=5, ephemeral_bytes=7, framework_bytes=3, iteration_seconds=0.25)
+
+
+def test_what_is_known_of_the_template_goes_with_the_pod() -> None:
+    job = a_job().placed("n1").record
+    assert job.wish is not None
+    worker = job.status.placement[0]
+    known = worker_pod(job, job.wish.spec, worker, 1, PROFILE)["metadata"]["annotations"]
+    assert TemplateProfile.model_validate_json(known[names.PROFILE_ANNOTATION]) == PROFILE
+    assert (
+        names.PROFILE_ANNOTATION not in worker_pod(job, job.wish.spec, worker, 1)["metadata"]["annotations"]
     )
-    assert template_hash({"spec": {"a": 1}}) != template_hash({"spec": {"a": 2}})
+
+
+def test_a_profile_that_the_template_claims_is_not_the_operators() -> None:
+    claims = {"metadata": {"annotations": {names.PROFILE_ANNOTATION: "{}", "mine": "stays"}}}
+    containers = {"spec": {"containers": [{"name": "trainer", "image": "i"}]}}
+    job = a_job().spec(template={**claims, **containers}).placed("n1").record
+    assert job.wish is not None
+    annotations = worker_pod(job, job.wish.spec, job.status.placement[0], 1)["metadata"]["annotations"]
+    assert names.PROFILE_ANNOTATION not in annotations
+    assert annotations["mine"] == "stays"
 
 
 def test_the_service_finds_workers_before_they_are_ready() -> None:

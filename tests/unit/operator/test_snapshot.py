@@ -8,6 +8,7 @@ from laneway.operator.cache import ClusterView
 from laneway.operator.lifecycle import advance
 from laneway.operator.sessions import index_sessions
 from laneway.operator.snapshot import build_snapshot
+from laneway.operator.templates import template_profiles
 from laneway.scheduling import ClusterSnapshot, JobState
 
 from tests.unit.operator.builders import (
@@ -27,7 +28,8 @@ from tests.unit.operator.builders import (
 def snapshot_of(view: ClusterView) -> ClusterSnapshot:
     facts = facts_of(view)
     standings = [advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
-    return build_snapshot(view, standings, index_sessions(view.gpu_nodes), LaneRules(), NOW)
+    sessions, templates = index_sessions(view.gpu_nodes), template_profiles(view.jobs)
+    return build_snapshot(view, standings, sessions, LaneRules(), templates, NOW)
 
 
 def foreign_of(view: ClusterView) -> dict[str, list[tuple[str, int]]]:

@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
-from laneway.api.training_job import ConditionType, TrainingJobStatus, WaitingStatus, WorkerPlacementStatus
+from laneway.api.training_job import (
+    ConditionType,
+    ProfileStatus,
+    TrainingJobStatus,
+    WaitingStatus,
+    WorkerPlacementStatus,
+)
 from laneway.operator import accounting, transitions
 from laneway.operator.cache import ClusterView
 from laneway.operator.config import CycleConfig, OperatorConfig
@@ -28,6 +34,7 @@ from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import index_sessions
 from laneway.operator.sick_gpus import sick_gpus
 from laneway.operator.snapshot import build_snapshot
+from laneway.operator.templates import TemplateKey, template_of, template_profiles
 from laneway.scheduling import (
     InvalidPlan,
     JobState,
@@ -68,6 +75,9 @@ class JobStatement:
 
     creates: tuple[WorkerPlacementStatus, ...] = ()
     """Workers whose pods are to be made."""
+
+    profile: ProfileStatus | None = None
+    """What is known of their template; None: nothing."""
 
     doomed: tuple[WorkerPod, ...] = ()
     """Pods to be deleted."""
@@ -112,14 +122,15 @@ def decide(
         refusals=memory.refusals,
     )
     standings = [_advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
-    snapshot = build_snapshot(view, standings, sessions, config.lane_rules(), now_seconds)
+    templates = template_profiles(view.jobs)
+    snapshot = build_snapshot(view, standings, sessions, config.lane_rules(), templates, now_seconds)
     problem = ""
     try:
         planned = plan(snapshot, now_seconds, policies)
     except InvalidPlan as error:
         planned, problem = Plan(), str(error)
     standings = [_with_plan(standing, planned, view, now_seconds) for standing in standings]
-    drafts = [_draft(job, standing) for job, standing in zip(view.jobs, standings, strict=True)]
+    drafts = [_draft(job, standing, templates) for job, standing in zip(view.jobs, standings, strict=True)]
     statements, later_seconds = _choose_writes(drafts, memory.written_seconds, config.cycle, now_seconds)
     due = [standing.due_seconds for standing in standings if standing.due_seconds is not None]
     if (plan_due_seconds := next_decision_seconds(snapshot, now_seconds, policies)) is not None:
@@ -196,8 +207,11 @@ def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: fl
     )
 
 
-def _draft(job: JobRecord, standing: Standing) -> JobStatement:
+def _draft(
+    job: JobRecord, standing: Standing, templates: Mapping[TemplateKey, ProfileStatus]
+) -> JobStatement:
     status = standing.job.status
+    key = template_of(job)
     goes_on = standing.state is JobState.STARTING and standing.job.placed and not standing.job.finished
     missing = (
         [worker for worker in status.placement if worker.worker not in standing.present] if goes_on else []
@@ -211,6 +225,7 @@ def _draft(job: JobRecord, standing: Standing) -> JobStatement:
         status=status,
         write=_gist(status) != _gist(job.status) and not job.deleting,
         creates=tuple(missing),
+        profile=templates.get(key) if missing and key is not None else None,
         doomed=standing.doomed,
         happenings=standing.happenings,
         expired=standing.expired,

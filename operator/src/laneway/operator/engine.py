@@ -27,6 +27,7 @@ from laneway.operator.orphans import Orphans
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.relist import find_job_uid, refresh_job, relist
+from laneway.operator.templates import to_node
 from laneway.operator.writer import FencedOff, Refused, Writer
 
 logger = logging.getLogger(__name__)
@@ -233,7 +234,10 @@ class Engine:
             async with self._slots:
                 await self._writer.create_pod(job, manifest)
 
-        await self._together(create(worker_pod(job, spec, worker, attempt)) for worker in statement.creates)
+        profile = None if statement.profile is None else to_node(statement.profile)
+        await self._together(
+            create(worker_pod(job, spec, worker, attempt, profile)) for worker in statement.creates
+        )
 
     async def _delete(self, pod: WorkerPod) -> None:
         async with self._slots:

@@ -8,13 +8,13 @@ their meaning.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 from typing import Any
 
 from laneway.api import names
+from laneway.api.template_profile import TemplateProfile
 from laneway.api.training_job import TrainingJobSpec, WorkerPlacementStatus
 from laneway.operator.records.job_record import JobRecord
+from laneway.operator.records.template_hash import template_hash
 from laneway.operator.records.worker_pod import trainer_of
 from laneway.operator.resources import PODS, SERVICES, TRAINING_JOBS
 
@@ -29,16 +29,22 @@ def worker_name(job: str, rank: int) -> str:
     return f"{job}-{rank}"
 
 
-def template_hash(template: dict[str, Any]) -> str:
-    """Return 16 hex digits that name a template; what was measured of one job holds for the next of the same template."""
-    canonical = json.dumps(template.get("spec"), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
 def worker_pod(
-    job: JobRecord, spec: TrainingJobSpec, worker: WorkerPlacementStatus, attempt: int
+    job: JobRecord,
+    spec: TrainingJobSpec,
+    worker: WorkerPlacementStatus,
+    attempt: int,
+    profile: TemplateProfile | None = None,
 ) -> dict[str, Any]:
-    """Return the pod of one worker."""
+    """Return the pod of one worker.
+
+    Args:
+        job: whose worker.
+        spec: what its user asks for.
+        worker: which one, and where it goes.
+        attempt: which start of the gang it belongs to.
+        profile: what is known of the job's template.
+    """
     template = copy.deepcopy(spec.template)
     metadata = template.get("metadata") or {}
     pod_spec: dict[str, Any] = template["spec"]
@@ -75,11 +81,12 @@ def worker_pod(
                 names.ATTEMPT_LABEL: str(attempt),
             },
             "annotations": {
-                **(metadata.get("annotations") or {}),
+                **_without(metadata.get("annotations") or {}, names.PROFILE_ANNOTATION),
                 names.GPUS_ANNOTATION: ",".join(worker.gpus),
-                names.TEMPLATE_HASH_ANNOTATION: template_hash(spec.template),
+                names.TEMPLATE_HASH_ANNOTATION: template_hash(spec),
                 names.SPANS_GPUS_ANNOTATION: "true" if spec.spans_gpus else "false",
                 names.SHARING_ANNOTATION: str(spec.sharing),
+                **({names.PROFILE_ANNOTATION: profile.model_dump_json()} if profile else {}),
             },
             "ownerReferences": [_owner(job)],
         },
@@ -105,6 +112,11 @@ def rendezvous_service(job: JobRecord) -> dict[str, Any]:
             "ports": [{"name": "rendezvous", "port": RENDEZVOUS_PORT, "protocol": "TCP"}],
         },
     }
+
+
+def _without(annotations: dict[str, str], name: str) -> dict[str, str]:
+    """Return annotations without one that is the operator's to write."""
+    return {key: value for key, value in annotations.items() if key != name}
 
 
 def _owner(job: JobRecord) -> dict[str, Any]:

@@ -74,10 +74,13 @@ def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> Profi
     measured = [hold.session for pod in pods for hold in sessions.of(pod) if hold.session.profiled]
     if not measured:
         return None
+    slowest = max(measured, key=lambda each: each.iteration_microseconds)
     return ProfileStatus(
         persistent_bytes=max(each.persistent_bytes for each in measured),
         ephemeral_bytes=max(each.ephemeral_bytes for each in measured),
-        iteration_microseconds=max(each.iteration_microseconds for each in measured),
+        framework_bytes=max(each.framework_bytes for each in measured),
+        iteration_microseconds=slowest.iteration_microseconds,
+        iteration_spread_microseconds=slowest.iteration_spread_microseconds,
         iterations=max(each.iterations for each in measured),
         model_bytes=max(each.model_bytes for each in measured),
         largest_tensor_bytes=max(each.largest_tensor_bytes for each in measured),

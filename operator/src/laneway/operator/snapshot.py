@@ -24,6 +24,7 @@ from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.records.job_record import preemptible
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import Hold, SessionIndex
+from laneway.operator.templates import TemplateKey, from_node, larger, template_of
 from laneway.scheduling import (
     GPU,
     ClusterSnapshot,
@@ -50,6 +51,7 @@ def build_snapshot(
     standings: Iterable[Standing],
     sessions: SessionIndex,
     rules: LaneRules,
+    templates: Mapping[TemplateKey, ProfileStatus],
     now_seconds: float,
 ) -> ClusterSnapshot:
     """Return the picture to plan from."""
@@ -68,7 +70,7 @@ def build_snapshot(
     return ClusterSnapshot(
         nodes=nodes,
         jobs=(
-            *(_job(standing, now_seconds) for standing in planned),
+            *(_job(each, _counted_profile(each, view, templates), now_seconds) for each in planned),
             *(_departure(hold) for hold, departs in holds if departs),
         ),
         avoid=_avoid(view, planned, [node.name for node in nodes], now_seconds),
@@ -79,7 +81,25 @@ def _gpus(standing: Standing) -> Iterable[str]:
     return (gpu for worker in standing.holds for gpu in worker.gpus)
 
 
-def _job(standing: Standing, now_seconds: float) -> Job:
+def _counted_profile(
+    standing: Standing, view: ClusterView, templates: Mapping[TemplateKey, ProfileStatus]
+) -> ProfileStatus | None:
+    """Return what the node counts a job's workers with, or will: what was measured, and what was known when they were made."""
+    job = standing.job
+    pods = [pod for pod in view.pods.get(job.uid, ()) if pod.attempt == job.status.attempt]
+    if job.placed and pods:
+        written = next((pod.profile for pod in pods), None)
+        known = None if written is None else from_node(written)
+    else:
+        key = template_of(job)
+        known = None if key is None else templates.get(key)
+    own = job.status.profile
+    if own is None or known is None:
+        return own or known
+    return larger(own, known)
+
+
+def _job(standing: Standing, counted: ProfileStatus | None, now_seconds: float) -> Job:
     job, wish, state = standing.job, standing.job.wish, standing.state
     assert wish is not None
     assert state is not None
@@ -101,7 +121,7 @@ def _job(standing: Standing, now_seconds: float) -> Job:
         if running
         else None,
         service_at_promotion_gpu_seconds=float(quantity.parse(status.service_at_promotion)),
-        profile=_profile(status.profile),
+        profile=_profile(counted),
         preemptible=preemptible(wish.spec),
         suspended=wish.spec.suspend,
     )

@@ -17,6 +17,7 @@ from laneway.api.training_job import (
     TrainingJobStatus,
 )
 from laneway.operator.records.template_check import check_template
+from laneway.operator.records.template_hash import template_hash
 from laneway.scheduling import Demand
 from laneway.scheduling.spec_demand import demand_of
 from pydantic import ValidationError
@@ -30,6 +31,7 @@ class Wish:
 
     spec: TrainingJobSpec
     demand: Demand
+    template_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _wish(spec: object) -> tuple[Wish | None, str]:
     try:
         parsed = TrainingJobSpec.model_validate(spec)
         check_template(parsed.template)
-        return Wish(parsed, demand_of(parsed)), ""
+        return Wish(parsed, demand_of(parsed), template_hash(parsed)), ""
     except ValidationError as error:
         return None, explain(error, "spec")
     except ValueError as error:

@@ -8,6 +8,8 @@ from typing import Any
 
 from laneway.api import names
 from laneway.api.clock_text import to_seconds
+from laneway.api.template_profile import TemplateProfile
+from pydantic import ValidationError
 
 TRAINER = "trainer"
 """The container of this name gets the GPU; where there is none, the first."""
@@ -80,6 +82,9 @@ class WorkerPod:
     """What kube-scheduler says where it finds it no place; empty where it does not complain."""
 
     unschedulable_since_seconds: float | None
+    profile: TemplateProfile | None
+    """What was known of its template when it was made: the node counts it with no less."""
+
     waits_for: str
     """What holds its containers back, such as ``ErrImagePull``; empty where nothing does."""
 
@@ -132,6 +137,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         disruption=_disruption(condition.get("DisruptionTarget")),
         unschedulable=scheduled.get("message", "no reason given") if unschedulable else "",
         unschedulable_since_seconds=_time(scheduled.get("lastTransitionTime")) if unschedulable else None,
+        profile=_profile(annotations.get(names.PROFILE_ANNOTATION)),
         waits_for=_waits_for(states),
     )
 
@@ -195,6 +201,13 @@ def _failure(status: dict[str, Any]) -> WorkerFailure:
     _, terminated = min(ended, key=lambda pair: pair[0].get("name") != TRAINER)
     message = _last_line(terminated.get("message") or "")
     return WorkerFailure(terminated.get("reason") or "Error", message, terminated["exitCode"])
+
+
+def _profile(text: str | None) -> TemplateProfile | None:
+    try:
+        return TemplateProfile.model_validate_json(text) if text else None
+    except ValidationError:
+        return None  # somebody else wrote it; the node ignores it too
 
 
 def _last_line(text: str) -> str:

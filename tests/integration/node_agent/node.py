@@ -182,6 +182,8 @@ class Node:
         }
         self.profile: dict[str, Any] = {"gpus": [{"model": "Simulated", "memory": "1000Mi", "count": gpus}]}
         self.environment: dict[str, str] = {}
+        self.starter: list[str] = []
+        """A program that the agent is started by, with its arguments, such as one that sets limits."""
         self.processes: list[PeerProcess] = []
         self.port = 0
         self._slots = dict.fromkeys(self.gpus, 0)
@@ -198,7 +200,8 @@ class Node:
         """Start the agent and wait for nothing."""
         (self.root / "node.yaml").write_text(yaml.safe_dump(self.config))
         (self.root / "gpus.yaml").write_text(yaml.safe_dump(self.profile))
-        command = [sys.executable, "-m", "laneway.node_agent.main", "--config", str(self.root / "node.yaml")]
+        command = [*self.starter, sys.executable, "-m", "laneway.node_agent.main"]
+        command += ["--config", str(self.root / "node.yaml")]
         command += [
             "--gpus",
             str(self.root / "gpus.yaml"),

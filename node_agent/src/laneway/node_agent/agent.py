@@ -290,6 +290,8 @@ class Agent:
                 "turns": hold.turns,
                 "iterations": hold.iterations,
                 "gpu_seconds": hold.busy_seconds,
+                "held_bytes": hold.held_bytes,
+                "offloaded_bytes": hold.offloaded_bytes,
                 "message": hold.message,
                 "processes": [asdict(process) for process in hold.processes],
             }

@@ -1,0 +1,107 @@
+"""Pause, offload and restore of a real PyTorch job in the middle of its training, ordered at the node's shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Node, eventually
+from tests.integration.node_agent.shell import order
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+STEPS = 60
+
+
+def reach(job: Job, step: int) -> None:
+    """Wait until it has trained so far."""
+    while job.line() != f"step {step}":
+        pass
+
+
+def in_state(node: Node, state: str) -> dict[str, Any]:
+    """Wait until the job's session is in a state; return it."""
+    return dict(
+        eventually(
+            f"the session is {state}",
+            lambda: (session := node.session("job"))["state"] == state and session,
+            seconds=60,
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", ["tied-sgd", "tied-adam", "batchnorm-sgd", "batchnorm-adam"])
+def test_a_job_that_was_offloaded_in_mid_epoch_ends_as_if_it_had_not_been(
+    make_node: MakeNode, run: Run, kind: str
+) -> None:
+    (expected,) = run("offloaded.py", kind, f"--steps={STEPS}").results()
+    node = make_node()
+    job = run("offloaded.py", kind, f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50))
+    reach(job, 10)
+    before = node.session("job")["sizes"]["persistent_bytes"]
+
+    order(node, "pause", "default/job", "--reason", "a look")
+    paused = in_state(node, "Paused")
+    assert "paused by order (a look)" in paused["message"]
+    assert paused["held_bytes"] > before / 2
+    order(node, "offload", "default/job")
+    offloaded = in_state(node, "Offloaded")
+    assert offloaded["offloaded_bytes"] > 0.9 * before
+    assert offloaded["held_bytes"] < 0.1 * before
+    assert offloaded["lane"] is None
+    assert 10 < offloaded["iterations"] < STEPS - 1
+
+    order(node, "restore", "default/job")
+    (actual,) = job.results()
+    assert actual == expected
+    assert node.session("job")["iterations"] == STEPS
+
+
+def test_a_job_may_be_moved_again_and_again(make_node: MakeNode, run: Run) -> None:
+    (expected,) = run("offloaded.py", "tied-adam", f"--steps={STEPS}").results()
+    node = make_node()
+    job = run("offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50))
+    for step in (5, 15, 25, 35):
+        reach(job, step)
+        order(node, "offload", "default/job")
+        in_state(node, "Offloaded")
+        order(node, "restore", "default/job")
+    (actual,) = job.results()
+    assert actual == expected
+
+
+def test_a_script_that_is_stopped_while_its_memory_is_away_has_it_back_for_its_checkpoint(
+    make_node: MakeNode, run: Run
+) -> None:
+    node = make_node()
+    job = run("checkpoints_when_stopped.py", container=node.container("job", 50))
+    reach(job, 10)
+    order(node, "offload", "default/job")
+    in_state(node, "Offloaded")
+    job.terminate()
+    (saved,) = job.results()
+    assert saved["finite"]
+    assert saved["numbers"] == saved["expected"]
+
+
+def test_an_agent_that_is_restarted_knows_who_is_offloaded(make_node: MakeNode, run: Run) -> None:
+    (expected,) = run("offloaded.py", "tied-adam", f"--steps={STEPS}").results()
+    node = make_node()
+    job = run("offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50))
+    reach(job, 10)
+    order(node, "offload", "default/job")
+    moved = in_state(node, "Offloaded")["offloaded_bytes"]
+    assert node.terminate() == 0
+    node.start()
+    eventually(
+        "the process is back, its memory where it was",
+        lambda: any(process["connected"] for process in node.session("job")["processes"]),
+    )
+    session = in_state(node, "Offloaded")
+    assert session["offloaded_bytes"] == moved
+    order(node, "restore", "default/job")
+    (actual,) = job.results()
+    assert actual == expected

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from laneway.api import names
+from laneway.api.names import GPU_PERCENT
 
 IMAGE = "laneway/examples:0.1.0"
+SMALL_IMAGE = "laneway/client:0.1.0"
+"""A Python and nothing else; what makes it Laneway's is not used."""
+
 SHARED_FOLDER = "/var/lib/laneway-shared"
 
 _SCRIPT = (Path(__file__).parent / "worker.py").read_text()
+_SESSION_HOLDER = (Path(__file__).parent / "session_holder.py").read_text()
 
 
 def _container(environment: dict[str, str]) -> dict[str, Any]:
@@ -44,3 +49,34 @@ def training_job(name: str, *, spec: dict[str, Any] | None = None, **parameters:
 
 EXCLUSIVE_NODE = {"gpus": {"perWorker": 4}, "sharing": "Exclusive"}
 """All GPUs of one node, alone."""
+
+
+def session_pod(
+    name: str, percent: int, *, node: str = "", annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """A plain pod that holds a session and does nothing else: small, so that there can be hundreds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": session_pod_spec(percent)
+        | ({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}),
+    }
+
+
+def session_pod_spec(percent: int) -> dict[str, Any]:
+    """The spec of a pod that holds a session with so many percent of a GPU."""
+    return {
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [
+            {
+                "name": "trainer",
+                "image": SMALL_IMAGE,
+                "imagePullPolicy": "Never",
+                "command": ["python3", "-c", _SESSION_HOLDER],
+                "resources": {"limits": {GPU_PERCENT: str(percent)}},
+            }
+        ],
+    }

@@ -1,0 +1,124 @@
+"""Who holds what on a node, from each that has a say: the kubelet's records, the agent's sessions, the GPUNode, the process.
+
+The kubelet's PodResources are asked at its own socket, which lies on the node's disk; a process is looked at through /proc,
+because all nodes are on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from laneway.api.device_ids import gpu_of
+from laneway.api.names import CONTAINER_LANEWAY_FOLDER, GPU_PERCENT, RECORD_NAME
+from laneway.device_plugin.proto import podresources_pb2 as resources
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+CONNECTED = ("Waiting", "Holding", "Paused")
+
+
+class KubeletRecords:
+    """PodResources of one node."""
+
+    def __init__(self, node: str, kubelet_folder: Path) -> None:
+        self.node = node
+        # By a descriptor, because the path of a socket has at most 107 characters.
+        self._folder = os.open(kubelet_folder / "pod-resources", os.O_PATH | os.O_DIRECTORY)
+        self._channel = grpc.insecure_channel(f"unix:///proc/self/fd/{self._folder}/kubelet.sock")
+        self._list = self._channel.unary_unary(
+            "/v1.PodResourcesLister/List",
+            resources.ListPodResourcesRequest.SerializeToString,
+            resources.ListPodResourcesResponse.FromString,
+        )
+
+    def ids(self) -> list[tuple[PodKey, tuple[str, ...]]]:
+        """The ids of every container that holds any.
+
+        Raises:
+            grpc.RpcError: the kubelet does not answer.
+        """
+        answer = self._list(resources.ListPodResourcesRequest(), timeout=5)
+        found = []
+        for pod in answer.pod_resources:
+            for container in pod.containers:
+                held = [
+                    one
+                    for devices in container.devices
+                    if devices.resource_name == GPU_PERCENT
+                    for one in devices.device_ids
+                ]
+                if held:
+                    found.append(((pod.namespace, pod.name), tuple(sorted(held))))
+        return found
+
+    def close(self) -> None:
+        self._channel.close()
+        os.close(self._folder)
+
+
+def agent_sessions(address: str) -> list[dict[str, Any]]:
+    """What the agent at an address says of its sessions; those that ended are left out.
+
+    Raises:
+        OSError: it does not answer.
+    """
+    with urllib.request.urlopen(f"http://{address}:9464/sessions", timeout=5) as answer:
+        sessions: list[dict[str, Any]] = json.load(answer)
+    return [session for session in sessions if session["state"] != "Ended"]
+
+
+def published_sessions(gpu_node: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """GPU and session for each session of a GPUNode that has not ended."""
+    for gpu in gpu_node.get("status", {}).get("gpus", ()):
+        for session in gpu.get("sessions", ()):
+            if session["state"] != "Ended":
+                yield gpu, session
+
+
+def percents(held: Iterable[tuple[PodKey, tuple[str, ...]]]) -> Counter[str]:
+    """Percent of each GPU that is held."""
+    return Counter(gpu_of(one) for _, ids in held for one in ids)
+
+
+def given_twice(held: Iterable[tuple[PodKey, tuple[str, ...]]]) -> list[str]:
+    """Ids that more than one container holds."""
+    counted = Counter(one for _, ids in held for one in ids)
+    return sorted(one for one, count in counted.items() if count > 1)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as the kernel and its container's own folder show it."""
+
+    pod_uids: frozenset[str]
+    environment: Mapping[str, str]
+    record: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        """Look at a process.
+
+        Raises:
+            OSError: it has ended.
+        """
+        folder = Path(f"/proc/{pid}")
+        cgroup = (folder / "cgroup").read_text()
+        pairs = (folder / "environ").read_bytes().decode().split("\0")
+        record = folder / "root" / CONTAINER_LANEWAY_FOLDER.strip("/") / RECORD_NAME
+        return cls(
+            pod_uids=frozenset(
+                found.replace("_", "-") for found in re.findall(r"/pod([-_0-9a-f]{36})/", cgroup)
+            ),
+            environment=dict(pair.split("=", 1) for pair in pairs if "=" in pair),
+            record=json.loads(record.read_bytes()),
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from laneway.api import names
+from laneway.api.template_profile import TemplateProfile
 from laneway.device_plugin.kubelet_records import Holder
 from laneway.device_plugin.node_pods import split_lines
 from laneway.device_plugin.share_manager import record_of
@@ -32,6 +34,22 @@ def test_a_worker_is_written_down_with_its_job() -> None:
     assert (record.job, record.job_uid, record.rank, record.attempt) == ("digits", "job-uid", 3, 2)
     assert (record.template_hash, record.spans_gpus, record.sharing) == ("abc", True, "Exclusive")
     assert record.shares == {"GPU-0": 50}
+
+
+def test_what_the_operator_knows_of_a_template_is_written_down() -> None:
+    known = TemplateProfile(persistent_bytes=5, ephemeral_bytes=7, framework_bytes=3, iteration_seconds=0.25)
+    worker = pod("digits-3", annotations={names.PROFILE_ANNOTATION: known.model_dump_json()})
+    assert record_of(HOLDER, worker).profile == known
+    assert record_of(HOLDER, pod("digits-3")).profile is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "[]", '{"persistent_bytes": 1}', '{"persistent_bytes": -1, "ephemeral_bytes": 1}']
+)
+def test_a_profile_that_is_none_is_as_if_it_were_not_there(text: str) -> None:
+    record = record_of(HOLDER, pod("digits-3", annotations={names.PROFILE_ANNOTATION: text}))
+    assert record.pod_uid == "uid-digits-3"
+    assert record.profile is None
 
 
 def test_the_operators_choice_is_a_list_of_uuids() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import clock_text, names, quantity
+from laneway.api.records import explain
+from laneway.api.template_profile import TemplateProfile
+from pydantic import ValidationError
+
+_log = logging.getLogger(__name__)
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -41,6 +47,16 @@ class PodFacts:
         """The uuids of the GPUs that the operator chose; empty for a plain pod."""
         text = self.annotations.get(names.GPUS_ANNOTATION, "")
         return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """What the operator knows of the pod's template; None where it knows nothing, or somebody wrote what is none."""
+        text = self.annotations.get(names.PROFILE_ANNOTATION)
+        try:
+            return TemplateProfile.model_validate_json(text) if text else None
+        except ValidationError as error:
+            _log.warning("%s", explain(error, f"{self.namespace}/{self.name}: {names.PROFILE_ANNOTATION}"))
+            return None
 
     @property
     def job(self) -> str | None:

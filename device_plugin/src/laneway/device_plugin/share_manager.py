@@ -191,6 +191,7 @@ def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:
             "template_hash": pod.annotations.get(names.TEMPLATE_HASH_ANNOTATION, ""),
             "spans_gpus": pod.annotations.get(names.SPANS_GPUS_ANNOTATION) == "true" or len(base.shares) > 1,
             "sharing": "Exclusive" if exclusive else "Lanes",
+            "profile": pod.profile,
             "minimum_enforcement": pod.annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION, ""),
         }
     )

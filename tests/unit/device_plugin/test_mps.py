@@ -21,10 +21,10 @@ def mps_gpu(index: int) -> InventoryGPU:
 def test_a_share_becomes_limits_of_memory_and_threads() -> None:
     terms = mps_terms((mps_gpu(0),), 30, FOLDERS, limit_threads=True)
 
-    quota_mebibytes = (80 - 1) * 1024 * 30 // 100
+    quota_mebibytes = (80 - 1) * 1024 * 30 // 100  # of what is left of 80 GiB when 1 is reserved
     assert terms.environment == {
         "CUDA_MPS_PIPE_DIRECTORY": "/run/laneway-mps",
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={quota_mebibytes + 1024}M",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={quota_mebibytes}M",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
     }
     assert [(mount.container_path, mount.host_path, mount.read_only) for mount in terms.mounts] == [
@@ -36,7 +36,7 @@ def test_a_share_becomes_limits_of_memory_and_threads() -> None:
 def test_each_gpu_has_a_limit_under_the_number_that_the_container_sees() -> None:
     terms = mps_terms((mps_gpu(3), mps_gpu(5)), 100, FOLDERS, limit_threads=False)
 
-    assert terms.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=81920M,1=81920M"
+    assert terms.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=80896M,1=80896M"
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in terms.environment
 
 
@@ -48,7 +48,7 @@ def test_a_container_gets_nothing_unless_all_of_its_gpus_are_held_by_mps() -> No
 def test_overcommitted_shares_get_no_more_than_the_gpu() -> None:
     terms = mps_terms((mps_gpu(0),), 150, FOLDERS, limit_threads=True)
     assert terms.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
-    assert terms.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=81920M"
+    assert terms.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=80896M"
 
 
 def test_allocate_hands_it_over_with_the_rest() -> None:

@@ -12,7 +12,7 @@ from laneway.node_agent.enforcement.breach import Breach, Claim, Finding, breach
 MIB = 1 << 20
 
 
-def claim(quota_mib: int = 100, reserve_mib: int = 0, uncovered: str = "") -> Claim:
+def claim(quota_mib: int = 100, uncovered: str = "") -> Claim:
     record = ContainerRecord(
         key="0" * 16,
         namespace="default",
@@ -21,7 +21,7 @@ def claim(quota_mib: int = 100, reserve_mib: int = 0, uncovered: str = "") -> Cl
         device_ids=("GPU-1::0",),
         shares={"GPU-1": 1},
     )
-    return Claim("GPU-1", record, Path("/c"), quota_mib * MIB, reserve_mib * MIB, uncovered=uncovered)
+    return Claim("GPU-1", record, Path("/c"), quota_mib * MIB, uncovered=uncovered)
 
 
 def test_all_processes_together_are_held_to_the_quota() -> None:
@@ -33,21 +33,13 @@ def test_all_processes_together_are_held_to_the_quota() -> None:
     )
 
 
-def test_each_process_has_its_context_beside_the_quota() -> None:
-    two = {1: 80 * MIB, 2: 80 * MIB}
-    assert breach_of(claim(reserve_mib=30), two, 0) is None
-    assert breach_of(claim(reserve_mib=29), two, 0) is not None
-    assert breach_of(claim(reserve_mib=30), {1: 160 * MIB}, 0) is not None
-
-
-@given(st.integers(1, 1000), st.integers(0, 300), st.integers(0, 100), st.lists(st.integers(0, 500)))
-def test_within_the_quota_nothing_is_held_against_anybody(
-    quota: int, reserve: int, tolerance: int, parts: list[int]
+@given(st.integers(1, 1000), st.integers(0, 100), st.lists(st.integers(0, 500)))
+def test_within_the_quota_and_the_tolerance_nothing_is_held_against_anybody(
+    quota: int, tolerance: int, parts: list[int]
 ) -> None:
     held = {pid: part * MIB for pid, part in enumerate(parts)}
-    found = breach_of(claim(quota, reserve), held, tolerance)
-    allowed = quota * (100 + tolerance) / 100 + reserve * len(parts)
-    assert (found is not None) == (sum(parts) > allowed)
+    found = breach_of(claim(quota), held, tolerance)
+    assert (found is not None) == (100 * sum(parts) > quota * (100 + tolerance))
 
 
 def test_growth_that_memory_does_not_cover_is_held_against_it_without_a_reading_too() -> None:

@@ -24,7 +24,7 @@ def claim(key: str, pod_uid: str, *pids: int) -> Claim:
         device_ids=("GPU-1::0",),
         shares={"GPU-1": 1},
     )
-    return Claim("GPU-1", record, Path("/c"), 1, 0, frozenset(pids))
+    return Claim("GPU-1", record, Path("/c"), 1, frozenset(pids))
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ def mps_terms(gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limi
     """
     if any(gpu.enforcement is not Enforcement.MPS for gpu in gpus):
         return MPSTerms()
-    limits = (f"{number}={_limit_bytes(gpu, percent) // _MEBIBYTE}M" for number, gpu in enumerate(gpus))
+    quotas = (quota_bytes(percent, gpu.allocatable_bytes) for gpu in gpus)
+    limits = (f"{number}={quota // _MEBIBYTE}M" for number, quota in enumerate(quotas))
     environment = {
         "CUDA_MPS_PIPE_DIRECTORY": names.CONTAINER_MPS_PIPE_FOLDER,
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ",".join(limits),
@@ -56,9 +57,3 @@ def mps_terms(gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limi
             Mount(container_path="/dev/shm", host_path=str(folders.mps / "shm"), read_only=False),
         ),
     )
-
-
-def _limit_bytes(gpu: InventoryGPU, percent: int) -> int:
-    """Return what one process may have of a GPU: its quota, and what is reserved for its framework's own memory, which MPS
-    counts too."""
-    return quota_bytes(percent, gpu.allocatable_bytes) + gpu.reserve_bytes

@@ -21,9 +21,6 @@ class Claim:
     record: ContainerRecord
     folder: Path
     quota_bytes: int
-    reserve_bytes: int
-    """What one process's framework may use beside the quota."""
-
     session_pids: frozenset[int] = frozenset()
     """Its processes that are connected, or were and live."""
 
@@ -40,9 +37,10 @@ class Claim:
         """Return the container's name for messages."""
         return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
 
-    def limit_bytes(self, processes: int, tolerance_percent: int) -> int:
-        """Return what so many processes of it may hold: the driver counts each one's context too, the quota does not."""
-        return self.quota_bytes * (100 + tolerance_percent) // 100 + self.reserve_bytes * processes
+    def limit_bytes(self, tolerance_percent: int) -> int:
+        """Return what its processes may hold together: the quota, which their frameworks' own memory is part of, and what
+        is let pass."""
+        return self.quota_bytes * (100 + tolerance_percent) // 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def breach_of(claim: Claim, process_bytes: Mapping[int, int], tolerance_percent:
         tolerance_percent: so much over the quota is let pass.
     """
     held_bytes = sum(process_bytes.values())
-    if held_bytes > claim.limit_bytes(len(process_bytes), tolerance_percent):
+    if held_bytes > claim.limit_bytes(tolerance_percent):
         held, quota = format_bytes(held_bytes), format_bytes(claim.quota_bytes)
         count = "its process holds" if len(process_bytes) == 1 else f"its {len(process_bytes)} processes hold"
         return Breach(

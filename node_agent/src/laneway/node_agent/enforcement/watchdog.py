@@ -196,7 +196,6 @@ def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
             record=hold.record,
             folder=containers / hold.key,
             quota_bytes=hold.quota_bytes,
-            reserve_bytes=turns.gpu.reserve_bytes,
             session_pids=frozenset(session.pid for session in hold.sessions),
             uncovered=hold.uncovered,
         )

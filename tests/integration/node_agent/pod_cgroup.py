@@ -1,0 +1,46 @@
+"""A pod's cgroup as a kubelet makes it, for processes of tests: needs root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Sequence
+
+from hack.cluster import cgroups
+from tests.integration.node_agent.node import PeerProcess
+
+
+class PodCgroup:
+    """One pod of one container, in every hierarchy of the machine. All in it end with it."""
+
+    def __init__(self) -> None:
+        self.uid = str(uuid.uuid4())
+        self._root = f"laneway-test-{os.getpid()}-{self.uid[:8]}"
+        self._path = f"{self._root}/kubepods/burstable/pod{self.uid}/c1"
+        self._started: list[subprocess.Popen[str]] = []
+        cgroups.ensure(self._path)
+
+    def run(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        """Start a process in the pod; it runs when this returns, and has printed a first line."""
+        script = f'{cgroups.join_script(self._path)} && exec "$@"'
+        started = subprocess.Popen(["sh", "-c", script, "sh", *command], stdout=subprocess.PIPE, text=True)
+        self._started.append(started)
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        return started
+
+    def take(self, process: PeerProcess) -> None:
+        """Put a process into the pod."""
+        for hierarchy in cgroups.hierarchies():
+            (hierarchy.mount_point / self._path / "cgroup.procs").write_text(str(process.pid))
+
+    def remove(self) -> None:
+        """End what is in it, and take it away."""
+        for started in self._started:
+            started.kill()
+            started.wait()
+            if started.stdout is not None:
+                started.stdout.close()
+        cgroups.kill(self._root)
+        cgroups.remove(self._root)

@@ -1,0 +1,229 @@
+"""A real agent, and processes in the cgroups of pods that hold more of a simulated GPU than they may."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.node_agent.node import Container, Node, eventually
+from tests.integration.node_agent.pod_cgroup import PodCgroup
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="pods' cgroups are root's, and so is the right to stop their processes"
+)
+
+MakeNode = Callable[..., Node]
+MakePod = Callable[[], PodCgroup]
+QUICK = {"lookSeconds": 1}
+WORKS = "import time; print('ready', flush=True); time.sleep(600)"
+IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WORKS}"
+
+
+@pytest.fixture
+def make_pod() -> Iterator[MakePod]:
+    """Make pods' cgroups; what is in them is ended with the test."""
+    pods: list[PodCgroup] = []
+
+    def make() -> PodCgroup:
+        pods.append(PodCgroup())
+        return pods[-1]
+
+    yield make
+    for pod in pods:
+        pod.remove()
+
+
+def start(make_node: MakeNode, **watchdog: Any) -> Node:
+    node = make_node(health=QUICK, watchdog={"graceSeconds": 1, "killSeconds": 600, **watchdog})
+    return node.start()
+
+
+def works(pod: PodCgroup, program: str = WORKS) -> subprocess.Popen[str]:
+    """Start a process that no client is in."""
+    return pod.run([sys.executable, "-c", program])
+
+
+def driver_sees(node: Node, **mebibytes: int) -> None:
+    """Say what the driver sees: ``p<pid>=mebibytes``, on the first GPU."""
+    sizes = {int(pid[1:]): f"{size}Mi" for pid, size in mebibytes.items()}
+    path = node.root / "run/laneway/simulated-faults.yaml"
+    temporary = path.with_name("faults.new")
+    temporary.write_text(json.dumps({"gpus": [{"gpu": 0, "processes": sizes}]}))
+    temporary.rename(path)
+
+
+def message(node: Node, pod: str) -> str:
+    return str(node.session(pod)["message"])
+
+
+def gpu(node: Node) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((node.root / "run/laneway/inventory.json").read_text())["gpus"][0]
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    """Wait for a process's end; returns how it ended."""
+    eventually("it has ended", lambda: process.poll() is not None, 40)
+    assert process.returncode is not None
+    return process.returncode
+
+
+def test_a_container_without_a_client_is_stopped_and_nobody_else(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    greedy, modest, foreign = make_pod(), make_pod(), make_pod()
+    container = node.container("greedy", 50, pod_uid=greedy.uid).await_socket()
+    node.container("modest", 50, pod_uid=modest.uid).await_socket()
+    over, within, stranger = works(greedy), works(modest), works(foreign)
+    driver_sees(node, **{f"p{over.pid}": 600, f"p{within.pid}": 500, f"p{stranger.pid}": 900})
+
+    assert ended(over) == -signal.SIGTERM
+    session = node.session("greedy")
+    assert session["evicted"] == "MemoryQuotaExceeded"
+    text = (
+        "stopped by the node after 1 s of grace: its process holds 600.0 MiB of the GPU by the device's own account, "
+        "more than its quota of 500.0 MiB"
+    )
+    assert text in session["message"]
+    assert f"default/greedy: MemoryQuotaExceeded: {text}" in node.log
+    assert (within.poll(), stranger.poll()) == (None, None)
+    assert node.session("modest")["message"] == ""
+    report = f"process {stranger.pid} (python"
+    assert node.log.count(report) == 1
+    assert "uses 900.0 MiB of it and is of no container that holds a share" in node.log
+
+    container.remove()
+    eventually("it has ended", lambda: node.session("greedy")["state"] == "Ended")
+    assert text in message(node, "greedy")
+
+
+def test_who_does_not_end_when_told_is_killed(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = start(make_node, killSeconds=1)
+    pod = make_pod()
+    node.container("stubborn", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod, IGNORES_SIGTERM)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    assert ended(process) == -signal.SIGKILL
+    assert f"SIGTERM to processes [{process.pid}]" in node.log
+
+
+def test_who_keeps_to_its_quota_again_is_let_be(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = start(make_node, graceSeconds=3600)
+    pod = make_pod()
+    node.container("sorry", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    eventually("it is warned", lambda: "stopped if that lasts for 3600 s" in message(node, "sorry"))
+    driver_sees(node, **{f"p{process.pid}": 510})
+    eventually("the warning is withdrawn", lambda: message(node, "sorry") == "")
+    assert process.poll() is None
+
+
+def connect(container: Container, pod: PodCgroup) -> Any:
+    process = container.await_socket().process()
+    pod.take(process)
+    process.hello()
+    return process
+
+
+def test_a_connected_process_that_holds_more_than_it_may_is_stopped(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod = make_pod()
+    container = node.container("liar", 50, pod_uid=pod.uid)
+    process = connect(container, pod)
+    eventually("the watchdog holds it", lambda: node.session("liar")["enforcement"] == "watchdog")
+    process.do("write", word=11, value=10 << 20)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    eventually("it is stopped", lambda: node.session("liar")["processes"] == [], 40)
+    assert node.session("liar")["evicted"] == "MemoryQuotaExceeded"
+
+
+def test_whose_growth_memory_does_not_cover_is_stopped_after_a_grace(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    first, second = make_pod(), make_pod()
+    stays = connect(node.container("stays", 100, pod_uid=first.uid), first)
+    stays.turn()
+    stays.profile(500, 100)
+    grows = connect(node.container("grows", 100, pod_uid=second.uid), second)
+    grows.send("request")
+    grows.profile(200, 50)
+    grows.profile(600, 50)
+    eventually("it is stopped", lambda: node.session("grows")["processes"] == [], 40)
+    assert node.session("grows")["evicted"] == "MemoryNotCovered"
+    assert "gets no turns" in message(node, "grows")
+    assert len(node.session("stays")["processes"]) == 1
+
+
+def test_a_process_that_is_not_in_the_pods_cgroup_is_never_stopped(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod, other = make_pod(), make_pod()
+    process = connect(node.container("a", 50, pod_uid=pod.uid), pod)
+    other.take(process)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    refusal = f"that failed: process {process.pid} is not in a cgroup of pod {pod.uid}"
+    eventually("it is refused", lambda: refusal in message(node, "a"), 40)
+    assert process.do("read", word=11) == {"value": 0}, "it lives"
+
+
+def test_of_a_pods_two_containers_the_one_that_holds_too_much_is_stopped(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod = make_pod()
+    greedy = node.container("pod", 40, pod_uid=pod.uid)
+    greedy.write(container="greedy")
+    modest = node.container("pod", 40, pod_uid=pod.uid)
+    modest.write(container="modest")
+    over, within = greedy.await_socket().process(), modest.await_socket().process()
+    for process in (over, within):
+        pod.take(process)
+    driver_sees(node, **{f"p{over.pid}": 500, f"p{within.pid}": 400})
+
+    def evicted() -> dict[str, str]:
+        return {each["container"]: each["evicted"] for each in node.get("/sessions")}
+
+    eventually("one is stopped", lambda: evicted() == {"greedy": "MemoryQuotaExceeded", "modest": ""}, 40)
+    eventually("it ends", lambda: f"SIGTERM to processes [{over.pid}]" in node.log)
+    assert within.do("connect") == {}
+
+
+def test_what_can_be_held_is_published_for_each_gpu_and_container(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(health=QUICK, enforcement={"level": "mps"}).start()
+    node.container("known", 10, pod_uid=make_pod().uid, minimum_enforcement="mps").await_socket()
+    node.container("nameless", 10).await_socket()
+    eventually("the watchdog holds", lambda: gpu(node)["enforcement"] == "watchdog")
+    assert gpu(node)["enforcement_reason"] == "no MPS: a simulated GPU has no MPS"
+    eventually("of a container too", lambda: node.session("known")["enforcement"] == "watchdog")
+    assert node.session("nameless")["enforcement"] == "none", "nobody can tell its processes from others'"
+    said = "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU: no MPS: a simulated GPU has no MPS"
+    assert message(node, "known") == said
+
+
+def test_a_watchdog_that_only_warns_is_none(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = start(make_node, action="Warn", graceSeconds=0)
+    pod = make_pod()
+    node.container("a", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    wanted = "more than its quota of 500.0 MiB; nothing more is done (watchdog.action: Warn)"
+    eventually("it is warned", lambda: wanted in message(node, "a"))
+    assert gpu(node)["enforcement"] == "cooperative"
+    assert gpu(node)["enforcement_reason"] == "no watchdog: watchdog.action is Warn, so nobody is stopped"
+    assert node.session("a")["enforcement"] == "none"
+    assert process.poll() is None

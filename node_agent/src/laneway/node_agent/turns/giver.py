@@ -9,11 +9,15 @@ Invariants:
 
 - A lane has one turn at most: a turn keeps busy the lane that it was granted in, and the lane that its tenant is in now.
 - A turn is granted only where memory covers it beside the turns that run (:meth:`LaneMemory.has_room`).
+
+A hand-off passes here between one process's release and another's grant, so its way is short: who waits is known
+(:class:`Waiting`), whom the policy prefers is known since the holder was asked to yield (``Turn.heir``), and what nobody waits for comes after the grant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.clock import Clock
@@ -27,6 +31,7 @@ from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.timers import Timers
 from laneway.node_agent.turns.turn import Turn, TurnEnd
 from laneway.node_agent.turns.turn_log import TurnLog
+from laneway.node_agent.turns.waiting import Waiting
 
 
 class TurnGiver:
@@ -49,11 +54,14 @@ class TurnGiver:
         self._timers = timers
         self._log = log
         self._notices = notices
+        self._waiting = Waiting(memory)
         self._turns: dict[Hold, Turn] = {}
+        self._turn_in: dict[int, Turn] = {}
+        """The same turns, by the lane that each was granted in."""
         self._numbers: dict[int, int] = {}
         self._idle_lanes: set[int] = set()
         self._unsettled = False
-        """Some turn belongs to an earlier lane table."""
+        """Some turn belongs to an earlier lane table: it may keep two lanes busy, and memory has to be counted."""
 
     @property
     def turns(self) -> Mapping[Hold, Turn]:
@@ -73,11 +81,12 @@ class TurnGiver:
             if turn.yield_asked_seconds is None:
                 self._admit(turn, session)
             return
+        now_seconds = self._clock.monotonic()
         if hold.view is None:
-            self._enter(hold)
+            self._enter(hold, now_seconds)
         lane = self._memory.lane_of(hold)
         if lane is not None:
-            self._advance(lane)
+            self._advance(lane, now_seconds)
 
     def _begins(self, hold: Hold, session: Session) -> None:
         """A process may use memory from its first turn on: what is not known of it yet counts from now."""
@@ -105,7 +114,7 @@ class TurnGiver:
             if not turn.holders:
                 self._end(turn, TurnEnd.RELEASED if goodbye else TurnEnd.DIED, now_seconds)
         if hold.view is not None and not hold.wants_turn:
-            hold.view = None
+            self._waiting.leave(hold)
             hold.away_since_seconds = now_seconds
 
     def adopt(self, hold: Hold, session: Session) -> bool:
@@ -136,7 +145,7 @@ class TurnGiver:
             asked_seconds = turn.yield_asked_seconds
             if asked_seconds is not None and now_seconds - asked_seconds >= self._settings.timeout_seconds:
                 self._revoke(turn, now_seconds)
-        self._advance_all()
+        self._advance_all(now_seconds)
 
     def ask_back(self, hold: Hold) -> None:
         """Ask for the hold's turn, if it has one: it is to pause."""
@@ -148,16 +157,20 @@ class TurnGiver:
 
     def follow(self, moved: Iterable[Hold]) -> None:
         """Follow a change of lanes: who moved counts its service afresh, and turns that no longer fit are asked back."""
+        now_seconds = self._clock.monotonic()
+        self._unsettled = True
+        self._waiting.follow()
         for hold in moved:
             hold.service_seconds = 0.0
             hold.newcomer = True
             if hold.view is not None:
-                self._enter(hold)
+                self._enter(hold, now_seconds)
         for turn in self._turns.values():
+            turn.heir = ""
             if not self._is_settled(turn):
                 self._ask_yield(turn)
         self._settle()
-        self._advance_all()
+        self._advance_all(now_seconds)
 
     def _settle(self) -> None:
         self._unsettled = not all(self._is_settled(turn) for turn in self._turns.values())
@@ -170,57 +183,68 @@ class TurnGiver:
             other is turn or self._memory.lane_of(other.hold) != lane for other in self._turns.values()
         )
 
-    def _advance_all(self) -> None:
+    def _advance_all(self, now_seconds: float) -> None:
         for lane in self._memory.lanes:
-            self._advance(lane.id)
+            self._advance(lane.id, now_seconds)
 
-    def _advance(self, lane: int) -> None:
-        """Grant the lane's turn, or look after its holder, where somebody waits for it."""
-        waiting = self._waiting(lane)
-        if not waiting or self.waits_for_survivors:
+    def _advance(self, lane: int, now_seconds: float, heir: str = "") -> None:
+        """Grant the lane's turn, or look after its holder, where somebody waits for it.
+
+        Args:
+            lane: which one.
+            now_seconds: the time.
+            heir: whom the policy preferred a moment ago, if nothing has changed since.
+        """
+        if self.waits_for_survivors or not self._waiting.anybody(lane):
             return
         busy = self._busy_with(lane)
         if busy:
-            now_seconds = self._clock.monotonic()
             for turn in busy:
-                turn.note_wanted(now_seconds)
-                self._watch(turn)
+                self._note_wanted(turn, now_seconds)
             return
-        now_seconds = self._clock.monotonic()
+        hold = self._next(lane, now_seconds, heir)
+        if hold is None or (self._unsettled and not self._memory.has_room(hold, self._turns)):
+            return
+        turn = self._begin(hold, lane, [session for session in hold.sessions if session.asked], now_seconds)
+        if self._waiting.anybody(lane):
+            self._note_wanted(turn, now_seconds)
+
+    def _next(self, lane: int, now_seconds: float, heir: str) -> Hold | None:
+        """Return whose turn it is, of those who wait for a lane."""
+        if heir:
+            hold = self._memory.hold(heir)
+            if hold.view is not None and hold.may_run:
+                return hold
+        waiting = self._waiting.views(lane)
         key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
-        if key is None:
-            return
-        hold = self._memory.hold(key)
-        if not self._unsettled or self._memory.has_room(hold, self._turns):
-            sessions = [session for session in hold.sessions if session.asked]
-            turn = self._begin(hold, lane, sessions, now_seconds)
-            if len(waiting) > 1:
-                turn.note_wanted(now_seconds)
-                self._watch(turn)
+        return None if key is None else self._memory.hold(key)
 
-    def _waiting(self, lane: int) -> list[SessionView]:
-        return [hold.view for hold in self._memory.members(lane) if hold.view is not None and hold.may_run]
-
-    def _busy_with(self, lane: int) -> list[Turn]:
+    def _busy_with(self, lane: int) -> Sequence[Turn]:
+        if not self._unsettled:
+            turn = self._turn_in.get(lane)
+            return () if turn is None else (turn,)
         return [
             turn
             for turn in self._turns.values()
             if turn.lane == lane or self._memory.lane_of(turn.hold) == lane
         ]
 
-    def _enter(self, hold: Hold) -> None:
+    def _enter(self, hold: Hold, now_seconds: float) -> None:
         """Let a hold wait, from now on or from when it began to."""
-        now_seconds = self._clock.monotonic()
         since_seconds = hold.view.waiting_since_seconds if hold.view is not None else now_seconds
         lane = self._memory.lane_of(hold)
         if lane is not None:
             active = (view for view in self._active(lane, now_seconds) if view.key != hold.key)
             hold.service_seconds = service_on_entry(hold, active, self._settings, now_seconds)
             hold.newcomer = False
+            turn = self._turn_in.get(lane)
+            if turn is not None:
+                turn.heir = ""
         hold.view = hold.see(since_seconds)
+        self._waiting.enter(hold)
 
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
-        yield from self._waiting(lane)
+        yield from self._waiting.views(lane)
         for turn in self._busy_with(lane):
             yield turn.hold.see(now_seconds, turn.charge_seconds(now_seconds))
 
@@ -234,9 +258,9 @@ class TurnGiver:
         fills_gap = lane in self._idle_lanes
         self._idle_lanes.discard(lane)
         turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else self._settings.quantum_seconds)
-        hold.view = None
+        self._waiting.leave(hold)
         hold.counters.turns += 1
-        self._turns[hold] = turn
+        self._turns[hold] = self._turn_in[lane] = turn
         for session in sessions:
             self._admit(turn, session)
         self._log.began(turn)
@@ -247,24 +271,29 @@ class TurnGiver:
         session.mark_granted()
         session.line.grant(turn.number)
 
-    def _watch(self, turn: Turn) -> None:
-        """See to it that the turn is looked at again, because somebody waits."""
+    def _note_wanted(self, turn: Turn, now_seconds: float) -> None:
+        """Somebody waits for the turn: see to it that it is looked at again."""
+        turn.note_wanted(now_seconds)
         if turn.yield_asked_seconds is None and turn.check is None:
-            self._check(turn)
+            self._check(turn, now_seconds)
 
-    def _check(self, turn: Turn) -> None:
-        """Ask for the turn if somebody else should run; else look again later."""
+    def _look_again(self, turn: Turn) -> None:
         turn.check = None
-        waiting = self._waiting(turn.lane)
-        if not waiting or turn.yield_asked_seconds is not None or self._turns.get(turn.hold) is not turn:
+        if self._turns.get(turn.hold) is turn and turn.yield_asked_seconds is None:
+            self._check(turn, self._clock.monotonic())
+
+    def _check(self, turn: Turn, now_seconds: float) -> None:
+        """Ask for the turn if somebody else should run; else look again later."""
+        waiting = self._waiting.views(turn.lane)
+        if not waiting:
             return
-        verdict = judge(turn, waiting, self._settings, self._clock.monotonic())
+        verdict = judge(turn, waiting, self._settings, now_seconds)
         if isinstance(verdict, MakeRoom):
-            turn.left_idle = verdict.idle
+            turn.left_idle, turn.heir = verdict.idle, verdict.heir
             self._ask_yield(turn)
             return
         turn.quantum_ends_seconds = verdict.quantum_ends_seconds
-        turn.check = self._timers.call_at(verdict.look_again_seconds, lambda: self._check(turn))
+        turn.check = self._timers.call_at(verdict.look_again_seconds, partial(self._look_again, turn))
 
     def _ask_yield(self, turn: Turn) -> None:
         if turn.yield_asked_seconds is not None:
@@ -308,7 +337,7 @@ class TurnGiver:
             turn.check.cancel()
             turn.check = None
         hold = turn.hold
-        del self._turns[hold]
+        del self._turns[hold], self._turn_in[turn.lane]
         charge_seconds = turn.charge_seconds(now_seconds)
         hold.service_seconds += charge_seconds
         hold.attained_seconds += charge_seconds
@@ -316,11 +345,12 @@ class TurnGiver:
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         if hold.wants_turn:
-            self._enter(hold)
+            self._enter(hold, now_seconds)
+            turn.heir = ""
         if self._unsettled:
             self._settle()
-            self._advance_all()
+            self._advance_all(now_seconds)
         else:
-            self._advance(turn.lane)
+            self._advance(turn.lane, now_seconds, turn.heir)
         # Last, because the next one waits for its grant and nobody for the record.
         self._log.ended(turn, end, reason, now_seconds)

@@ -18,6 +18,9 @@ class MakeRoom:
     idle: bool
     """Because the lane lies idle, not because the quantum is over."""
 
+    heir: str = ""
+    """Whom the policy prefers; empty where it was not asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
@@ -42,8 +45,9 @@ def judge(
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= max(quantum_ends_seconds, turn.began_seconds + settings.idle_seconds):
         holder = turn.hold.see(now_seconds, turn.charge_seconds(now_seconds))
-        if settings.policy.choose([*waiting, holder], now_seconds) != turn.hold.key:
-            return MakeRoom(idle=False)
+        preferred = settings.policy.choose([*waiting, holder], now_seconds)
+        if preferred != turn.hold.key:
+            return MakeRoom(idle=False, heir=preferred or "")
         quantum_ends_seconds = now_seconds + settings.quantum_seconds
     if idle_since_seconds is not None:
         return GoOn(idle_since_seconds + settings.idle_seconds, quantum_ends_seconds)

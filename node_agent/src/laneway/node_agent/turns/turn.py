@@ -45,6 +45,9 @@ class Turn:
     """When to see whether somebody else is to run."""
 
     quantum_ends_seconds: float = 0.0
+    heir: str = ""
+    """Who the policy prefers to follow, as it was when the turn was asked for; empty where that is not known (any more)."""
+
     left_idle: bool = False
     """It was asked for because its holder was between iterations: who comes next fills a gap."""
 

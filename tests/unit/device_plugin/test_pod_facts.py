@@ -44,7 +44,8 @@ def test_what_the_operator_knows_of_a_template_is_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nonsense", "[]", '{"persistent_bytes": 1}', '{"persistent_bytes": -1, "ephemeral_bytes": 1}']
+    "text",
+    ["", "nonsense", "[]", '{"persistent_bytes": 1}', '{"persistent_bytes": -1, "ephemeral_bytes": 1}'],
 )
 def test_a_profile_that_is_none_is_as_if_it_were_not_there(text: str) -> None:
     record = record_of(HOLDER, pod("digits-3", annotations={names.PROFILE_ANNOTATION: text}))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
@@ -60,6 +61,8 @@ class FakePage:
     inside: bool = False
     boundary_ns: int = 0
     held_bytes: int = 0
+    highest_bytes: int = 0
+    room_bytes: int = 0
     busy_ns: int = 0
     turn: int = 0
     yields: bool = False
@@ -71,6 +74,9 @@ class FakePage:
 
     def show_yield(self) -> None:
         self.yields = True
+
+    def show_room(self, room_bytes: int) -> None:
+        self.room_bytes = room_bytes
 
 
 @dataclass(slots=True)
@@ -161,6 +167,8 @@ class GPUBench:
         timeout_seconds: float = 30.0,
         starvation_seconds: float = 60.0,
         memory_mib: int = 1000,
+        framework_mib: int = 0,
+        policy_parameters: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.clock = FakeClock()
         self.changes = 0
@@ -178,7 +186,8 @@ class GPUBench:
         )
         self.log = TurnLog(GPU, SteadyRealtime(self.clock))
         settings = TurnSettings(
-            policy=turn_policy(policy, starvation_seconds=starvation_seconds),
+            policy=turn_policy(policy, starvation_seconds=starvation_seconds, **policy_parameters),
+            framework_bytes=framework_mib * MIB,
             quantum_seconds=quantum_seconds,
             timeout_seconds=timeout_seconds,
         )

@@ -145,6 +145,8 @@ def test_what_the_driver_sees_beyond_the_tensors_takes_the_place_of_the_reserve(
     assert promised_mib(bench) == 600, "inside an iteration the allocator may have cached anything"
     process.end()
     process.release()
+    bench.turns.saw_memory({process.session.pid: 900 * MIB})
+    assert promised_mib(bench) == 600, "the look may have been before the release"
     bench.turns.saw_memory({process.session.pid: 550 * MIB, 4711: MIB})
     assert promised_mib(bench) == 750
     assert process.hold.last_sizes is not None

@@ -101,6 +101,7 @@ class Watchdog:
         if fresh and reading is not None and not reading.processes_hidden:
             owned = self._owners.sort(reading.process_bytes, claims)
             self._report(owned.strangers)
+            self._loop.post(partial(self._turns.saw_memory, reading.process_bytes))
         for case in self._cases.values():
             self._act(case, self._judge(case, owned, now_seconds))
             self._tell(case, self._verdict(case, level, reading))

@@ -156,14 +156,15 @@ class GPUTurns:
     def saw_memory(self, bytes_by_pid: Mapping[int, int]) -> None:
         """Take note of what the driver says that processes hold.
 
-        Beyond its tensors that is the framework's own, as long as the process has no turn: it has then given back what its
-        allocator had cached.
+        Beyond its tensors that is the framework's own, as long as the process has had no turn since the look before this one:
+        it has then given back what its allocator had cached.
         """
         for hold in self.holds.values():
-            turn = self.giver.turns.get(hold)
-            for session in hold.sessions:
+            still = hold not in self.giver.turns and hold.turns_at_look == hold.counters.turns
+            hold.turns_at_look = hold.counters.turns
+            for session in hold.sessions if still else ():
                 used_bytes = bytes_by_pid.get(session.pid)
-                if used_bytes is None or not session.framework_reserve_bytes or turn is not None:
+                if used_bytes is None or not session.framework_reserve_bytes:
                     continue
                 seen_bytes = max(0, used_bytes - session.page.held_bytes)
                 known_bytes = session.framework_seen_bytes

@@ -7,6 +7,7 @@ nothing of Laneway.
 from __future__ import annotations
 
 import array
+import ctypes
 import itertools
 import json
 import mmap
@@ -104,6 +105,7 @@ class Hostile:
     def __init__(self) -> None:
         self.kept: list[Any] = []
         self.children: list[int] = []
+        self.taken: socket.socket
 
     def give_way(self) -> dict[str, Any]:
         """From now on leave the processor to all others: what an attack does to the agent is to be seen, not what any
@@ -254,9 +256,13 @@ class Hostile:
 
         return {**self._again_and_again(seconds, attack, greets=False), "granted": granted}
 
-    def fork_sessions(self, count: int, stays_connected: bool = False) -> dict[str, Any]:
+    def fork_sessions(
+        self, count: int, stays_connected: bool = False, pid_namespace: bool = False
+    ) -> dict[str, Any]:
         """Processes that open a session each and live on; returns how many were let in within the time that each tries."""
         let_in = 0
+        if pid_namespace:
+            assert ctypes.CDLL(None).unshare(0x20000000) == 0, "CLONE_NEWPID"
         for _ in range(count):
             read, write = os.pipe()
             child = os.fork()
@@ -285,6 +291,55 @@ class Hostile:
         for each in self.kept:
             each.close()
         self.kept.clear()
+        return {}
+
+    def connect_and_leave_it_to_a_child(self, name: str) -> dict[str, Any]:
+        """Connect to a socket, and end; the connection is kept open by a child."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(f"/run/laneway/{name}")
+        if os.fork():
+            print(json.dumps({}), flush=True)
+            os._exit(0)
+        for descriptor in (0, 1):
+            os.close(descriptor)
+        select.select([], [], [], 600)
+        os._exit(0)
+
+    def hand_over(self, address: str) -> dict[str, Any]:
+        """Open a session, and give the connection to whoever asks at an address outside the container."""
+        line = Line()
+        line.hello()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen(1)
+            taker, _ = listener.accept()
+            with taker:
+                socket.send_fds(taker, [b"!"], [line.socket.fileno()])
+        self.kept.append(line)
+        return {}
+
+    def take_over(self, address: str) -> dict[str, Any]:
+        """Take a connection from such a one, and a turn over it."""
+        with socket.socket(socket.AF_UNIX) as giver:
+            giver.connect(address)
+            _, descriptors, _, _ = socket.recv_fds(giver, 1, 1)
+        self.taken = socket.socket(fileno=descriptors[0])
+        self.taken.settimeout(20)
+        self.taken.send(b'{"type":"request"}')
+        return {"packet": json.loads(self.taken.recv(65536))}
+
+    def rest_of_what_was_taken(self) -> dict[str, Any]:
+        """Read on until the connection is over."""
+        packets = []
+        while data := self._next_of(self.taken):
+            packets.append(json.loads(data)["type"])
+        return {"packets": packets}
+
+    def become(self, uid: int) -> dict[str, Any]:
+        """Give up root."""
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
         return {}
 
     # The page and the turn
@@ -341,6 +396,13 @@ class Hostile:
         return {}
 
     # Within
+
+    @staticmethod
+    def _next_of(connection: socket.socket) -> bytes:
+        try:
+            return connection.recv(65536)
+        except OSError:
+            return b""
 
     def _open_one(self, stays_connected: bool) -> bool:
         try:

@@ -41,7 +41,7 @@ DESCRIPTORS_KEPT = 512
 """Descriptors that the agent needs for all else: its files, its timers, HTTP, the API server."""
 
 DESCRIPTORS_PER_PROCESS = 3
-"""Of one connected process: its connection, its pidfd, and its page while it is handed over."""
+"""Of one connected process: its connection, its pidfd, and its page (of which Python's mmap keeps a descriptor)."""
 
 
 def processes_per_container(limits: Limits, containers: int, descriptors: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ POLICY_TIMEOUT_SECONDS = 30.0
 OPERATOR_MAY = [
     "list nodes",
     "watch gpunodes.laneway.dev",
+    "patch gpunodes.laneway.dev",
     "create pods",
     "delete pods",
     "create services",
@@ -25,7 +27,9 @@ OPERATOR_MAY_NOT = [
     "patch trainingjobs.laneway.dev",
     "update trainingjobs.laneway.dev",
     "create trainingjobs.laneway.dev",
-    "patch gpunodes.laneway.dev",
+    "update gpunodes.laneway.dev",
+    "create gpunodes.laneway.dev",
+    "delete gpunodes.laneway.dev",
     "patch gpunodes.laneway.dev --subresource=status",
     "patch nodes",
     "get secrets",
@@ -41,6 +45,8 @@ NODE_MAY = [
     "watch pods",
     "get nodes",
     "create gpunodes.laneway.dev",
+    "list gpunodes.laneway.dev",
+    "watch gpunodes.laneway.dev",
     "patch gpunodes.laneway.dev --subresource=status",
 ]
 NODE_MAY_NOT = [
@@ -110,6 +116,34 @@ def test_a_node_writes_its_own_gpunode_and_no_other(account: Callable[..., Any])
         "this token is bound to no node"
         in unbound.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-1")).stderr
     )
+
+
+def test_a_node_does_not_write_orders_and_lets_those_of_others_stay(account: Callable[..., Any]) -> None:
+    node, operator = account("laneway-node", "gpu-1"), account("laneway-operator")
+    order = {"podUID": "00000000-0000-0000-0000-000000000001", "order": "Pause", "reason": "a test"}
+    ordered = {**gpu_node("gpu-1"), "spec": {"orders": [order]}}
+    made = node.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-1"))
+    assert made.returncode == 0, made.stderr
+    refusal = until_the_policy_is_in_force(
+        lambda: node.kubectl("apply", "--server-side", "-f", "-", manifest=ordered)
+    )
+    assert "a node reads the orders in its GPUNode's spec and does not write them" in refusal.stderr
+
+    apply = ("apply", "--server-side", "--field-manager", "laneway-operator", "-f", "-")
+    given = operator.kubectl(*apply, manifest=ordered)
+    assert given.returncode == 0, given.stderr
+    # What the agent writes of the object itself says nothing of orders: it takes none away.
+    again = node.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-1"))
+    assert again.returncode == 0, again.stderr
+    status = {**gpu_node("gpu-1"), "status": {"gpuCount": 0}}
+    own = node.kubectl("apply", "--server-side", "--subresource=status", "-f", "-", manifest=status)
+    assert own.returncode == 0, own.stderr
+    removed = node.kubectl(
+        "patch", "gpunode", "gpu-1", "--type=merge", "-p", json.dumps({"spec": {"orders": None}})
+    )
+    assert "does not write them" in removed.stderr
+    seen = json.loads(node.kubectl("get", "gpunode", "gpu-1", "-o", "json").stdout)
+    assert seen["spec"]["orders"] == [order]
 
 
 def until_the_policy_is_in_force(write: Callable[[], Any]) -> Any:

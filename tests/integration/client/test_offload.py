@@ -63,7 +63,9 @@ def test_a_job_that_was_offloaded_in_mid_epoch_ends_as_if_it_had_not_been(
 def test_a_job_may_be_moved_again_and_again(make_node: MakeNode, run: Run) -> None:
     (expected,) = run("offloaded.py", "tied-adam", f"--steps={STEPS}").results()
     node = make_node()
-    job = run("offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50))
+    job = run(
+        "offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50)
+    )
     for step in (5, 15, 25, 35):
         reach(job, step)
         order(node, "offload", "default/job")
@@ -90,7 +92,9 @@ def test_a_script_that_is_stopped_while_its_memory_is_away_has_it_back_for_its_c
 def test_an_agent_that_is_restarted_knows_who_is_offloaded(make_node: MakeNode, run: Run) -> None:
     (expected,) = run("offloaded.py", "tied-adam", f"--steps={STEPS}").results()
     node = make_node()
-    job = run("offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50))
+    job = run(
+        "offloaded.py", "tied-adam", f"--steps={STEPS}", "--pace=0.02", container=node.container("job", 50)
+    )
     reach(job, 10)
     order(node, "offload", "default/job")
     moved = in_state(node, "Offloaded")["offloaded_bytes"]

@@ -10,7 +10,16 @@ from tests.integration.node_agent.node import Node
 
 def shell(node: Node, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``laneway-node-agent order``, and look at what it says."""
-    command = [sys.executable, "-m", "laneway.node_agent.main", "order", "--root", str(node.root), verb, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "laneway.node_agent.main",
+        "order",
+        "--root",
+        str(node.root),
+        verb,
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

@@ -160,8 +160,9 @@ class GPUTurns:
         it has then given back what its allocator had cached.
         """
         for hold in self.holds.values():
-            still = hold not in self.giver.turns and hold.turns_at_look == hold.counters.turns
-            hold.turns_at_look = hold.counters.turns
+            turns = None if hold in self.giver.turns else hold.counters.turns
+            still = turns is not None and turns == hold.turns_at_look
+            hold.turns_at_look = turns
             for session in hold.sessions if still else ():
                 used_bytes = bytes_by_pid.get(session.pid)
                 if used_bytes is None or not session.framework_reserve_bytes:

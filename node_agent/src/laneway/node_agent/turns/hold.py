@@ -94,8 +94,8 @@ class Hold:
     evicted: str = ""
     """Why its processes were last stopped, as one CamelCase word; the sentence is in ``note``."""
 
-    turns_at_look: int = -1
-    """Its turns when the driver was last asked about its memory."""
+    turns_at_look: int | None = None
+    """Its turns when the driver was last asked about its memory; None where it had one then."""
 
     lost: bool = False
     """Its last connection ended without a goodbye."""

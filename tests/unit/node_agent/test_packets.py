@@ -61,3 +61,25 @@ def test_objects_of_about_the_right_shape(kind: str, message: dict[str, Any]) ->
 @pytest.mark.parametrize("kind", ["request", "goodbye"])
 def test_a_newer_clients_further_fields_are_let_through(kind: str) -> None:
     assert decode(encode(kind, colour="green")).type == kind
+
+
+@given(
+    st.integers(0, 2**63 - 1) | st.integers(0, 1000),
+    st.integers(0, 2**53) | st.integers(0, 1000),
+    st.floats(0, 1e9) | st.floats(0, 10),
+)
+def test_a_release_means_the_same_however_it_is_spelt(turn: int, iterations: int, gpu_seconds: float) -> None:
+    packet = decode(
+        b'{"type":"release","turn":%d,"iterations":%d,"gpu_seconds":%.9f}' % (turn, iterations, gpu_seconds)
+    )
+    other_way = decode(json.dumps({**packet.fields, "type": "release"}).encode())
+    assert {**packet.fields, "type": "release"} == {**other_way.fields, "type": "release"}
+    assert packet.fields["turn"] == turn
+    assert packet.fields["iterations"] == iterations
+    assert packet.fields["gpu_seconds"] == pytest.approx(gpu_seconds, abs=1e-9)
+
+
+@pytest.mark.parametrize("number", ["01", "-1", "1e3", "1_0", ""])
+def test_a_release_with_a_number_that_is_none_is_refused(number: str) -> None:
+    with pytest.raises(PacketError):
+        decode(b'{"type":"release","turn":%b,"iterations":0,"gpu_seconds":0.5}' % number.encode())

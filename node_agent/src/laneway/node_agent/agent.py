@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,6 +22,7 @@ from laneway.node_agent.gpus.health_file import HealthFile
 from laneway.node_agent.gpus.monitor import GPUHealth, GPUMonitor
 from laneway.node_agent.gpus.protocol import GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
+from laneway.node_agent.gpus.simulated_memory import share_out
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.inventory_file import inventory_of, with_levels, write_inventory
 from laneway.node_agent.orders.cluster_watch import SpecSource
@@ -39,7 +41,7 @@ from laneway.node_agent.sessions.doors import Doors
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.settings import TurnSettings, lane_rules
-from laneway.node_agent.turns.turn_log import TurnLog, TurnRecord
+from laneway.node_agent.turns.turn_log import Entry, TurnLog, TurnRecord
 from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger(__name__)
@@ -83,8 +85,9 @@ class Agent:
         self._monitor = GPUMonitor(source, gpus, self._health_changed, health_file, clock, config.health)
         self._turns = self._make_turns()
         self._orders = NodeOrders(self._turns, place.folders, self.loop, clock)
-        if isinstance(source, SimulatedGPUSource):
-            source.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
+        self._simulated = source if isinstance(source, SimulatedGPUSource) else None
+        if self._simulated is not None:
+            self._simulated.use_of = lambda gpu: self.loop.ask(lambda: _use_of(self._turns[gpu]))
         self._enforcer = Enforcer(
             config,
             self._turns,
@@ -236,6 +239,9 @@ class Agent:
             turns.giver.revoke_stalled()
             turns.forget_ended(_ENDED_SECONDS)
             turns.compare_with_quotas()
+            if self._simulated is not None:
+                pages = [session.page for hold in turns.holds.values() for session in hold.sessions]
+                share_out(pages, turns.gpu.memory_bytes, self._simulated.beyond_bytes(turns.gpu.uuid))
         self._orders.look_after()
 
     def _look(self) -> list[tuple[GPUSnapshot, GPUHealth]]:
@@ -265,8 +271,8 @@ class Agent:
         snapshots = [self.loop.ask(partial(_turns_of, turns, self._clock.monotonic())) for turns in chosen]
         return (
             {"node": self._place.node, **asdict(record)}
-            for ended, running in snapshots
-            for record in (*ended, *running)
+            for turns, (ended, running) in zip(chosen, snapshots, strict=True)
+            for record in chain(turns.log.records(ended), running)
             if record.end_seconds is None or record.end_seconds >= since_seconds
         )
 
@@ -300,10 +306,9 @@ class Agent:
         ]
 
 
-def _turns_of(turns: GPUTurns, now_seconds: float) -> tuple[tuple[TurnRecord, ...], tuple[TurnRecord, ...]]:
-    return tuple(turns.log.turns), tuple(
-        turns.log.running(turn, now_seconds) for turn in turns.giver.turns.values()
-    )
+def _turns_of(turns: GPUTurns, now_seconds: float) -> tuple[tuple[Entry, ...], tuple[TurnRecord, ...]]:
+    running = (turns.log.running(turn, now_seconds) for turn in turns.giver.turns.values())
+    return turns.log.entries(), tuple(running)
 
 
 def _use_of(turns: GPUTurns) -> GPUUse:

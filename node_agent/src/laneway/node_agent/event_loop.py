@@ -20,6 +20,7 @@ from laneway.node_agent.clock import Clock
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
+_FAILED = "a callback failed; the agent goes on"
 
 
 class Timer:
@@ -34,6 +35,11 @@ class Timer:
     def cancel(self) -> None:
         """Make sure that the callback is not called (any more)."""
         self._callback = None
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether there is nothing to call (any more)."""
+        return self._callback is None
 
     def fire(self) -> None:
         """Call it, once."""
@@ -108,8 +114,12 @@ class EventLoop:
         """Wait for the next thing and deal with all that is due then."""
         for descriptor, _ in self._epoll.poll(self._patience_seconds()):
             callback = self._readers.get(descriptor)
-            if callback is not None:
-                self._guarded(callback)
+            if callback is None:
+                continue
+            try:  # as _guarded does, without the call: each packet passes here
+                callback()
+            except Exception:
+                _log.exception(_FAILED)
         if self._timers:
             self._fire_due()
 
@@ -119,10 +129,13 @@ class EventLoop:
         os.close(self._wake)
 
     def _patience_seconds(self) -> float:
-        if not self._timers:
+        timers = self._timers
+        while timers and timers[0][2].is_cancelled:  # nobody is woken up for one of those
+            heapq.heappop(timers)
+        if not timers:
             return -1.0
         # epoll counts in milliseconds and rounds up, so that a timer never finds itself early and spins.
-        return max(0.0, self._timers[0][0] - self._clock.monotonic())
+        return max(0.0, timers[0][0] - self._clock.monotonic())
 
     def _fire_due(self) -> None:
         now_seconds = self._clock.monotonic()
@@ -139,4 +152,4 @@ class EventLoop:
         try:
             callback()
         except Exception:
-            _log.exception("a callback failed; the agent goes on")
+            _log.exception(_FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol
 
 from laneway.node_agent.clock import Clock
@@ -93,8 +93,7 @@ class Connection:
         """Send the answer to a hello, with the page."""
         self._hello_timer.cancel()
         self.page = page
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page.descriptor]))]
-        self._try(lambda: self._socket.sendmsg([packet], ancillary, socket.MSG_NOSIGNAL))
+        self._send(packet, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page.descriptor]))])
         page.close_descriptor()
 
     def grant(self, turn: int) -> None:
@@ -168,14 +167,14 @@ class Connection:
             self._log.warning("fault", f"{self.who}: a packet could not be dealt with", traceback=True)
             self.refuse("the agent could not deal with that packet", "fault")
 
-    def _send(self, packet: bytes) -> None:
-        self._try(lambda: self._socket.send(packet, socket.MSG_NOSIGNAL))
-
-    def _try(self, send: Callable[[], int]) -> None:
+    def _send(self, packet: bytes, ancillary: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
         if not self._open:
             return
         try:
-            send()
+            if ancillary:
+                self._socket.sendmsg([packet], ancillary, socket.MSG_NOSIGNAL)
+            else:
+                self._socket.send(packet, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             self._log.warning("full", f"{self.who}: process {self.peer.pid} does not read; closing")
             self._loop.post(self.close)

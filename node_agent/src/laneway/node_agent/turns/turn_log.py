@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from laneway.node_agent.clock import SteadyRealtime
@@ -30,6 +31,11 @@ class TurnRecord:
     end: str | None
 
 
+Entry = tuple[int, int, str, str, str, str | None, float, float | None, int, float, str | None]
+"""A record without its GPU, in the order of the fields: a bare tuple of numbers and texts, because every hand-off writes one and few
+are ever read, and because the garbage collector leaves such tuples alone."""
+
+
 class Histogram:
     """Counts of durations, as Prometheus wants them."""
 
@@ -51,10 +57,23 @@ class TurnLog:
     def __init__(self, gpu: str, realtime: SteadyRealtime, most_turns: int = 32_768) -> None:
         self.gpu = gpu
         self._realtime = realtime
-        self.turns: deque[TurnRecord] = deque(maxlen=most_turns)
+        self._ended: deque[Entry] = deque(maxlen=most_turns)
         self.durations = Histogram()
         self.waits = Histogram()
         self.revoked: Counter[str] = Counter()
+
+    @property
+    def turns(self) -> tuple[TurnRecord, ...]:
+        """Return the turns that are over, the oldest first."""
+        return tuple(self.records(self.entries()))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return them as they are kept, which is quick; any thread may make records of them."""
+        return tuple(self._ended)
+
+    def records(self, entries: Iterable[Entry]) -> Iterator[TurnRecord]:
+        """Return the records of entries."""
+        return (TurnRecord(self.gpu, *entry) for entry in entries)
 
     def began(self, turn: Turn) -> None:
         """Count how long a turn was waited for."""
@@ -65,30 +84,33 @@ class TurnLog:
         self.durations.observe(now_seconds - turn.began_seconds)
         if end is TurnEnd.REVOKED:
             self.revoked[reason] += 1
-        self.turns.append(self._record(turn, now_seconds, end, turn.iterations, turn.gpu_seconds))
+        end_seconds = self._realtime.at(now_seconds)
+        self._ended.append(self._entry(turn, end_seconds, turn.iterations, turn.gpu_seconds, end.value))
 
     def running(self, turn: Turn, now_seconds: float) -> TurnRecord:
         """Return the record of a turn that still runs."""
         iterations = turn.iterations + sum(
             session.page.iterations - session.granted_iterations for session in turn.holders
         )
-        return self._record(turn, None, None, iterations, turn.busy_seconds(now_seconds))
-
-    def _record(
-        self, turn: Turn, end_seconds: float | None, end: TurnEnd | None, iterations: int, gpu_seconds: float
-    ) -> TurnRecord:
-        of = turn.hold.record
         return TurnRecord(
-            gpu=self.gpu,
-            lane=turn.lane,
-            turn=turn.number,
-            session=of.key,
-            namespace=of.namespace,
-            pod=of.pod,
-            job=of.job,
-            start_seconds=self._realtime.at(turn.began_seconds),
-            end_seconds=None if end_seconds is None else self._realtime.at(end_seconds),
-            iterations=iterations,
-            gpu_seconds=gpu_seconds,
-            end=None if end is None else end.value,
+            self.gpu, *self._entry(turn, None, iterations, turn.busy_seconds(now_seconds), None)
+        )
+
+    def _entry(
+        self, turn: Turn, end_seconds: float | None, iterations: int, gpu_seconds: float, end: str | None
+    ) -> Entry:
+        of = turn.hold.record
+        start_seconds = self._realtime.at(turn.began_seconds)
+        return (
+            turn.lane,
+            turn.number,
+            of.key,
+            of.namespace,
+            of.pod,
+            of.job,
+            start_seconds,
+            end_seconds,
+            iterations,
+            gpu_seconds,
+            end,
         )

@@ -20,6 +20,8 @@ int without_events = -1; /* a GPU that does not support them; -1: none */
 int without_registration = -1; /* a GPU that cannot be registered for events now; -1: none */
 int event_sets;         /* that were made and not freed */
 int registered;         /* a bit for each GPU of the last event set */
+int compute_processes = 2, mps_processes; /* how many there are; the memory of the second that computes is not told */
+int compute_mode;
 int uncorrected_errors, rows_pending, rows_failed, recovery_action;
 
 #define FAIL_IF_TOLD \
@@ -117,8 +119,16 @@ static int put(process_t *processes, unsigned int *count, const process_t *from,
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD
     static const process_t found[] = {{100, 3ULL << 30, 0, 0}, {101, ~0ULL, 0, 0}};
-    return put(processes, count, found, 2);
+    return put(processes, count, found, compute_processes);
 }
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
+    FAIL_IF_TOLD
+    static const process_t found[] = {{103, 2ULL << 30, 0, 0}};
+    return put(processes, count, found, mps_processes);
+}
+
+int nvmlDeviceGetComputeMode(device_t device, int *mode) { FAIL_IF_TOLD *mode = compute_mode; return SUCCESS; }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD

@@ -11,6 +11,7 @@ import pynvml
 import pytest
 from laneway.node_agent.gpus import nvml
 from laneway.node_agent.gpus.nvml import NVML
+from laneway.node_agent.gpus.nvml_processes import read_processes
 from laneway.node_agent.gpus.protocol import (
     DriverUnavailableError,
     GPUError,
@@ -28,6 +29,9 @@ GIB = 1 << 30
 _SOUND = {
     "device_count": 2,
     "nvlink_status": 0,
+    "compute_processes": 2,
+    "mps_processes": 0,
+    "compute_mode": 0,
     "hang_milliseconds": 0,
     "xid": 0,
     "without_events": -1,
@@ -101,6 +105,35 @@ def test_a_reading_has_memory_utilization_and_processes_of_both_lists(library: L
     assert reading.used_bytes == 5 * GIB
     assert reading.utilization_ratio == pytest.approx(0.37)
     assert reading.process_bytes == {100: 3 * GIB, 101: 0, 102: 1 << 20}
+
+
+def test_clients_of_an_mps_server_are_processes_too(library: Library) -> None:
+    library.set("mps_processes", 1)
+    reading = NVML().read(FIRST)
+    assert reading.process_bytes[103] == 2 * GIB
+    assert reading.mps_pids == {103}
+
+
+def test_the_mode_that_lets_only_the_mps_server_in_is_seen(library: Library) -> None:
+    assert not NVML().read(FIRST).exclusive_process
+    library.set("compute_mode", pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+    assert NVML().read(FIRST).exclusive_process
+    library.fail("nvmlDeviceGetComputeMode", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert not NVML().read(FIRST).exclusive_process
+
+
+def test_processes_count_only_where_all_are_seen_with_their_memory(library: Library, tmp_path: Path) -> None:
+    initial, other = tmp_path / "initial", tmp_path / "other"
+    initial.symlink_to("pid:[4026531836]")
+    other.symlink_to("pid:[4026532999]")
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    assert "how much memory process 101 holds" in read_processes(handle, initial).hidden
+    library.set("compute_processes", 1)
+    assert read_processes(handle, initial).hidden == ""
+    assert "hostPID: true" in read_processes(handle, other).hidden
+    assert "cannot be looked at" in read_processes(handle, tmp_path / "none").hidden
+    library.fail("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.NVML_ERROR_NO_PERMISSION)
+    assert read_processes(handle, initial).hidden == "NVML does not list the processes of this GPU"
 
 
 @pytest.mark.parametrize(

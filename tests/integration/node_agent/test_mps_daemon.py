@@ -1,0 +1,149 @@
+"""Keeping the MPS control daemon, with a program that stands for it: there is no MPS without NVIDIA's driver and a GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders, MPSTiming
+
+from tests.integration.node_agent.node import eventually
+
+GPUS = ["GPU-1", "GPU-2"]
+QUICK = MPSTiming(start=10, look=0.1, least_backoff=0.05, most_backoff=0.2)
+FAKE = Path(__file__).with_name("fake_mps_control.py")
+
+
+class Keeper:
+    """A daemon's keeper, and what it says."""
+
+    def __init__(self, folders: MPSFolders) -> None:
+        self.folders = folders
+        self.said: list[str] = []
+        self._changed = threading.Condition()
+        self.daemon = MPSDaemon(folders, GPUS, self._note, QUICK)
+
+    def _note(self) -> None:
+        with self._changed:
+            self.said.append(self.daemon.problem)
+            self._changed.notify_all()
+
+    def until(self, what: str, holds: Callable[[list[str]], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: holds(self.said), 20), (
+                f"not so: {what}; it said {self.said}"
+            )
+
+    @property
+    def pid(self) -> int:
+        return int((self.folders.pipe / "nvidia-cuda-mps-control.pid").read_text())
+
+    @property
+    def log(self) -> str:
+        return (self.folders.log / "control.log").read_text()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in front of PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def install(programs: Path) -> None:
+    program = programs / PROGRAM
+    program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
+    program.chmod(0o755)
+
+
+@pytest.fixture
+def keeper(programs: Path, tmp_path: Path) -> Iterator[Keeper]:
+    made = Keeper(MPSFolders(tmp_path / "mps"))
+    yield made
+    made.daemon.stop()
+
+
+def serves(said: list[str]) -> bool:
+    return said[-1:] == [""]
+
+
+def test_a_daemon_is_started_for_the_nodes_gpus_and_stopped_in_order(keeper: Keeper, programs: Path) -> None:
+    install(programs)
+    keeper.daemon.start()
+    keeper.until("it serves", serves)
+    assert keeper.daemon.problem == ""
+    assert keeper.log.startswith("starting for GPU-1,GPU-2\n")
+    assert keeper.daemon.command("get_server_list", 10) == ""
+    assert stat.S_ISFIFO((keeper.folders.pipe / "control").stat().st_mode)
+    assert stat.S_IMODE(keeper.folders.shm.stat().st_mode) == 0o1777
+    pid = keeper.pid
+
+    keeper.daemon.stop()
+
+    assert keeper.log.splitlines()[-1] == "quit"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_daemon_that_dies_is_started_again(keeper: Keeper, programs: Path) -> None:
+    install(programs)
+    keeper.daemon.start()
+    keeper.until("it serves", serves)
+    first = keeper.pid
+    os.kill(first, signal.SIGKILL)
+    keeper.until("it serves again", lambda said: len(said) == 3 and serves(said))
+    assert keeper.said[1] == "the MPS control daemon ended: signal 9, it printed nothing"
+    assert keeper.pid != first
+
+
+def test_a_daemon_that_fails_is_quoted_and_tried_again(keeper: Keeper, programs: Path) -> None:
+    install(programs)
+    program = programs / PROGRAM
+    works = program.read_text()
+    program.write_text("#!/bin/sh\necho starting\necho no device >&2\nexit 1\n")
+    keeper.daemon.start()
+    keeper.until("it is quoted", lambda said: said != [])
+    assert keeper.said == ["the MPS control daemon does not answer: exit status 1, no device"]
+    scratch = programs / "new"
+    scratch.write_text(works)
+    scratch.chmod(0o755)
+    scratch.replace(program)
+    keeper.until("it serves", serves)
+
+
+def test_a_program_that_is_installed_later_is_found(keeper: Keeper, programs: Path) -> None:
+    keeper.daemon.start()
+    keeper.until("it is missed", lambda said: said != [])
+    assert keeper.said == ["nvidia-cuda-mps-control is not in the agent's container"]
+    install(programs)
+    keeper.until("it serves", serves)
+
+
+def test_a_daemon_that_an_agent_left_behind_is_kept_until_it_ends(keeper: Keeper, programs: Path) -> None:
+    """Another one in its place would end the work of its clients."""
+    install(programs)
+    keeper.folders.make()
+    environment = {
+        **os.environ,
+        "CUDA_MPS_PIPE_DIRECTORY": str(keeper.folders.pipe),
+        "CUDA_MPS_LOG_DIRECTORY": str(keeper.folders.log),
+    }
+    left = subprocess.Popen([programs / PROGRAM, "-f"], env=environment)
+    eventually("it serves", (keeper.folders.pipe / "control").exists)
+    keeper.daemon.start()
+    keeper.until("it is found", serves)
+    assert keeper.pid == left.pid
+    left.kill()
+    left.wait()
+    keeper.until("it has its own", lambda said: len(said) == 3 and serves(said))
+    assert keeper.said[1] == "the MPS control daemon ended: it was an earlier agent's"
+    assert keeper.pid != left.pid

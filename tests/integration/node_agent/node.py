@@ -158,6 +158,10 @@ class PeerProcess:
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
+    def await_end(self) -> None:
+        """Wait until it has ended by itself."""
+        self._process.wait(20)
+
     def end(self) -> None:
         if self._process.poll() is None:
             self._process.kill()

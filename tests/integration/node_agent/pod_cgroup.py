@@ -32,8 +32,12 @@ class PodCgroup:
 
     def take(self, process: PeerProcess) -> None:
         """Put a process into the pod."""
+        self.take_pid(process.pid)
+
+    def take_pid(self, pid: int) -> None:
+        """Put a process into the pod that no :class:`Container` started."""
         for hierarchy in cgroups.hierarchies():
-            (hierarchy.mount_point / self._path / "cgroup.procs").write_text(str(process.pid))
+            (hierarchy.mount_point / self._path / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
         """End what is in it, and take it away."""

@@ -67,13 +67,21 @@ def identify(connection: socket.socket, record: ContainerRecord, folder: Path) -
     peer = peer_of(connection)
     pidfd = _open_pidfd(connection, peer)
     try:
-        check_identity(peer, record, folder)
-        if _has_ended(pidfd):
-            raise StrangerError(f"process {peer.pid} has ended")
+        _check_while_it_lives(peer, pidfd, record, folder)
     except BaseException:
         os.close(pidfd)
         raise
     return peer, pidfd
+
+
+def _check_while_it_lives(peer: Peer, pidfd: int, record: ContainerRecord, folder: Path) -> None:
+    try:
+        check_identity(peer, record, folder)
+    except StrangerError:
+        if not _has_ended(pidfd):
+            raise
+    if _has_ended(pidfd):
+        raise StrangerError(f"process {peer.pid} has ended")
 
 
 def _open_pidfd(connection: socket.socket, peer: Peer) -> int:

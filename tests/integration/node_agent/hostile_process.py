@@ -42,12 +42,12 @@ class CutOffError(Exception):
 class Line:
     """A connection, with a page once it is welcomed."""
 
-    def __init__(self, wait_seconds: float = 2.0) -> None:
+    def __init__(self, wait_seconds: float = 2.0, path: str = SOCKET) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(wait_seconds)
         self.page: memoryview | None = None
         try:
-            self.socket.connect(SOCKET)
+            self.socket.connect(path)
         except OSError as error:
             self.socket.close()
             raise CutOffError from error
@@ -304,6 +304,11 @@ class Hostile:
             os.close(descriptor)
         select.select([], [], [], 600)
         os._exit(0)
+
+    def refusal(self, name: str) -> dict[str, Any]:
+        """Return what is said to who comes through a door."""
+        line = Line(path=f"/run/laneway/{name}")
+        return line.receive()
 
     def hand_over(self, address: str) -> dict[str, Any]:
         """Open a session, and give the connection to whoever asks at an address outside the container."""

@@ -53,3 +53,23 @@ def test_a_script_that_catches_the_error_can_go_on_with_less(make_node: MakeNode
     node = make_node()
     job = run("catches_out_of_memory.py", container=node.container("job", 2))
     assert job.lines() == ["out of memory", "went on with less"]
+
+
+def test_a_job_within_its_share_fails_where_others_have_filled_the_gpu(make_node: MakeNode, run: Run) -> None:
+    node = make_node(health={"lookSeconds": 1})
+    (node.root / "run/laneway/simulated-faults.yaml").write_text(
+        "gpus: [{gpu: 0, processes: {999999: 980Mi}}]"
+    )
+    grows = run(
+        "digits_growing.py",
+        "--growth=1024",
+        "--grow-every=2",
+        scripts=EXAMPLES,
+        container=node.container("grows", 50),
+    )
+    status, _, errors = grows.failure()
+    assert status == 1
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith(f"torch.OutOfMemoryError: Laneway: out of GPU memory: {node.gpus[0]} is full.")
+    assert "Other processes hold the rest" in last
+    assert "hit its memory quota" not in node.log

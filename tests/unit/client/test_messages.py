@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from laneway.client.environment import Environment
-from laneway.client.out_of_memory import in_units, overrun_message
+from laneway.client.out_of_memory import full_message, in_units, overrun_message
 
 MIB = 1 << 20
 
@@ -15,6 +15,14 @@ def test_the_message_names_limit_use_request_and_what_would_fit() -> None:
         "Laneway: out of GPU memory: this process may hold 256.0 MiB of GPU-1, the quota of its share. "
         "It holds 240.0 MiB, and aten.mm.default asked for 32.0 MiB more; at most 16.0 MiB would have fitted. "
         "Ask for a larger share (spec.gpus; 272.0 MiB are needed at this point), or use a smaller batch."
+    )
+
+
+def test_a_full_gpu_is_nobodys_quota() -> None:
+    message = full_message("GPU-1", 100 * MIB, 90 * MIB, 32 * MIB, "aten.mm.default")
+    assert message == (
+        "Laneway: out of GPU memory: GPU-1 is full. aten.mm.default asked for 32.0 MiB; this process holds 90.0 MiB, and "
+        "10.0 MiB are free. Other processes hold the rest."
     )
 
 

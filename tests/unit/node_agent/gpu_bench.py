@@ -138,6 +138,8 @@ class Process:
     def release(self) -> None:
         turn = self.page.turn
         self.bench.turns.giver.release(self.hold, self.session, turn, 0, 0.0)
+        if self.hold.held_back:
+            self.bench.turns.orders.step(self.hold)
 
     def profile(self, persistent_mib: int, ephemeral_mib: int, iteration_seconds: float = 0.05) -> None:
         sizes = Sizes(
@@ -146,6 +148,17 @@ class Process:
             iteration_seconds=iteration_seconds,
         )
         self.bench.turns.measure(self.hold, self.session, sizes)
+
+    def answer_paused(self) -> None:
+        self.bench.turns.orders.paused(self.hold, self.session)
+
+    def answer_offloaded(self) -> None:
+        sizes = self.session.sizes
+        freed_bytes = 0 if sizes is None else sizes.persistent_bytes
+        self.bench.turns.orders.offloaded(self.hold, self.session, freed_bytes)
+
+    def answer_restored(self) -> None:
+        self.bench.turns.orders.restored(self.hold, self.session)
 
     def disconnect(self) -> None:
         self.bench.turns.part(self.hold, self.session, goodbye=False)
@@ -219,6 +232,10 @@ class GPUBench:
         process = self.process(self.container(pod, percent))
         process.profile(persistent_mib, ephemeral_mib)
         return process
+
+    def look_after(self) -> None:
+        """What the agent does regularly."""
+        self.turns.orders.look_after(tuple(self.turns.holds.values()))
 
     def lane_of(self, process: Process) -> int | None:
         return self.turns.memory.lane_of(process.hold)

@@ -22,8 +22,9 @@ from laneway.node_agent.gpus.protocol import (
 )
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
+from laneway.node_agent.gpus.simulated_memory import share_out
 
-from tests.unit.node_agent.gpu_bench import FakeClock
+from tests.unit.node_agent.gpu_bench import FakeClock, FakePage
 
 MIB = 1 << 20
 
@@ -184,3 +185,28 @@ def test_a_wrong_file_is_logged_once_and_changes_nothing(
     assert caplog.text.count("simulated faults stay as they were") == 1
     node.say("")
     assert node.read().used_bytes == 0
+
+
+def test_what_others_hold_is_no_room_for_a_process() -> None:
+    clock = FakeClock()
+    idle = FakePage(clock, held_bytes=300, highest_bytes=500)
+    computes = FakePage(clock, held_bytes=100, highest_bytes=250, inside=True)
+    share_out([idle, computes], memory_bytes=1000, beyond_bytes=50)
+    assert idle.room_bytes == 1000 - 250 - 50, "the other is inside an iteration, so its highest counts"
+    assert computes.room_bytes == 1000 - 300 - 50
+
+
+def test_a_full_gpu_has_no_room_but_says_so() -> None:
+    pages = [FakePage(FakeClock(), held_bytes=held) for held in (900, 400)]
+    share_out(pages, memory_bytes=1000, beyond_bytes=0)
+    assert [page.room_bytes for page in pages] == [600, 100]
+    share_out(pages, memory_bytes=1000, beyond_bytes=1000)
+    assert [page.room_bytes for page in pages] == [1, 1], "0 would mean that nobody says"
+
+
+def test_memory_beyond_what_sessions_say_is_known_after_a_look(node: Node) -> None:
+    node.source.use_of = lambda gpu: GPUUse(0, (SessionUse(7, 100, "ns/a"),))
+    assert node.source.beyond_bytes(node.first) == 0
+    node.say("gpus: [{gpu: 0, pods: {ns/a: 2Mi}, processes: {44: 1Ki}}]")
+    node.read()
+    assert node.source.beyond_bytes(node.first) == 2 * MIB + 1024

@@ -11,8 +11,8 @@ import gc
 import threading
 from typing import TYPE_CHECKING, Any, Final, Optional
 
-from laneway.client.out_of_memory import report_overrun
-from laneway.client.page import HIGHEST_BYTES
+from laneway.client.out_of_memory import full_message, report_overrun
+from laneway.client.page import HIGHEST_BYTES, ROOM
 from laneway.client.storage_account import StorageAccount
 
 if TYPE_CHECKING:
@@ -118,17 +118,28 @@ class CpuMeter:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
             return  # sparse, functional, fake: no storage of its own
-        account = self._account
+        account, session = self._account, self._session
+        if session is not None:
+            account.limit = _limit_bytes(session)
         highest = account.highest
         refused_bytes = account.book(storage)
-        session = self._session
         if session is None:
             return
         if account.highest > highest:
             session.words[HIGHEST_BYTES] = account.highest
         if refused_bytes:
-            message = report_overrun(session, account.held, refused_bytes, str(what))
-            raise out_of_memory_error(self._torch)(message)
+            raise out_of_memory_error(self._torch)(self._refusal(session, refused_bytes, str(what)))
+
+    def _refusal(self, session: Session, wanted_bytes: int, what: str) -> str:
+        held_bytes, room_bytes = self._account.held, session.words[ROOM]
+        if held_bytes + wanted_bytes <= session.welcome.quota_bytes:
+            return full_message(session.welcome.gpu, room_bytes, held_bytes, wanted_bytes, what)
+        return report_overrun(session, held_bytes, wanted_bytes, what)
+
+
+def _limit_bytes(session: Session) -> int:
+    quota_bytes, room_bytes = session.welcome.quota_bytes, session.words[ROOM]
+    return min(quota_bytes, room_bytes) if room_bytes else quota_bytes
 
 
 def out_of_memory_error(torch: Any) -> Any:

@@ -24,6 +24,14 @@ def report_overrun(session: Session, held_bytes: int, wanted_bytes: int, what: s
     return message
 
 
+def full_message(gpu: str, room_bytes: int, held_bytes: int, wanted_bytes: int, what: str) -> str:
+    """What a device that others have filled would say: nobody went beyond a quota here."""
+    return (
+        f"Laneway: out of GPU memory: {gpu} is full. {what} asked for {in_units(wanted_bytes)}; this process holds "
+        f"{in_units(held_bytes)}, and {in_units(max(0, room_bytes - held_bytes))} are free. Other processes hold the rest."
+    )
+
+
 def overrun_message(gpu: str, quota_bytes: int, held_bytes: int, wanted_bytes: int, what: str) -> str:
     """Names the limit, the use, the request, and what would have fitted."""
     needed_bytes = held_bytes + wanted_bytes

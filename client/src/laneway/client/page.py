@@ -20,6 +20,8 @@ YIELD: Final = 2
 """Agent: 1: release at the next boundary."""
 PAUSED: Final = 3
 """Agent: 1: paused."""
+ROOM: Final = 4
+"""Agent: bytes that the process may hold of a simulated device, most of which others may have; 0: as many as its quota."""
 ITERATIONS: Final = 8
 """Client: iterations completed."""
 INSIDE: Final = 9

@@ -71,6 +71,7 @@ class SimulatedGPUSource:
         self._clock = clock
         self._faults = faults
         self._uuids: tuple[str, ...] = ()
+        self._beyond_bytes: dict[str, int] = {}
         self._uses: dict[str, deque[tuple[float, float]]] = {}
         self.use_of: Callable[[str], GPUUse] | None = None
         """Tells what the sessions of a GPU use; set once there can be sessions."""
@@ -115,6 +116,8 @@ class SimulatedGPUSource:
             raise GPULostError(f"the simulated GPU {uuid} fell off the bus")
         use = GPUUse(0.0) if self.use_of is None else self.use_of(uuid)
         processes = _process_bytes(use, fault)
+        told_bytes = sum(session.held_bytes for session in use.sessions)
+        self._beyond_bytes[uuid] = max(0, sum(processes.values()) - told_bytes)
         return GPUReading(
             used_bytes=sum(processes.values()),
             utilization_ratio=self._utilization_ratio(uuid, use.busy_seconds),
@@ -123,6 +126,10 @@ class SimulatedGPUSource:
                 fault.uncorrected_errors, fault.remap_failed, fault.remap_pending, _RECOVERY[fault.recovery]
             ),
         )
+
+    def beyond_bytes(self, uuid: str) -> int:
+        """Return how much memory was taken at the last look beyond what sessions say. May be called from any thread."""
+        return self._beyond_bytes.get(uuid, 0)
 
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Return the XIDs that appear in the file of faults within the time, as soon as there is one."""

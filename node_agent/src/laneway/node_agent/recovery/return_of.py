@@ -38,11 +38,15 @@ class RememberedPage:
     held_bytes: int
     inside: bool = False
     boundary_ns: int = 0
+    highest_bytes: int = 0
 
     def show_turn(self, turn: int) -> None:
         """Nobody reads it."""
 
     def show_yield(self) -> None:
+        """Nobody reads it."""
+
+    def show_room(self, room_bytes: int) -> None:
         """Nobody reads it."""
 
 

@@ -15,8 +15,8 @@ from laneway.node_agent.turns.session import Page
 PAGE_BYTES: Final = 4096
 MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 
-_TURN, _YIELD, _PAUSED = 1, 2, 3
-_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _BUSY_NS = 8, 9, 10, 11, 13
+_TURN, _YIELD, _PAUSED, _ROOM = 1, 2, 3, 4
+_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _HIGHEST_BYTES, _BUSY_NS = 8, 9, 10, 11, 12, 13
 
 
 class SharedPage:
@@ -70,6 +70,10 @@ class SharedPage:
         """Write whether the session is to hold no turn."""
         self._words[_PAUSED] = paused
 
+    def show_room(self, room_bytes: int) -> None:
+        """Write how much the process may hold of a simulated GPU."""
+        self._words[_ROOM] = room_bytes
+
     @property
     def iterations(self) -> int:
         """Return the iterations that the process completed."""
@@ -89,6 +93,11 @@ class SharedPage:
     def held_bytes(self) -> int:
         """Return the bytes that the process holds."""
         return self._words[_HELD_BYTES]
+
+    @property
+    def highest_bytes(self) -> int:
+        """Return the most bytes that the process held since its last boundary."""
+        return self._words[_HIGHEST_BYTES]
 
     @property
     def busy_ns(self) -> int:

@@ -39,6 +39,10 @@ class Page(Protocol):
         """Write that the session is to release at its next boundary."""
         ...
 
+    def show_room(self, room_bytes: int) -> None:
+        """Write how much the process may hold of a simulated GPU; at least 1."""
+        ...
+
     @property
     def iterations(self) -> int:
         """Iterations that the process completed."""
@@ -57,6 +61,11 @@ class Page(Protocol):
     @property
     def held_bytes(self) -> int:
         """Bytes of the GPU that the process holds."""
+        ...
+
+    @property
+    def highest_bytes(self) -> int:
+        """The most of them since its last boundary."""
         ...
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from laneway.api.orders import Order, PodOrder
 from laneway.lanes import is_safe
+from laneway.node_agent.turns.hold import Hold
 
 from tests.unit.node_agent.gpu_bench import MIB, GPUBench, Process
 
@@ -31,7 +33,12 @@ class Machine(RuleBasedStateMachine):
         hold = self.bench.container(
             f"pod-{len(self.bench.turns.holds)}", percent, spans_gpus=spans, exclusive=exclusive
         )
-        process = self.bench.process(hold)
+        return self.started(self.bench.process(hold))
+
+    def started(self, process: Process) -> Process:
+        """A process that has said hello."""
+        process.session.standing.can = frozenset({"pause", "offload"})
+        self.bench.turns.orders.came(process.hold, process.session, was_offloaded=False)
         self.alive.append(process)
         return process
 
@@ -39,9 +46,7 @@ class Machine(RuleBasedStateMachine):
     def come_beside(self, process: Process) -> Process:
         if process not in self.alive or len(process.hold.sessions) > 2:
             return process
-        sibling = self.bench.process(process.hold)
-        self.alive.append(sibling)
-        return sibling
+        return self.started(self.bench.process(process.hold))
 
     @rule(process=processes)
     def iterate(self, process: Process) -> None:
@@ -50,7 +55,7 @@ class Machine(RuleBasedStateMachine):
             return
         if process.page.inside:
             process.end()
-            if process.asked_to_yield:
+            if process.asked_to_yield or process.page.paused:
                 process.release()
         elif process.holds and not process.asked_to_yield:
             process.begin()
@@ -67,6 +72,33 @@ class Machine(RuleBasedStateMachine):
     def measure(self, process: Process, persistent: int, ephemeral: int) -> None:
         if process in self.alive and process.session.connected:
             process.profile(persistent, ephemeral)
+
+    @rule(process=processes, order=st.sampled_from([None, Order.PAUSE, Order.OFFLOAD]))
+    def order(self, process: Process, order: Order | None) -> None:
+        if process in self.alive:
+            wanted = None if order is None else PodOrder(podUID="any", order=order)
+            self.bench.turns.orders.take(process.hold, wanted)
+
+    @rule(process=processes, refuses=st.sampled_from([False] * 4 + [True]))
+    def answer(self, process: Process, refuses: bool) -> None:
+        """What a client does when it has time: what it was told last, or some of it."""
+        if process not in self.alive or not process.session.connected or process.page.inside:
+            return
+        owes = process.session.standing.owes
+        if owes == "pause":
+            process.answer_paused()
+        elif owes is not None and refuses:
+            self.bench.turns.orders.refused(process.hold, process.session, owes, "a test")
+        elif owes == "offload":
+            process.answer_offloaded()
+        elif owes == "restore":
+            process.answer_restored()
+
+    @rule(process=processes)
+    def fetch_back_unasked(self, process: Process) -> None:
+        """A process that is to end needs its memory, whatever was ordered."""
+        if process in self.alive and process.session.connected and process.session.standing.offloaded:
+            process.answer_restored()
 
     @rule(process=consumes(processes))
     def die(self, process: Process) -> None:
@@ -90,6 +122,44 @@ class Machine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.bench.clock.advance(seconds)
         self.bench.turns.giver.revoke_stalled()
+        self.bench.look_after()
+
+    @invariant()
+    def who_is_held_back_gets_no_new_turn(self) -> None:
+        for hold, turn in self.bench.turns.giver.turns.items():
+            if hold.held_back:
+                assert turn.yield_asked_seconds is not None, "an order ends the turn that runs"
+            assert not any(s.standing.offloaded for s in turn.holders), "it has no memory to run with"
+
+    @invariant()
+    def memory_on_the_device_counts(self) -> None:
+        """Who is not in the lane table has its memory on the host, all of it."""
+        for process in self.alive:
+            hold = process.hold
+            if not hold.in_table:
+                assert all(s.standing.offloaded or not s.has_run for s in hold.sessions)
+
+    @invariant()
+    def orders_come_to_an_end(self) -> None:
+        """Whoever is held back without an order waits for an answer, for its connection, or for memory."""
+        memory, turns = self.bench.turns.memory, self.bench.turns.giver.turns
+        for process in self.alive:
+            hold = process.hold
+            if hold.order is None and hold.held_back:
+                waits_for_answer = any(s.standing.restore_asked for s in hold.sessions)
+                refused = any(s.standing.refusal for s in hold.sessions)
+                away = any(s.standing.away and not s.connected for s in hold.sessions)
+                no_room = memory.lane_of(hold) is None or not memory.has_room(hold, turns)
+                assert waits_for_answer or refused or away or no_room or hold in self.may_be_looked_after()
+
+    def may_be_looked_after(self) -> set[Hold]:
+        """Holds for which room was made since the agent looked last; it looks several times a second."""
+        self.bench.look_after()
+        return {
+            hold
+            for hold in self.bench.turns.holds.values()
+            if any(s.standing.restore_asked for s in hold.sessions)
+        }
 
     @invariant()
     def a_lane_has_one_turn(self) -> None:
@@ -123,11 +193,11 @@ class Machine(RuleBasedStateMachine):
         busy |= {turns.memory.lane_of(turn.hold) for turn in turns.giver.turns.values()}
         for process in self.alive:
             lane = turns.memory.lane_of(process.hold)
-            if process.session.asked and lane is not None and lane not in busy and not process.hold.uncovered:
+            if process.session.asked and lane is not None and lane not in busy and process.hold.may_run:
                 assert not settled
         for turn in turns.giver.turns.values():
             waiting = any(
-                p.session.asked and not p.hold.uncovered and turns.memory.lane_of(p.hold) == turn.lane
+                p.session.asked and p.hold.may_run and turns.memory.lane_of(p.hold) == turn.lane
                 for p in self.alive
             )
             if waiting and turn.yield_asked_seconds is None:

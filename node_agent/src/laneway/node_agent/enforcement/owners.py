@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
+from laneway.api.pod_cgroup import pod_of
 from laneway.node_agent.enforcement.breach import Claim
-from laneway.node_agent.sessions.identity import pod_of
 
 _ROOT, _MOUNT_POINT = 3, 4
 """Fields of a line of /proc/PID/mountinfo (proc(5))."""

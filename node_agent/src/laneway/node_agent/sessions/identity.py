@@ -1,14 +1,12 @@
 """Is the process at the other end of a connection one of the container's? Nobody else gets in.
 
-The kernel says which process connected (SO_PEERCRED). Its cgroup names its pod, in one of the spellings of the cgroup drivers:
-``…/pod<uid>/<container>`` (cgroupfs) or ``…-pod<uid with _>.slice/…`` (systemd). Where the device plugin could not learn the
-pod's uid, the process must see the container's own folder at the place where the plugin mounted it.
+The kernel says which process connected (SO_PEERCRED), and its cgroup names its pod. Where the device plugin could not learn
+the pod's uid, the process must see the container's own folder at the place where the plugin mounted it.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import select
 import socket
 import struct
@@ -17,13 +15,9 @@ from pathlib import Path
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
+from laneway.api.pod_cgroup import pod_of
 
 _CREDENTIALS = struct.Struct("3i")
-_POD_COMPONENT = re.compile(
-    r"^(?:.*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$"
-)
-"""A pod's cgroup: its uid is a UUID, or for a static pod the hash of its manifest."""
-
 _SO_PEERPIDFD = 77
 """Linux 6.5: a pidfd of the peer that no later process of that number can be taken for."""
 
@@ -135,21 +129,6 @@ def check_identity(peer: Peer, record: ContainerRecord, folder: Path, proc: Path
 def names_pod(cgroup: str, pod_uid: str) -> bool:
     """Whether the text of ``/proc/PID/cgroup`` says that the process is in that pod, and nowhere that it is in another."""
     return pod_of(cgroup) == pod_uid
-
-
-def pod_of(cgroup: str) -> str | None:
-    """Return the uid of the pod that the text of ``/proc/PID/cgroup`` names; None where it names none, or several.
-
-    Of each path the outermost pod counts: what lies below, the container may have named itself.
-    """
-    found = set()
-    for line in cgroup.splitlines():
-        for component in line.partition(":")[2].partition(":")[2].split("/"):
-            match = _POD_COMPONENT.match(component)
-            if match:
-                found.add(match.group(1).replace("_", "-"))
-                break
-    return found.pop() if len(found) == 1 else None
 
 
 def _stat_inside(peer: Peer, proc: Path, path: str) -> os.stat_result:

@@ -87,13 +87,16 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
             for lane in snapshot.lanes
         ),
-        sessions=tuple(_session_status(gpu.uuid, hold) for hold in snapshot.holds),
+        sessions=tuple(_bounded(_session_status(gpu.uuid, hold)) for hold in snapshot.holds),
     )
 
 
-def _whole(value: float) -> int:
-    """Return a process's own figure as an integer that the API server takes: one liar must not keep a node from reporting."""
-    return round(min(value, _MOST))
+def _bounded(session: SessionStatus) -> SessionStatus:
+    """Return it with integers that the API server takes: much of it is what processes say, and one liar must not keep the
+    node from reporting."""
+    values = ((name, getattr(session, name)) for name in SessionStatus.model_fields)
+    large = {name: _MOST for name, value in values if isinstance(value, int) and value > _MOST}
+    return session.model_copy(update=large) if large else session
 
 
 def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
@@ -118,12 +121,12 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,
         framework_bytes=0 if sizes is None else sizes.framework_bytes,
         iteration_spread_microseconds=0 if sizes is None else round(sizes.iteration_seconds_spread * 1e6),
-        iteration_microseconds=0 if sizes is None else _whole(sizes.iteration_seconds * 1_000_000),
+        iteration_microseconds=0 if sizes is None else round(sizes.iteration_seconds * 1_000_000),
         model_bytes=0 if sizes is None else sizes.model_bytes,
         largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,
         turns=hold.turns,
-        iterations=_whole(hold.iterations),
-        gpu_milliseconds=_whole(hold.busy_seconds * 1000),
+        iterations=hold.iterations,
+        gpu_milliseconds=round(hold.busy_seconds * 1000),
         held_bytes=hold.held_bytes,
         offloaded_bytes=hold.offloaded_bytes,
         message=hold.message,

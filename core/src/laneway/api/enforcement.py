@@ -21,24 +21,21 @@ class Enforcement(StrEnum):
 LEVELS = tuple(Enforcement)
 """Weakest first."""
 
+_RANK = {level.value: rank for rank, level in enumerate(LEVELS)}
+
 
 def reaches(level: Enforcement | str, minimum: Enforcement | str) -> bool:
     """Whether a level is a minimum or stronger.
 
     Raises:
-        ValueError: one of them is no level.
+        KeyError: one of them is no level.
     """
-    return LEVELS.index(Enforcement(level)) >= LEVELS.index(Enforcement(minimum))
-
-
-def weaker(one: Enforcement | str, other: Enforcement | str) -> Enforcement:
-    """Return the weaker of two levels."""
-    return min(Enforcement(one), Enforcement(other), key=LEVELS.index)
+    return _RANK[level] >= _RANK[minimum]
 
 
 def stronger(one: Enforcement | str, other: Enforcement | str) -> Enforcement:
     """Return the stronger of two levels."""
-    return max(Enforcement(one), Enforcement(other), key=LEVELS.index)
+    return Enforcement(max(one, other, key=_RANK.__getitem__))
 
 
 def shortfall(minimum: str, level: Enforcement | str, reason: str) -> str:

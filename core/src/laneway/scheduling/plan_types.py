@@ -30,6 +30,9 @@ class WaitingCode(StrEnum):
     MODEL_NOT_IN_CLUSTER = "ModelNotInCluster"
     """Never: no GPU is of a model that it accepts."""
 
+    ENFORCEMENT_NOT_IN_CLUSTER = "EnforcementNotInCluster"
+    """Never, as it is: no GPU that it accepts is held as strongly as it demands."""
+
     GPU_TOO_SMALL = "GPUTooSmall"
     """Never: no GPU has so much memory."""
 
@@ -71,6 +74,7 @@ NEVER_FITS = frozenset(
     {
         WaitingCode.NOT_ENOUGH_GPUS,
         WaitingCode.MODEL_NOT_IN_CLUSTER,
+        WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
         WaitingCode.GPU_TOO_SMALL,
         WaitingCode.WORKER_LARGER_THAN_NODE,
     }

@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from laneway.api.enforcement import Enforcement
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
 from laneway.scheduling.allocation.sensitivity import Sensitivity
@@ -37,6 +38,9 @@ class Demand:
 
     models: frozenset[str] = frozenset()
     """GPU models that will do; empty: any."""
+
+    minimum_enforcement: Enforcement = Enforcement.NONE
+    """The weakest means of holding containers to their quotas that will do."""
 
     exclusive: bool = False
     """The GPUs are held alone: all of their allocatable percent."""
@@ -289,6 +293,9 @@ class GPU:
     or offloaded. None: all on offer."""
 
     healthy: bool = True
+    enforcement: Enforcement = Enforcement.COOPERATIVE
+    """The strongest means by which its node can hold a container to its quota."""
+
     numa_node: int | None = None
     nvlink_peers: frozenset[str] = frozenset()
     foreign: tuple[ForeignTenant, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.api.enforcement import Enforcement
 from laneway.api.training_job import PlacementMode, Sharing, TrainingJobSpec
 from laneway.scheduling.snapshot import Demand
 
@@ -29,6 +30,7 @@ def demand_of(spec: TrainingJobSpec) -> Demand:
         share_percent=100 if gpus.share is None else gpus.share,
         memory_bytes=gpus.memory_bytes,
         models=frozenset(gpus.models),
+        minimum_enforcement=Enforcement(spec.minimum_enforcement or Enforcement.NONE),
         exclusive=spec.sharing == Sharing.EXCLUSIVE,
         mode=PlacementMode(spec.placement),
     )

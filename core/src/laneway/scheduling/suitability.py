@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from laneway.api import quota
+from laneway.api.enforcement import Enforcement, reaches
 from laneway.lanes import LaneRules
 from laneway.scheduling.snapshot import GPU, Demand
 
@@ -20,11 +21,28 @@ class GPUClass(NamedTuple):
     active_percent: int
     """Shares that may take turns at the same time."""
 
+    enforcement: Enforcement = Enforcement.COOPERATIVE
+    """The strongest means by which containers can be held to their quotas."""
+
 
 def class_of(gpu: GPU) -> GPUClass:
     """Return the class that a GPU belongs to."""
     active_percent = gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent
-    return GPUClass(gpu.allocatable_bytes, gpu.model, gpu.allocatable_percent, gpu.lane_rules, active_percent)
+    return GPUClass(
+        gpu.allocatable_bytes,
+        gpu.model,
+        gpu.allocatable_percent,
+        gpu.lane_rules,
+        active_percent,
+        gpu.enforcement,
+    )
+
+
+def accepts(demand: Demand, gpu_class: GPUClass) -> bool:
+    """Whether the demand allows GPUs of this class, whatever their size."""
+    return accepts_model(demand, gpu_class.model) and reaches(
+        gpu_class.enforcement, demand.minimum_enforcement
+    )
 
 
 def accepts_model(demand: Demand, model: str) -> bool:
@@ -51,6 +69,5 @@ def suitable(demand: Demand, classes: Iterable[GPUClass]) -> tuple[tuple[GPUClas
     return tuple(
         (gpu_class, share_percent)
         for gpu_class in sorted(classes)
-        if accepts_model(demand, gpu_class.model)
-        and (share_percent := share_needed(demand, gpu_class)) is not None
+        if accepts(demand, gpu_class) and (share_percent := share_needed(demand, gpu_class)) is not None
     )

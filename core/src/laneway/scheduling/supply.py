@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.ledger import Ledger
 from laneway.scheduling.plan_types import WaitingCode, WaitingReason
 from laneway.scheduling.snapshot import Demand
-from laneway.scheduling.suitability import GPUClass, accepts_model, share_needed
+from laneway.scheduling.suitability import GPUClass, accepts, accepts_model, share_needed
 
 
 class Supply:
@@ -52,7 +53,12 @@ class Supply:
                 "Add a node with GPUs.",
                 lacking_gpus=demand.gpus,
             )
-        return self._no_such_model(demand) or self._no_such_size(demand) or self._no_such_number(demand)
+        return (
+            self._no_such_model(demand)
+            or self._no_such_enforcement(demand)
+            or self._no_such_size(demand)
+            or self._no_such_number(demand)
+        )
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
@@ -83,8 +89,23 @@ class Supply:
             lacking_gpus=demand.gpus,
         )
 
+    def _no_such_enforcement(self, demand: Demand) -> WaitingReason | None:
+        if any(accepts(demand, gpu_class) for gpu_class in self._all):
+            return None
+        held = Counter[str]()
+        for gpu_class, count in self._all.items():
+            if accepts_model(demand, gpu_class.model):
+                held[gpu_class.enforcement] += count
+        return WaitingReason(
+            WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
+            f"It demands the enforcement {demand.minimum_enforcement}, and the GPUs that it accepts are held by "
+            f"{', '.join(f'{level} ({count})' for level, count in sorted(held.items()))}.",
+            "Lower minimumEnforcement, or mend what the GPUs' enforcementReason in the GPUNodes' status says.",
+            lacking_gpus=demand.gpus,
+        )
+
     def _no_such_size(self, demand: Demand) -> WaitingReason | None:
-        accepted = [gpu_class for gpu_class in self._all if accepts_model(demand, gpu_class.model)]
+        accepted = [gpu_class for gpu_class in self._all if accepts(demand, gpu_class)]
         if demand.memory_bytes is None or any(_suits(demand, gpu_class) for gpu_class in accepted):
             return None
         largest = max(accepted)
@@ -145,6 +166,8 @@ class Supply:
 def needs(demand: Demand) -> str:
     """Say what a gang needs: ``4 GPUs (4 workers)``, ``50 percent of a GPU``, ``8.0 GiB of each of 2 GPUs``."""
     model = f" of {_listed(demand.models)}" if demand.models else ""
+    if demand.minimum_enforcement is not Enforcement.NONE:
+        model += f" held by {demand.minimum_enforcement}"
     if demand.memory_bytes is not None:
         part = format_bytes(demand.memory_bytes)
     elif demand.share_percent < 100 and not demand.exclusive:
@@ -169,7 +192,7 @@ def count_suited(gpus: int) -> str:
 
 
 def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
-    return accepts_model(demand, gpu_class.model) and share_needed(demand, gpu_class) is not None
+    return accepts(demand, gpu_class) and share_needed(demand, gpu_class) is not None
 
 
 def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from laneway.api.enforcement import reaches
 from laneway.lanes import Tenant, tightest_bytes
 from laneway.scheduling.plan_types import Plan
 from laneway.scheduling.snapshot import GPU, ClusterSnapshot, Job, JobState, Node, WorkerPlacement
@@ -172,6 +173,11 @@ def _check_worker(job: Job, worker: WorkerPlacement, holdings: Holdings) -> None
         if not accepts_model(job.demand, gpu.model):
             raise InvalidPlan(
                 f"{_named(job, worker)} is to use {uuid}, a {gpu.model}, which it does not accept"
+            )
+        if not reaches(gpu.enforcement, job.demand.minimum_enforcement):
+            raise InvalidPlan(
+                f"{_named(job, worker)} is to use {uuid}, held by {gpu.enforcement}, and demands "
+                f"{job.demand.minimum_enforcement}"
             )
         needed = share_needed(job.demand, class_of(gpu))
         if needed != worker.share_percent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall, stronger, weaker
+from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall, stronger
 
 ASCENDING = ["none", "cooperative", "watchdog", "mps"]
 
@@ -14,13 +14,13 @@ def test_each_level_reaches_itself_and_all_weaker_ones() -> None:
         assert [reaches(level, minimum) for minimum in ASCENDING] == [at <= number for at in range(4)]
 
 
-def test_of_two_levels_one_is_weaker() -> None:
-    assert weaker("mps", Enforcement.COOPERATIVE) is Enforcement.COOPERATIVE
+def test_of_two_levels_one_is_stronger() -> None:
     assert stronger("watchdog", "cooperative") is Enforcement.WATCHDOG
+    assert stronger(Enforcement.NONE, Enforcement.MPS) is Enforcement.MPS
 
 
 def test_what_is_no_level_is_no_weaker_than_another() -> None:
-    with pytest.raises(ValueError, match="hard"):
+    with pytest.raises(KeyError, match="hard"):
         reaches("mps", "hard")
 
 

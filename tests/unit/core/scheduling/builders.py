@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from laneway.api.enforcement import Enforcement
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
     GPU,
@@ -39,6 +40,7 @@ def a_node(
     sick: Sequence[int] = (),
     foreign: Mapping[int, Sequence[ForeignTenant]] | None = None,
     lanes: LaneRules | None = None,
+    enforcement: str = "watchdog",
 ) -> Node:
     """A node whose GPUs are named ``<node>/<index>``."""
     return Node(
@@ -55,6 +57,7 @@ def a_node(
                 healthy=index not in sick,
                 foreign=tuple((foreign or {}).get(index, ())),
                 lane_rules=lanes or LaneRules(padding_percent=0),
+                enforcement=Enforcement(enforcement),
             )
             for index in range(gpus)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laneway.api.enforcement import Enforcement
 from laneway.scheduling import ForeignTenant, JobState, PreemptionReason, policies
 
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, eager, gpus_of, planned
@@ -26,6 +27,14 @@ def test_jobs_take_what_is_free_in_order_and_small_ones_may_pass() -> None:
     assert set(plan.starts) == {"a", "c"}
     assert list(plan.waiting) == ["b", "d"]
     assert [reason.position for reason in plan.waiting.values()] == [1, 2]
+
+
+def test_a_job_starts_only_where_it_is_held_as_it_demands() -> None:
+    nodes = [a_node("m", 2), a_node("n", 1, enforcement="mps")]
+    strict = a_job("strict").needs(minimum_enforcement=Enforcement.MPS)
+    plan = planned(nodes, strict, a_job("late").needs(minimum_enforcement=Enforcement.MPS).created(NOW))
+    assert gpus_of(plan, "strict") == ["n/0"]
+    assert plan.waiting["late"].code == "GPUsBusy"
 
 
 def test_a_gang_starts_whole_or_not_at_all() -> None:

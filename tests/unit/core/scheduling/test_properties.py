@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from laneway.api.enforcement import Enforcement
 from laneway.lanes import LaneRules, tightest_bytes
 from laneway.scheduling import (
     GPU,
@@ -62,6 +63,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
                         percent,
                         healthy=draw(RARELY),
                         lane_rules=rules,
+                        enforcement=Enforcement.MPS if draw(RARELY) else Enforcement.WATCHDOG,
                     )
                     for index in range(draw(st.integers(1, 4)))
                 ),
@@ -80,6 +82,7 @@ def demands(draw: st.DrawFn) -> Demand:
         share_percent=draw(st.integers(1, 100)) if kind == "share" else 100,
         memory_bytes=draw(st.sampled_from([2, 8, 15, 20, 48])) * GIB if kind == "memory" else None,
         models=frozenset() if draw(RARELY) else frozenset({"T4"}),
+        minimum_enforcement=Enforcement.NONE if draw(RARELY) else Enforcement.MPS,
         exclusive=kind == "exclusive",
         mode=draw(st.sampled_from(list(PlacementMode))),
     )
@@ -254,7 +257,8 @@ def test_nobody_waits_for_a_gpu_that_is_free(case: tuple[ClusterSnapshot, Polici
         if node.schedulable and gpu.healthy and gpu.allocatable_percent == 100
     ]
     for job in snapshot.jobs:
-        simple = job.demand.gpus == 1 and not (job.demand.models or job.demand.memory_bytes)
+        anywhere = not job.demand.models and job.demand.minimum_enforcement is Enforcement.NONE
+        simple = job.demand.gpus == 1 and anywhere and not job.demand.memory_bytes
         if job.key in decided.waiting and simple and not job.suspended:
             assert max(free, default=0) < (100 if job.demand.exclusive else job.demand.share_percent)
 

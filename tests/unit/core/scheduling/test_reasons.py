@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from laneway.api.enforcement import Enforcement
 from laneway.scheduling import Node, Profile, StageSeconds, WaitingCode, policies
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
@@ -51,6 +52,28 @@ NEVER = [
         WaitingCode.MODEL_NOT_IN_CLUSTER,
         "It accepts H100 or H200, and the cluster has only A100 (4), T4 (2).",
         "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+    ),
+    (
+        "a level that no GPU is held at",
+        [
+            a_node("m"),
+            a_node("n", 2, enforcement="cooperative"),
+            a_node("o", 1, model="T4", enforcement="mps"),
+        ],
+        [],
+        job().needs(models=["A100"], minimum_enforcement=Enforcement.MPS),
+        WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
+        "It demands the enforcement mps, and the GPUs that it accepts are held by cooperative (2), watchdog (4).",
+        "Lower minimumEnforcement, or mend what the GPUs' enforcementReason in the GPUNodes' status says.",
+    ),
+    (
+        "too few GPUs that are held as it demands",
+        [a_node("m", 1, enforcement="mps"), a_node("n")],
+        [],
+        job().needs(2, minimum_enforcement=Enforcement.MPS),
+        WaitingCode.NOT_ENOUGH_GPUS,
+        "It needs 2 GPUs held by mps (2 workers), and the cluster has 1 that suits it.",
+        "Ask for fewer workers, or add 1 such GPU to the cluster.",
     ),
     (
         "more memory than any GPU has",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from laneway.api.enforcement import Enforcement
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
     InvalidPlan,
@@ -101,6 +102,12 @@ CASES: list[tuple[str, list[JobBuilder], Plan, str]] = [
         [WANTS.needs(models=["H200"])],
         Plan(starts={"w": (on("n/1"),)}),
         "is to use n/1, a A100, which it does not accept",
+    ),
+    (
+        "a GPU that is held by less than it demands",
+        [WANTS.needs(minimum_enforcement=Enforcement.MPS)],
+        Plan(starts={"w": (on("n/1"),)}),
+        "is to use n/1, held by watchdog, and demands mps",
     ),
     (
         "another share",

@@ -14,6 +14,7 @@ char fail_function[64]; /* the name of a function that fails ... */
 int fail_code;          /* ... with this */
 int hang_milliseconds;  /* how long reading memory takes */
 int device_count = 2;
+int lost_device = -1;   /* a GPU that fell off the bus; -1: none */
 int nvlink_status;      /* 0: the two GPUs are joined by NVLink */
 int xid, xid_device;    /* an event that is yet to be told, and whose; 0: none */
 int without_events = -1; /* a GPU that does not support them; -1: none */
@@ -49,6 +50,7 @@ int nvmlDeviceGetCount_v2(unsigned int *count) { FAIL_IF_TOLD *count = device_co
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, device_t *device) {
     FAIL_IF_TOLD
     if (index >= 2) return INVALID_ARGUMENT;
+    if ((int)index == lost_device) return 15; /* GPU is lost */
     *device = &devices[index];
     return SUCCESS;
 }

@@ -54,6 +54,13 @@ class Source:
             return ()
 
 
+class OneGPU(Source):
+    """The second of them alone."""
+
+    def discover(self) -> tuple[GPUFacts, ...]:
+        return super().discover()[1:]
+
+
 class Watch:
     """A monitor, and what it told others."""
 
@@ -67,7 +74,7 @@ class Watch:
         )
 
     def _changed(self) -> None:
-        health = self.monitor.health("GPU-0")
+        health = self.monitor.health(self.source.discover()[0].uuid)
         self.changes.put((health.healthy, health.reason))
 
     @property
@@ -158,6 +165,16 @@ def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: P
     for _ in range(5):
         again.monitor.look()
     assert not again.healthy
+
+
+def test_a_gpu_that_is_away_for_a_while_is_no_sounder_when_it_comes_back(tmp_path: Path) -> None:
+    Watch(tmp_path).strike(79)
+    without = Watch(tmp_path, OneGPU())
+    without.monitor._heard((XidEvent("GPU-1", 94),))
+    without.monitor.look()
+    again = Watch(tmp_path)
+    assert "XID 79" in again.reason
+    assert "XID 94" in again.monitor.health("GPU-1").reason
 
 
 def test_after_a_reboot_a_gpu_that_stays_clean_comes_back(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ GIB = 1 << 30
 
 _SOUND = {
     "device_count": 2,
+    "lost_device": -1,
     "nvlink_status": 0,
     "compute_processes": 2,
     "mps_processes": 0,
@@ -98,6 +99,12 @@ def test_gpus_are_described(library: Library) -> None:
 def test_gpus_without_nvlink_have_no_peers(library: Library) -> None:
     library.set("nvlink_status", 1)
     assert [gpu.nvlink_peers for gpu in NVML().discover()] == [(), ()]
+
+
+def test_a_gpu_that_is_lost_does_not_cost_the_others(library: Library) -> None:
+    library.set("lost_device", 0)
+    (second,) = NVML().discover()
+    assert (second.uuid, second.index, second.nvlink_peers) == (SECOND, 1, ())
 
 
 def test_a_reading_has_memory_utilization_and_processes_of_both_lists(library: Library) -> None:

@@ -24,6 +24,7 @@ from laneway.node_agent.agent import Agent, Place
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
+from laneway.node_agent.gpus.missing import with_missing
 from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
@@ -97,6 +98,7 @@ def _run(
         lock = AgentLock(folders.agent_state)
         if not lock.acquire(stopped):
             return 0
+        gpus = with_missing(gpus, folders.inventory)
         agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
         publisher = None
         if writer is not None:

@@ -68,7 +68,7 @@ class GPUMonitor:
         self._callers: dict[str, DeadlineCaller[GPUReading]] = {
             gpu.uuid: DeadlineCaller(f"GPU {gpu.uuid}", config.answer_seconds) for gpu in gpus
         }
-        self._states, self._rebooted = self._remembered()
+        self._states, self._absent, self._rebooted = self._remembered()
         self._unsaved = self._rebooted
         self._counts: dict[str, Counter[int]] = {uuid: Counter() for uuid in self._callers}
         self._events: deque[XidEvent] = deque()
@@ -172,24 +172,27 @@ class GPUMonitor:
         elif health.reason:
             _log.warning("GPU %s: %s", uuid, health.reason)
 
-    def _remembered(self) -> tuple[dict[str, GPUState], bool]:
-        """Return what the agent before knew, and whether the node was booted since."""
+    def _remembered(self) -> tuple[dict[str, GPUState], dict[str, GPUState], bool]:
+        """Return what the agent before knew, of GPUs that are there and of others, and whether the node was booted since.
+
+        A GPU that is not there may come back without a boot, and no sounder for it.
+        """
         try:
             record = self._file.read()
         except HealthFileError as error:
             _log.error("%s; all GPUs count as healthy until they are looked at", error)
             record = None
         if record is None:
-            return {uuid: GPUState() for uuid in self._callers}, False
-        states = {
-            uuid: state_of(record.gpus[uuid]) if uuid in record.gpus else GPUState() for uuid in self._callers
-        }
-        return states, record.boot_id != self._boot_id
+            return {uuid: GPUState() for uuid in self._callers}, {}, False
+        known = {uuid: state_of(gpu) for uuid, gpu in record.gpus.items()}
+        there = {uuid: known.pop(uuid, GPUState()) for uuid in self._callers}
+        rebooted = record.boot_id != self._boot_id
+        return there, {} if rebooted else known, rebooted
 
     def _save(self, cleared: list[str]) -> None:
         try:
             if self._unsaved:
-                self._file.write(self._boot_id, self._states)
+                self._file.write(self._boot_id, {**self._absent, **self._states})
                 self._unsaved = False
             for uuid in cleared:
                 self._file.cleared(uuid)

@@ -5,6 +5,8 @@ https://docs.nvidia.com/deploy/nvml-api/ has the calls.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +17,9 @@ from laneway.node_agent.gpus.nvml_calls import asking, supported
 from laneway.node_agent.gpus.nvml_errors import read_errors
 from laneway.node_agent.gpus.nvml_events import XidEvents
 from laneway.node_agent.gpus.nvml_processes import read_processes
-from laneway.node_agent.gpus.protocol import GPUFacts, GPUReading, XidEvent
+from laneway.node_agent.gpus.protocol import GPUFacts, GPULostError, GPUReading, XidEvent
+
+_log = logging.getLogger(__name__)
 
 
 class NVML:
@@ -26,7 +30,7 @@ class NVML:
         self._xids = XidEvents()
 
     def discover(self) -> tuple[GPUFacts, ...]:
-        """Return the node's GPUs.
+        """Return the node's GPUs, less those that are lost: one that fell off the bus must not cost the others.
 
         Raises:
             GPUError: they cannot be listed.
@@ -34,18 +38,21 @@ class NVML:
         self._initialize()
         with asking("the number of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
-        handles = []
+        handles: dict[int, Any] = {}
+        uuids: dict[int, str] = {}
         for index in range(count):
-            with asking(f"GPU {index}"):
-                handles.append(pynvml.nvmlDeviceGetHandleByIndex(index))
-        uuids = []
-        for index, handle in enumerate(handles):
-            with asking(f"the uuid of GPU {index}"):
-                uuids.append(pynvml.nvmlDeviceGetUUID(handle))
+            try:
+                with asking(f"GPU {index}"):
+                    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                    uuids[index] = pynvml.nvmlDeviceGetUUID(handle)
+            except GPULostError as error:
+                _log.error("%s", error)
+                continue
+            handles[index] = handle
         peers = _nvlink_peers(handles)
         return tuple(
             self._facts(index, handle, uuids[index], tuple(uuids[peer] for peer in sorted(peers[index])))
-            for index, handle in enumerate(handles)
+            for index, handle in handles.items()
         )
 
     def read(self, uuid: str) -> GPUReading:
@@ -124,10 +131,10 @@ def _numa_node(handle: Any, pci_devices: Path = Path("/sys/bus/pci/devices")) ->
     return node if node >= 0 else None
 
 
-def _nvlink_peers(handles: list[Any]) -> list[set[int]]:
+def _nvlink_peers(handles: Mapping[int, Any]) -> dict[int, set[int]]:
     """Return, for each GPU, the indices of those that NVLink reaches, directly or through a switch."""
-    peers: list[set[int]] = [set() for _ in handles]
-    for first, second in combinations(range(len(handles)), 2):
+    peers: dict[int, set[int]] = {index: set() for index in handles}
+    for first, second in combinations(handles, 2):
         with asking(f"NVLink between GPU {first} and GPU {second}"):
             status = supported(
                 partial(

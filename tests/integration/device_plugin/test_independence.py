@@ -19,6 +19,7 @@ import pytest
 from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
 from laneway.device_plugin.admission import Admission
+from laneway.device_plugin.allocation import Terms
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.kubelet_records import KubeletRecords
@@ -43,6 +44,8 @@ class SlowApi:
     """An API server that answers about a pod when the test lets it; about others at once."""
 
     slow: str = ""
+    unknown: str = ""
+    """The pod that there is none of."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     answer: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -57,7 +60,7 @@ class SlowApi:
         if name == self.slow:
             self.asked.set()
             await self.answer.wait()
-        return raw_pod(name)
+        return None if name == self.unknown else raw_pod(name)
 
 
 @dataclass
@@ -69,6 +72,8 @@ class InProcess:
     shares: ShareManager
     channel: grpc.aio.Channel
     doors: contextlib.ExitStack
+    living: set[str]
+    """The uids of the pods that have processes."""
 
     async def allocate(self, pod: str, taken: tuple[str, ...]) -> None:
         """Allocate, and book as the kubelet does."""
@@ -118,13 +123,16 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
     containers = ContainerFolders(root / "containers")
     records = KubeletRecords(root / "pod-resources" / "kubelet.sock")
     pods = NodePods(api)
-    shares = ShareManager(containers, records, pods, Timing(pod_read=FOR_EVER))
+    living: set[str] = set()
+    shares = ShareManager(
+        containers, records, pods, Timing(pod_read=FOR_EVER, unnamed=FOR_EVER), lambda: living
+    )
     known: Latest[Inventory] = Latest()
     known.publish(inventory(gpu(0), gpu(1)))
     service = PluginService(
         Folders(containers=root / "containers"),
         containers,
-        "env",
+        Terms("env"),
         known,
         Admission(records, pods),
         records,
@@ -139,7 +147,7 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
     await server.start()
     with contextlib.ExitStack() as doors:
         async with grpc.aio.insecure_channel(address) as channel:
-            yield InProcess(kubelet, containers, shares, channel, doors)
+            yield InProcess(kubelet, containers, shares, channel, doors, living)
     await server.stop(None)
     await records.close()
 
@@ -206,3 +214,22 @@ async def test_what_was_learnt_of_a_container_is_not_written_over_the_next_one_w
     await comparing
 
     assert running.named(taken) == "next"
+
+
+async def test_a_kubelet_that_lists_nobody_yet_takes_no_folder_away(running: InProcess, api: SlowApi) -> None:
+    """Right after its start the kubelet knows of no pod, while all of them run on."""
+    lives, ended, unnamed = (ids(0, range(start, start + 20)) for start in (0, 20, 40))
+    api.unknown = "unnamed"
+    for pod, taken in (("lives", lives), ("ended", ended), ("unnamed", unnamed)):
+        await running.allocate(pod, taken)
+        running.open_door(taken)
+        await running.start(taken)
+    running.living.add("uid-lives")
+
+    listed, running.kubelet.pods = running.kubelet.pods, []
+    await running.shares.reconcile()
+
+    assert [running.named(taken) for taken in (lives, ended, unnamed)] == ["lives", "", "unnamed"]
+    running.kubelet.pods = [pod for pod in listed if pod.name != "ended"]
+    await running.shares.reconcile()
+    assert [running.named(taken) for taken in (lives, ended, unnamed)] == ["lives", "", "unnamed"]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from laneway.api import names
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, shares_of
 from laneway.device_plugin.container_folders import ContainerFolders
-from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords, Listing
+from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords
+from laneway.device_plugin.living_pods import pods_with_processes
 from laneway.device_plugin.node_pods import ApiAwayError, NodePods
 from laneway.device_plugin.pod_facts import PodFacts
 
@@ -29,14 +31,17 @@ Lives = Mapping[str, int]
 class Timing:
     """How often and how long; all in seconds."""
 
-    interval: float = 10.0
-    """Between comparisons when nothing happens."""
+    interval: float = 4.0
+    """Between comparisons when nothing happens. The agent keeps the sessions of a container whose folder somebody wiped for
+    10 s, so that it can be put back meanwhile."""
     settle: float = 0.2
     """From an event to the comparison: events come in bursts."""
     echo: float = 2.0
     """From that comparison to the next: the kubelet books the end of a pod a little after it reports it."""
     admission: float = 30.0
     """For so long a folder may exist that no record names: the kubelet books ids after `Allocate`."""
+    unnamed: float = 10.0
+    """For so long a container must be missing in the records that is not known by its pod's uid, and so not by its processes."""
     pod_read: float = 2.0
     """For asking the API server about one pod."""
 
@@ -45,13 +50,21 @@ class ShareManager:
     """Compares the kubelet's records with the folders and mends the folders."""
 
     def __init__(
-        self, folders: ContainerFolders, records: KubeletRecords, pods: NodePods, timing: Timing | None = None
+        self,
+        folders: ContainerFolders,
+        records: KubeletRecords,
+        pods: NodePods,
+        timing: Timing | None = None,
+        living: Callable[[], Collection[str]] = pods_with_processes,
     ) -> None:
+        """``living`` tells the uids of the pods that have processes."""
         self.problem = ""
         self._folders = folders
         self._records = records
         self._pods = pods
         self._timing = timing or Timing()
+        self._living = living
+        self._missing_since: dict[str, float] = {}
         self._poked = asyncio.Event()
 
     def poke(self) -> None:
@@ -97,19 +110,29 @@ class ShareManager:
         """
         present, lives = self._folders.keys(), self._folders.lives()
         listing = await self._records.list()
-        self._remove_abandoned(present, listing)
+        self._remove_abandoned(set(present) - {container_key(holder.ids) for holder in listing.holders})
         for holder in listing.holders:
             await self.write_down(holder, lives)
 
-    def _remove_abandoned(self, present: Iterable[str], listing: Listing) -> None:
-        """Remove folders that were there before the kubelet was asked and that belong to nobody."""
-        living = {container_key(holder.ids) for holder in listing.holders}
-        for key in sorted(set(present) - living):
-            young = self._folders.age_seconds(key) < self._timing.admission
-            if self._folders.record(key) is None and young:
-                continue
-            _log.info("container %s gave its ids back", key)
-            self._folders.remove(key)
+    def _remove_abandoned(self, missing: Collection[str]) -> None:
+        """Remove folders that were there before the kubelet was asked, and that it names no holder for, if they are nobody's.
+
+        A kubelet that has just started names nobody at all.
+        """
+        now = time.monotonic()
+        self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
+        living = self._living() if missing else ()
+        for key in sorted(missing):
+            record = self._folders.record(key)
+            if record is None:
+                abandoned = self._folders.age_seconds(key) >= self._timing.admission
+            elif not record.pod_uid:
+                abandoned = now - self._missing_since[key] >= self._timing.unnamed
+            else:
+                abandoned = record.pod_uid not in living
+            if abandoned:
+                _log.info("container %s gave its ids back", key)
+                self._folders.remove(key)
 
     async def write_down(self, holder: Holder, lives: Lives, *, starts: bool = False) -> str:
         """Write down who a container is, as far as it can be learnt; return its key.

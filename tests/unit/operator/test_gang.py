@@ -210,6 +210,31 @@ def test_what_the_node_noticed_is_part_of_the_failures_message() -> None:
     assert verdict.message.endswith("(Error): it outgrew its quota of 1.0 GiB: OutOfMemoryError")
 
 
+STOPPED = {"evicted": "MemoryQuotaExceeded", "message": "stopped by the node after 30 s of grace"}
+
+
+@pytest.mark.parametrize("code", [143, 0])
+def test_who_was_stopped_by_its_node_has_failed_for_that_reason(code: int) -> None:
+    job = a_job().gang(2).placed("n1", "n2").record
+    peer = a_pod(job, 0).ended(1, message="lost my peer", at=NOW - 2).record
+    pod = a_pod(job, 1).ended(code).record
+    node = a_gpu_node("n2", sessions={0: [a_session(pod, **STOPPED)]})
+    around = Surroundings({"n2": a_node("n2")}, index_sessions([node]), PATIENCE, NOW)
+    verdict = judge(Attempt(2, NOW - 10, True, [peer, pod]), around)
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAILED, "MemoryQuotaExceeded")
+    assert verdict.message == (
+        f"worker 1 on n2 ended with exit code {code} (MemoryQuotaExceeded): {STOPPED['message']}"
+    )
+
+
+def test_who_goes_on_while_its_node_stops_a_process_of_it_is_not_judged() -> None:
+    job = a_job().placed("n1").record
+    pod = a_pod(job).running().record
+    node = a_gpu_node("n1", sessions={0: [a_session(pod, **STOPPED)]})
+    around = Surroundings({"n1": a_node("n1")}, index_sessions([node]), PATIENCE, NOW)
+    assert judge(Attempt(1, NOW - 10, True, [pod]), around).outcome is Outcome.RUNNING
+
+
 def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
     job = a_job().placed("n1").record
     words = "torch.OutOfMemoryError: Laneway: this process may hold 1.0 GiB of GPU-1, the quota of its share: use a smaller batch"

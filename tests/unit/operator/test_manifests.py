@@ -193,3 +193,25 @@ def test_the_service_finds_workers_before_they_are_ready() -> None:
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"] == {names.JOB_UID_LABEL: "uid-job"}
+
+
+def test_a_jobs_minimum_enforcement_is_its_pods_demand() -> None:
+    annotated = {"annotations": {names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"}}
+    template = {"metadata": annotated, "spec": {"containers": [{"name": "trainer", "image": "i"}]}}
+
+    def demand(**spec: Any) -> str | None:
+        job = a_job().spec(**spec).placed("n1").record
+        assert job.wish is not None, job.problem
+        annotations = worker_pod(job, job.wish.spec, job.status.placement[0], 1)["metadata"]["annotations"]
+        found: str | None = annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION)
+        assert (found or "none") == job.wish.demand.minimum_enforcement
+        return found
+
+    assert demand() is None
+    assert demand(minimumEnforcement="mps") == "mps"
+    assert demand(template=template) == "watchdog"
+    assert demand(template=template, minimumEnforcement="mps") == "mps"
+    annotated["annotations"][names.MINIMUM_ENFORCEMENT_ANNOTATION] = "hard"
+    wrong = a_job().spec(template=template).record
+    assert wrong.wish is None
+    assert "is 'hard': write one of cooperative, watchdog, mps" in wrong.problem

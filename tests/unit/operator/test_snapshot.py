@@ -6,6 +6,7 @@ import pytest
 from laneway.lanes import LaneRules
 from laneway.operator.cache import ClusterView
 from laneway.operator.lifecycle import advance
+from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.sessions import index_sessions
 from laneway.operator.snapshot import build_snapshot
 from laneway.operator.templates import template_profiles
@@ -171,3 +172,10 @@ def test_what_a_running_job_has_had_is_counted_up_to_now() -> None:
     assert seen.attained_service_gpu_seconds == pytest.approx(7 + 15)
     assert seen.executed_seconds == pytest.approx(30)
     assert seen.started_seconds == pytest.approx(NOW - 30)
+
+
+def test_a_gpu_is_seen_with_what_it_is_held_by() -> None:
+    held = [gpu.model_copy(update={"enforcement": "mps"}) for gpu in a_gpu_node("n1", gpus=1).gpus]
+    view = a_view(gpu_nodes=[GPUNodeRecord("n1", tuple(held), True, "", ()), a_gpu_node("n2", gpus=1)])
+    seen = {gpu.uuid: gpu.enforcement for node in snapshot_of(view).nodes for gpu in node.gpus}
+    assert seen == {"n1/0": "mps", "n2/0": "cooperative"}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from laneway.api import quantity
 from laneway.api.conditions import Condition
-from laneway.api.names import GPU_PERCENT
+from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION
 from laneway.api.pod_template import POD_TEMPLATE_SCHEMA
 from laneway.api.schema import Model, Status, rules
 from pydantic import ConfigDict, Field, field_validator
@@ -213,6 +213,12 @@ class TrainingJobSpec(Model):
                 f"template.spec.containers is empty: write at least one container; {GPU_PERCENT} is added to it"
             )
         return value
+
+    @property
+    def demanded_enforcement(self) -> str:
+        """The level that the job demands: by its own field, else by its template's annotation; empty where it demands none."""
+        annotations = (self.template.get("metadata") or {}).get("annotations") or {}
+        return self.minimum_enforcement or annotations.get(MINIMUM_ENFORCEMENT_ANNOTATION, "")
 
     @property
     def spans_gpus(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from laneway.api.enforcement import Enforcement
+from laneway.api.enforcement import LEVELS, Enforcement
+from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
 from laneway.api.training_job import PlacementMode, Sharing, TrainingJobSpec
 from laneway.scheduling.snapshot import Demand
 
@@ -30,7 +31,17 @@ def demand_of(spec: TrainingJobSpec) -> Demand:
         share_percent=100 if gpus.share is None else gpus.share,
         memory_bytes=gpus.memory_bytes,
         models=frozenset(gpus.models),
-        minimum_enforcement=Enforcement(spec.minimum_enforcement or Enforcement.NONE),
+        minimum_enforcement=_minimum_enforcement(spec.demanded_enforcement),
         exclusive=spec.sharing == Sharing.EXCLUSIVE,
         mode=PlacementMode(spec.placement),
     )
+
+
+def _minimum_enforcement(demanded: str) -> Enforcement:
+    known = [level.value for level in LEVELS if level is not Enforcement.NONE]
+    if demanded and demanded not in known:
+        raise ValueError(
+            f"template.metadata.annotations: {MINIMUM_ENFORCEMENT_ANNOTATION} is {demanded!r}: write one of "
+            f"{', '.join(known)}, or write minimumEnforcement in the spec"
+        )
+    return Enforcement(demanded or Enforcement.NONE)

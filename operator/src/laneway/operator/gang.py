@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from laneway.operator.config import PatienceConfig
 from laneway.operator.records.node_record import NodeRecord
-from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.sessions import SessionIndex, noteworthy
+from laneway.operator.records.worker_pod import WorkerFailure, WorkerPod
+from laneway.operator.sessions import SessionIndex, evicted, noteworthy
 from laneway.operator.sick_gpus import SickGPUs, on_sick_gpus
 
 _TELLING = 60
@@ -146,21 +146,24 @@ def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], around: Surroundings) ->
 
 
 def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:
-    failed = [pod for pod in attempt.pods if pod.failure]
+    """A worker that its node stopped for what it did has failed, whatever its script makes of SIGTERM."""
+    stopped = {pod.rank: evicted(pod, around.sessions) for pod in attempt.pods if pod.ended}
+    failed = [pod for pod in attempt.pods if pod.failure or stopped.get(pod.rank)]
     if not failed:
         return None
-    cause = min(failed, key=_likely_cause)
-    assert cause.failure is not None
-    code = "" if cause.failure.exit_code is None else f" with exit code {cause.failure.exit_code}"
-    message = f"worker {cause.rank} on {cause.node or 'no node'} ended{code} ({cause.failure.reason})"
-    noted, words = noteworthy(cause, around.sessions), cause.failure.message
+    cause = min(failed, key=lambda pod: (not stopped.get(pod.rank), *_likely_cause(pod)))
+    failure = cause.failure or WorkerFailure("Completed", "", 0)
+    reason = stopped.get(cause.rank) or failure.reason
+    code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
+    message = f"worker {cause.rank} on {cause.node or 'no node'} ended{code} ({reason})"
+    noted, words = noteworthy(cause, around.sessions), failure.message
     if noted and words[-_TELLING:] in noted:
         words = ""  # the node says it too
     details = [text for text in (noted, words) if text]
     started_seconds = _all_started_seconds(attempt)
     return Verdict(
         Outcome.FAILED,
-        cause.failure.reason if cause.failure.reason.isalnum() else "WorkerFailed",
+        reason if reason.isalnum() else "WorkerFailed",
         ": ".join([message, *details]),
         started_seconds=started_seconds,
         ended_seconds=_all_ended_seconds(attempt) or around.now_seconds,
@@ -169,9 +172,9 @@ def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:
 
 def _likely_cause(pod: WorkerPod) -> tuple[bool, float, bool, int]:
     """The worker that failed first is to blame; those that lost their peer fail after it. Times have whole seconds only."""
-    assert pod.failure is not None
     finished = float("inf") if pod.finished_seconds is None else pod.finished_seconds
-    return pod.failure.reason != "OOMKilled", finished, not pod.failure.message, pod.rank
+    killed = pod.failure is not None and pod.failure.reason == "OOMKilled"
+    return not killed, finished, pod.failure is None or not pod.failure.message, pod.rank
 
 
 def _lost(attempt: Attempt, around: Surroundings) -> Verdict | None:

@@ -86,6 +86,11 @@ def worker_pod(
                 names.TEMPLATE_HASH_ANNOTATION: template_hash(spec),
                 names.SPANS_GPUS_ANNOTATION: "true" if spec.spans_gpus else "false",
                 names.SHARING_ANNOTATION: str(spec.sharing),
+                **(
+                    {names.MINIMUM_ENFORCEMENT_ANNOTATION: spec.minimum_enforcement}
+                    if spec.minimum_enforcement
+                    else {}
+                ),
                 **({names.PROFILE_ANNOTATION: profile.model_dump_json()} if profile else {}),
             },
             "ownerReferences": [_owner(job)],

@@ -95,3 +95,8 @@ def turns_taken(pods: Iterable[WorkerPod], sessions: SessionIndex) -> int:
 def noteworthy(pod: WorkerPod, sessions: SessionIndex) -> str:
     """Return what the node found noteworthy about the pod, such as that it outgrew its quota."""
     return "; ".join(dict.fromkeys(hold.session.message for hold in sessions.of(pod) if hold.session.message))
+
+
+def evicted(pod: WorkerPod, sessions: SessionIndex) -> str:
+    """Return why the node stopped the pod's processes, as one CamelCase word; empty where it did not."""
+    return next((hold.session.evicted for hold in sessions.of(pod) if hold.session.evicted), "")

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
+from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus, SessionStatus
 from laneway.api.training_job import ConditionType, ProfileStatus
 from laneway.lanes import LaneRules
@@ -189,6 +190,7 @@ def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], 
         allocatable_bytes=gpu.allocatable_bytes,
         allocatable_percent=gpu.allocatable_percent,
         healthy=gpu.healthy,
+        enforcement=Enforcement(gpu.enforcement),
         numa_node=gpu.numa_node,
         nvlink_peers=frozenset(gpu.nvlink_peers),
         foreign=tuple(sorted(foreign.get(gpu.uuid, ()), key=lambda tenant: tenant.key)),

@@ -78,6 +78,7 @@ def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
         gpu.allocatable_percent,
         gpu.healthy,
         gpu.unhealthy_since,
+        gpu.enforcement,
     )
 
 
@@ -92,4 +93,5 @@ def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
         session.persistent_bytes,
         session.ephemeral_bytes,
         session.message,
+        session.evicted,
     )

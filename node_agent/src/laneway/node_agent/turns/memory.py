@@ -69,7 +69,7 @@ class LaneMemory:
         """Take note of a hold's sizes; returns the holds whose lane changed."""
         before = hold.counted
         hold.counted = counted_sizes(hold.sessions, hold.template, before)
-        if hold.counted == before and not hold.uncovered:
+        if not hold.in_table or (hold.counted == before and not hold.uncovered):
             return frozenset()
         return self._cover(hold) | self._cover_others(hold)
 

@@ -58,7 +58,7 @@ class Owners:
             claim = by_session.get(pid)
             if claim is None:
                 try:
-                    places[pid] = self._places.get(pid) or self._look_up(pid)
+                    places[pid] = self._known(pid) or self._look_up(pid)
                 except OSError:
                     continue
                 claim = _claim_of(places[pid], claims)
@@ -68,6 +68,9 @@ class Owners:
                 strangers[pid] = used_bytes
         self._places = places
         return Owned(by_claim, strangers)
+
+    def _known(self, pid: int) -> _Place | None:
+        return self._places.get(pid) if (self._proc / str(pid)).exists() else None
 
     def _look_up(self, pid: int) -> _Place:
         cgroup = self._read(str(pid), "cgroup")

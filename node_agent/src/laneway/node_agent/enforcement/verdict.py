@@ -8,7 +8,6 @@ from laneway.api.enforcement import Enforcement
 from laneway.node_agent.containers.record_file import is_same_container
 from laneway.node_agent.enforcement.breach import Claim
 from laneway.node_agent.turns.gpu_turns import GPUTurns
-from laneway.node_agent.turns.hold import Hold
 from laneway.node_agent.turns.notices import Notices
 
 
@@ -22,24 +21,20 @@ class Verdict:
     text: str = ""
     """What is held against it, as a sentence; empty where nothing is."""
 
+    evicted: str = ""
+    """Why its processes were stopped, as one CamelCase word; empty where they were not, or others run in their place."""
+
+    epitaph: str = ""
+    """What was said when its processes were last stopped, as a sentence."""
+
 
 def note_verdict(turns: GPUTurns, claim: Claim, verdict: Verdict, notices: Notices) -> None:
     """Write down how a container stands."""
-    hold = _hold_of(turns, claim)
-    if hold is not None:
-        hold.watched, hold.watch_text = verdict.enforcement, verdict.text
-        notices.changed()
-
-
-def note_eviction(turns: GPUTurns, claim: Claim, reason: str, text: str, notices: Notices) -> None:
-    """Write down that a container's processes are being stopped: it stays with its figures after its end."""
-    hold = _hold_of(turns, claim)
-    if hold is not None:
-        hold.evicted, hold.note = reason, text
-        notices.noted(hold, reason, text)
-
-
-def _hold_of(turns: GPUTurns, claim: Claim) -> Hold | None:
-    """Return the container's hold; None where its key has gone to another one, or to nobody."""
     hold = turns.holds.get(claim.record.key)
-    return hold if hold is not None and is_same_container(hold.record, claim.record) else None
+    if hold is None or not is_same_container(hold.record, claim.record):
+        return  # its key has gone to another one, or to nobody
+    hold.watched, hold.watch_text = verdict.enforcement, verdict.text
+    hold.evicted, before, hold.epitaph = verdict.evicted, hold.epitaph, verdict.epitaph
+    if hold.evicted and hold.epitaph != before:
+        notices.noted(hold, hold.evicted, hold.epitaph)
+    notices.changed()

@@ -21,7 +21,7 @@ from laneway.node_agent.enforcement.breach import Breach, Claim, find
 from laneway.node_agent.enforcement.eviction import Eviction
 from laneway.node_agent.enforcement.levels import Level, level_of_container
 from laneway.node_agent.enforcement.owners import Owned, Owners
-from laneway.node_agent.enforcement.verdict import Verdict, note_eviction, note_verdict
+from laneway.node_agent.enforcement.verdict import Verdict, note_verdict
 from laneway.node_agent.enforcement.watch import Deed, Rules, Sight, Stage, Watch, step
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.protocol import GPUReading
@@ -41,6 +41,14 @@ class _Case:
     breach: Breach | None = None
     pids: frozenset[int] = frozenset()
     """Its processes by the last reading."""
+
+    stopped: frozenset[int] = frozenset()
+    """Its processes that were told to end."""
+
+    evicted: str = ""
+    epitaph: str = ""
+    failure: str = ""
+    """Why some could not be told."""
 
     told: Verdict = field(default_factory=Verdict)
 
@@ -123,6 +131,8 @@ class Watchdog:
         held = None if owned is None else owned.by_claim.get(case.claim.key, {})
         if held is not None:
             case.pids = frozenset(held)
+            if case.watch.stage is Stage.KEPT and case.pids - case.stopped:
+                case.evicted = ""  # others run in their place
         found = find(case.claim, held, self._config.tolerance_percent, case.breach)
         case.breach = found.breach
         sight = Sight(now_seconds, found.breach is not None if found.told else None, case.eviction.living())
@@ -132,24 +142,20 @@ class Watchdog:
     def _act(self, case: _Case, deed: Deed) -> None:
         if deed is Deed.WARN:
             _log.warning("%s: %s", case.claim.name, self._warning(case))
+            case.evicted = case.epitaph = case.failure = ""
         elif deed is Deed.ANNOUNCE and case.breach is not None:
-            self._announce(case, case.breach, "")
+            case.evicted = case.breach.reason
+            case.epitaph = (
+                f"stopped by the node after {self._config.grace_seconds} s of grace: {case.breach.text}"
+            )
         elif deed is Deed.TERMINATE:
             case.eviction = Eviction(case.claim)
-            pids = case.pids | case.claim.session_pids
-            _log.warning("%s: SIGTERM to processes %s", case.claim.name, sorted(pids))
-            self._complain(case, case.eviction.terminate(pids))
+            case.stopped = case.pids | case.claim.session_pids
+            _log.warning("%s: SIGTERM to processes %s", case.claim.name, sorted(case.stopped))
+            case.failure = "; ".join(case.eviction.terminate(case.stopped))
         elif deed is Deed.KILL:
             _log.warning("%s: SIGKILL to the processes that have not ended", case.claim.name)
-            self._complain(case, case.eviction.kill())
-
-    def _complain(self, case: _Case, problems: tuple[str, ...]) -> None:
-        if problems and case.breach is not None:
-            self._announce(case, case.breach, f"; that failed: {'; '.join(problems)}")
-
-    def _announce(self, case: _Case, breach: Breach, more: str) -> None:
-        text = f"stopped by the node after {self._config.grace_seconds} s of grace: {breach.text}{more}"
-        self._loop.post(partial(note_eviction, self._turns, case.claim, breach.reason, text, self._notices))
+            case.failure = "; ".join(case.eviction.kill())
 
     def _tell(self, case: _Case, verdict: Verdict) -> None:
         if verdict != case.told:
@@ -165,7 +171,8 @@ class Watchdog:
             self._warning(case) if case.watch.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),
         ]
-        return Verdict(holds, "; ".join(text for text in texts if text))
+        epitaph = f"{case.epitaph}; that failed: {case.failure}" if case.failure else case.epitaph
+        return Verdict(holds, "; ".join(text for text in texts if text), case.evicted, epitaph)
 
     def _warning(self, case: _Case) -> str:
         if case.breach is None:

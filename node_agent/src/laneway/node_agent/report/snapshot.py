@@ -129,11 +129,11 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
 
 def _message(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str]) -> str:
     if ended:
-        return hold.note
+        return "; ".join(text for text in (hold.epitaph, hold.note) if text)
     parts = [order_text(hold)]
     if hold.in_table:
         parts.append(turns.memory.why_no_lane(hold))
-    parts += [hold.uncovered, hold.over_quota, hold.watch_text, hold.note]
+    parts += [hold.uncovered, hold.over_quota, hold.watch_text, hold.epitaph, hold.note]
     if hold.lost:
         parts.append("its client went away without a goodbye")
         if hold.sessions:

@@ -92,7 +92,10 @@ class Hold:
     """What the watchdog has against it now, as a sentence."""
 
     evicted: str = ""
-    """Why its processes were last stopped, as one CamelCase word; the sentence is in ``note``."""
+    """Why its processes were stopped, as one CamelCase word; empty where they were not, or others run in their place."""
+
+    epitaph: str = ""
+    """What was said when its processes were last stopped, as a sentence."""
 
     turns_at_look: int | None = None
     """Its turns when the driver was last asked about its memory; None where it had one then."""

@@ -25,7 +25,8 @@ from laneway.node_agent.gpus.simulated import simulated_uuid
 
 PEER = Path(__file__).with_name("peer_process.py")
 _ENTER = """
-mount -t tmpfs tmpfs /run && mkdir /run/laneway && mount --bind "$1" /run/laneway && shift && exec "$@"
+mount -t tmpfs tmpfs /run && mkdir /run/laneway && mount --bind "$1" /run/laneway &&
+mount -o remount,bind,ro /run/laneway && shift && exec "$@"
 """
 
 

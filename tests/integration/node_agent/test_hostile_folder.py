@@ -1,0 +1,133 @@
+"""What a process does to its own folder, if it may write there at all (the plugin mounts it read-only): it shuts itself out at
+worst, and the agent neither hangs nor touches anything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.node_agent.footprint import Footprint, comes_back
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+
+
+def replace_by_folder(folder: Path, agent_pid: int) -> None:
+    (folder / "agent.sock").unlink()
+    (folder / "agent.sock").mkdir()
+    (folder / "agent.sock" / "full").touch()
+
+
+def squat_on_the_temporary_name(folder: Path, agent_pid: int) -> None:
+    (folder / f".agent.sock.{agent_pid}").mkdir()
+    (folder / "agent.sock").unlink()
+
+
+def replace_by_link(folder: Path, agent_pid: int) -> None:
+    (folder / "agent.sock").unlink()
+    (folder / "agent.sock").symlink_to("/etc/passwd")
+
+
+def replace_record_by_pipe(folder: Path, agent_pid: int) -> None:
+    (folder / "container.json").unlink()
+    os.mkfifo(folder / "container.json")
+
+
+def replace_record_by_link(folder: Path, agent_pid: int) -> None:
+    (folder / "container.json").unlink()
+    (folder / "container.json").symlink_to("/dev/zero")
+
+
+def claim_more(folder: Path, agent_pid: int) -> None:
+    record = json.loads((folder / "container.json").read_text())
+    uuid = next(iter(record["shares"]))
+    record["device_ids"] = [f"{uuid}::{slot}" for slot in range(100, 200)]
+    record["shares"] = {uuid: 100}
+    (folder / "container.json").write_text(json.dumps(record))
+
+
+def shut_everybody_out(folder: Path) -> None:
+    os.chown(folder, 1000, 1000)
+    folder.chmod(0)
+
+
+ATTACKS: dict[str, tuple[Callable[[Path, int], None], str]] = {
+    "its socket is a folder": (replace_by_folder, "no socket can be opened"),
+    "the name that it is made under is taken": (squat_on_the_temporary_name, "no socket can be opened"),
+    "its socket is a link": (replace_by_link, ""),
+    "its record is a pipe": (replace_record_by_pipe, "is no regular file"),
+    "its record is a link": (replace_record_by_link, "cannot be read"),
+    "its record claims more": (claim_more, "these are not the ids"),
+}
+
+
+@pytest.mark.parametrize("what", ATTACKS)
+def test_a_spoiled_folder_costs_its_container_its_door_at_most(make_node: MakeNode, what: str) -> None:
+    attack, told = ATTACKS[what]
+    node = make_node().start()
+    other = node.container("other", 20).await_socket().process()
+    assert other.pid
+    container = node.container("hostile", 20).await_socket()
+    shares = node.session("hostile")["share_percent"], node.session("hostile")["quota_bytes"]
+    before = Footprint.of(node)
+    attack(container.folder, node.agent_pid)
+    eventually("it is told of", lambda: told in node.log)
+    other.hello()
+    other.turn()
+    assert (node.session("hostile")["share_percent"], node.session("hostile")["quota_bytes"]) == shares
+    lines = [line for line in node.log.splitlines() if told and told in line]
+    assert len(lines) <= 8, lines
+    assert Path("/etc/passwd").stat().st_mode & 0o777 == 0o644
+    other.end()
+    shutil.rmtree(container.folder.rename(node.root / "dead"))  # as the plugin does: its name is free at once
+    eventually("it is forgotten", lambda: node.session("hostile")["state"] == "Ended")
+    comes_back(node, before)
+
+
+def test_files_made_without_end_do_not_keep_others_from_their_turns(make_node: MakeNode) -> None:
+    node = make_node().start()
+    other = node.container("other", 20).await_socket().process()
+    other.hello()
+    other.profile(10, 10)
+    container = node.container("hostile", 20).await_socket()
+    stopped = threading.Event()
+
+    def fill() -> None:
+        path = container.folder / "file"
+        while not stopped.is_set():
+            path.touch()
+            path.unlink()
+
+    before = Footprint.of(node)
+    filler = threading.Thread(target=fill)
+    filler.start()
+    try:
+        done = other.do("train", seconds=3, iteration_seconds=0.005)["iterations"]
+        assert node.get("/healthz") == "ok\n"
+    finally:
+        stopped.set()
+        filler.join()
+    assert len(done) > 50, len(done)
+    comes_back(node, before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="without root there is nobody whom a folder's mode keeps out")
+def test_a_folder_that_nobody_may_look_into_is_not_taken_for_one_that_is_gone(make_node: MakeNode) -> None:
+    node = make_node()
+    # As in its pod: root without the right to pass over a file's mode.
+    node.starter = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    node.start()
+    container = node.container("hostile", 50).await_socket()
+    process = container.process()
+    process.hello()
+    process.turn()
+    shut_everybody_out(container.folder)
+    eventually("it is told of", lambda: "cannot be looked at: Permission denied" in node.log)
+    assert node.session("hostile")["state"] == "Holding"
+    assert len(node.session("hostile")["processes"]) == 1

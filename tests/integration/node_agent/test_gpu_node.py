@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime
@@ -67,6 +68,27 @@ def make_published(make_node: MakeNode, cluster: Cluster) -> Callable[..., Node]
         return node
 
     return make
+
+
+def test_a_gpu_that_is_out_of_use_is_told_with_the_reason(make_published: MakeNode, cluster: Cluster) -> None:
+    node = make_published().start("--port", "0")
+    eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
+    before_seconds = time.time()
+    (node.root / "run/laneway/simulated-faults.yaml").write_text("gpus: [{gpu: 1, xids: [79]}]")
+
+    def told() -> dict[str, Any] | None:
+        status = dict(cluster.gpu_node(node.name)["status"])
+        return None if status["gpus"][1]["healthy"] else status
+
+    status = eventually("it is told", told)
+    sound, broken = status["gpus"]
+    assert sound["healthy"]
+    assert "unhealthySince" not in sound
+    assert broken["healthReason"].startswith("XID 79 (GPU has fallen off the bus); it needs a reset")
+    assert datetime.fromisoformat(broken["unhealthySince"]).timestamp() >= before_seconds
+    conditions = {each["type"]: each for each in status["conditions"]}
+    assert (conditions["Ready"]["status"], conditions["GPUsHealthy"]["status"]) == ("True", "False")
+    assert conditions["GPUsHealthy"]["message"].startswith(f"{broken['uuid']}: XID 79")
 
 
 def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNode, cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ class Source:
         self.hang = threading.Event()
         self.hang.set()
         self.events: queue.Queue[XidEvent] = queue.Queue()
+        self.during_read: Callable[[], object] | None = None
 
     def discover(self) -> tuple[GPUFacts, ...]:
         return tuple(GPUFacts(f"GPU-{index}", index, "Test", 1 << 30) for index in range(2))
@@ -42,6 +44,8 @@ class Source:
     def read(self, uuid: str) -> GPUReading:
         if uuid == "GPU-0":
             self.hang.wait(30)
+            if self.during_read is not None:
+                self.during_read()
             if self.error is not None:
                 raise self.error
             return GPUReading(used_bytes=1, errors=self.errors)
@@ -86,9 +90,8 @@ class Watch:
         return self.monitor.health("GPU-0").reason
 
     def strike(self, *numbers: int) -> None:
-        """Have XIDs heard, and look."""
+        """Have XIDs heard."""
         self.monitor._heard(tuple(XidEvent("GPU-0", number) for number in numbers))
-        self.monitor.look()
 
 
 def test_a_gpu_that_fails_is_unhealthy_and_returns_to_health(tmp_path: Path) -> None:
@@ -138,6 +141,32 @@ def test_an_xid_is_acted_upon_as_soon_as_it_comes(tmp_path: Path) -> None:
     assert watch.monitor.health("GPU-1").healthy
 
 
+def test_an_xid_is_told_while_a_call_about_its_gpu_hangs(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, config=HealthConfig(answer_seconds=300))
+    watch.source.hang.clear()
+    watch.monitor.start()
+    try:
+        watch.source.events.put(XidEvent("GPU-0", 79))
+        assert not watch.changes.get(timeout=20)[0]
+    finally:
+        watch.monitor.stop()
+        watch.source.hang.set()
+
+
+def test_a_look_that_began_before_an_xid_does_not_count(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch.strike(94)
+    watch.source.during_read = lambda: (
+        watch.clock.advance(1),
+        watch.monitor._heard((XidEvent("GPU-0", 94),)),
+    )
+    watch.monitor.look()
+    assert not watch.healthy
+    watch.source.during_read = None
+    watch.monitor.look()
+    assert watch.healthy
+
+
 def test_xids_are_counted_whether_or_not_they_matter(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     watch.strike(13, 13, 94)
@@ -171,7 +200,6 @@ def test_a_gpu_that_is_away_for_a_while_is_no_sounder_when_it_comes_back(tmp_pat
     Watch(tmp_path).strike(79)
     without = Watch(tmp_path, OneGPU())
     without.monitor._heard((XidEvent("GPU-1", 94),))
-    without.monitor.look()
     again = Watch(tmp_path)
     assert "XID 79" in again.reason
     assert "XID 94" in again.monitor.health("GPU-1").reason

@@ -1,6 +1,6 @@
 """Watches the GPUs from a thread of its own: how they do, and whether they may be used.
 
-    XIDs (as they come) ─┐
+    XIDs (as they come) ──┐
     readings (each look) ─┴─▶ quarantine.after_look ─▶ health.json ─▶ inventory, GPUNode, metrics
 
 What is remembered is on the disk before anybody is told, so that no crash makes a GPU healthy.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -71,8 +71,13 @@ class GPUMonitor:
         self._states, self._absent, self._rebooted = self._remembered()
         self._unsaved = self._rebooted
         self._counts: dict[str, Counter[int]] = {uuid: Counter() for uuid in self._callers}
-        self._events: deque[XidEvent] = deque()
-        self._health: Mapping[str, GPUHealth] = {uuid: self._health_of(uuid, None) for uuid in self._callers}
+        self._struck_seconds: dict[str, float] = {}
+        """CLOCK_MONOTONIC of each GPU's last XID that mattered."""
+
+        self._health = {uuid: self._health_of(uuid, None) for uuid in self._callers}
+        self._lock = threading.Lock()
+        """Held while states and health change, and while others are told, so that they are told in order."""
+
         self._look_now = threading.Event()
         self._stopped = threading.Event()
         self._listener = XidListener(source, self._heard)
@@ -95,20 +100,12 @@ class GPUMonitor:
 
     def look(self) -> None:
         """Look at every GPU once, and tell if the health of one has changed."""
-        before = self._health
-        xids = self._take_events()
-        looks = {uuid: self._look_at(uuid, tuple(xids.get(uuid, ()))) for uuid in self._callers}
-        states = {uuid: after_look(self._states[uuid], look, self._config) for uuid, look in looks.items()}
-        self._unsaved |= any(_gist(states[uuid]) != _gist(self._states[uuid]) for uuid in states)
-        self._states = states
-        self._rebooted = False
-        self._save([uuid for uuid, look in looks.items() if look.cleared])
-        self._health = {uuid: self._health_of(uuid, looks[uuid].reading) for uuid in states}
-        changed = [uuid for uuid in states if _seen(self._health[uuid]) != _seen(before[uuid])]
-        for uuid in changed:
-            self._log_change(uuid, before[uuid])
-        if changed:
-            self._health_changed()
+        looks = {uuid: self._look_at(uuid) for uuid in self._callers}
+        with self._lock:
+            # A look that began before an XID came says nothing about the time after it.
+            valid = {uuid: look for uuid, look in looks.items() if not self._is_outdated(uuid, look)}
+            self._take_in(valid)
+            self._rebooted = self._rebooted and len(valid) < len(looks)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -120,27 +117,33 @@ class GPUMonitor:
             self._look_now.wait(self._config.look_seconds)
 
     def _heard(self, events: tuple[XidEvent, ...]) -> None:
-        self._events.extend(events)
+        """Take in XIDs, on the listener's thread: a call about a GPU in trouble may keep the monitor's own for a while."""
+        now = Look(self._clock.monotonic(), self._clock.realtime())
+        with self._lock:
+            looks: dict[str, Look] = {}
+            for event in events:
+                if event.uuid not in self._callers:
+                    _log.warning(
+                        "%s came from %s, which is no GPU of ours", describe(event.number), event.uuid
+                    )
+                    continue
+                self._counts[event.uuid][event.number] += 1
+                if severity_of(event.number, self._config) is XidClass.IGNORED:
+                    _log.warning("GPU %s: %s; it stays in use", event.uuid, describe(event.number))
+                else:
+                    self._struck_seconds[event.uuid] = now.monotonic_seconds
+                    earlier = looks.get(event.uuid, now)
+                    looks[event.uuid] = replace(earlier, xids=(*earlier.xids, event.number))
+            self._take_in(looks)
         self._look_now.set()
 
-    def _take_events(self) -> dict[str, list[int]]:
-        xids: dict[str, list[int]] = {}
-        while self._events:
-            event = self._events.popleft()
-            if event.uuid not in self._callers:
-                _log.warning("%s came from %s, which is no GPU of ours", describe(event.number), event.uuid)
-                continue
-            self._counts[event.uuid][event.number] += 1
-            xids.setdefault(event.uuid, []).append(event.number)
-            if severity_of(event.number, self._config) is XidClass.IGNORED:
-                _log.warning("GPU %s: %s; it stays in use", event.uuid, describe(event.number))
-        return xids
+    def _is_outdated(self, uuid: str, look: Look) -> bool:
+        return look.monotonic_seconds < self._struck_seconds.get(uuid, look.monotonic_seconds)
 
-    def _look_at(self, uuid: str, xids: tuple[int, ...]) -> Look:
+    def _look_at(self, uuid: str) -> Look:
         look = Look(
             self._clock.monotonic(),
             self._clock.realtime(),
-            xids=xids,
             rebooted=self._rebooted,
             cleared=self._file.asked_to_clear(uuid),
         )
@@ -148,6 +151,23 @@ class GPUMonitor:
             return replace(look, reading=self._callers[uuid].call(lambda: self._source.read(uuid)))
         except GPUError as error:
             return replace(look, error=error)
+
+    def _take_in(self, looks: Mapping[str, Look]) -> None:
+        """Draw the conclusions, remember them, and tell. Called with the lock."""
+        before = self._health
+        states = {uuid: after_look(self._states[uuid], look, self._config) for uuid, look in looks.items()}
+        self._unsaved |= any(_gist(states[uuid]) != _gist(self._states[uuid]) for uuid in states)
+        self._states |= states
+        self._save([uuid for uuid, look in looks.items() if look.cleared])
+        self._health = before | {
+            uuid: self._health_of(uuid, before[uuid].reading if look.xids else look.reading)
+            for uuid, look in looks.items()
+        }
+        changed = [uuid for uuid in looks if _seen(self._health[uuid]) != _seen(before[uuid])]
+        for uuid in changed:
+            self._log_change(uuid, before[uuid])
+        if changed:
+            self._health_changed()
 
     def _health_of(self, uuid: str, reading: GPUReading | None) -> GPUHealth:
         xids = dict(self._counts[uuid])

@@ -28,6 +28,11 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
             "turns: {policy: lottery}",
             "node.yaml: turns.policy: Input should be 'fair' or 'pack' (found 'lottery')",
         ),
+        (
+            "health: {ignoredXids: [13, 79], resetXids: [79]}",
+            "node.yaml: health: Value error, ignoredXids and resetXids both list XID 79: write it in the one that is to hold",
+        ),
+        ("health: {quarantineXids: [-1]}", "node.yaml: health.quarantineXids.0: Input should be greater"),
         ("{", "node.yaml: this is not YAML"),
         ("- 1", "node.yaml: (whole file): Input should be a valid dictionary"),
     ],

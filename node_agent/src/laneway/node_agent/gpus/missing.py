@@ -21,10 +21,10 @@ def with_missing(found: tuple[GPUFacts, ...], inventory_file: Path) -> tuple[GPU
     Looking at one that is still missing fails, which takes it out of use. Simulated GPUs do not get lost: their file says which
     there are.
     """
-    there = {gpu.uuid for gpu in found}
-    missing = [gpu for gpu in _named_before(inventory_file) if gpu.uuid not in there and not gpu.simulated]
     if any(gpu.simulated for gpu in found):
         return found
+    there = {gpu.uuid for gpu in found}
+    missing = [gpu for gpu in _named_before(inventory_file) if gpu.uuid not in there and not gpu.simulated]
     for gpu in missing:
         _log.error("GPU %s (%d, %s) is missing", gpu.uuid, gpu.index, gpu.model)
     return tuple(sorted((*found, *map(_facts, missing)), key=lambda gpu: gpu.index))

@@ -26,7 +26,7 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
         ),
         (
             "turns: {policy: lottery}",
-            "node.yaml: turns.policy: Input should be 'fair' or 'pack' (found 'lottery')",
+            "node.yaml: turns.policy: Input should be 'fair', 'las', 'pack' or 'srtf' (found 'lottery')",
         ),
         (
             "health: {ignoredXids: [13, 79], resetXids: [79]}",

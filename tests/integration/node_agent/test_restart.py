@@ -48,7 +48,7 @@ def test_a_holder_keeps_its_turn_over_a_crash_and_nobody_else_gets_it(make_node:
     holder.hello(n=1, holds_turn=True)
     holder.do("write", word=9, value=1, n=1)
     grant = holder.expect("grant", n=1)
-    holder.expect("yield", n=1)
+    eventually("its page asks for the turn", lambda: holder.do("read", word=2, n=1)["value"])
     assert other.receive(n=1, wait_seconds=0.3) == {"nothing": True}
     holder.send("release", n=1, turn=grant["turn"], iterations=1, gpu_seconds=0.1)
     other.expect("grant", n=1)

@@ -31,13 +31,10 @@ def encode(kind: str, **fields: Any) -> bytes:
     return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
 
 
-def encode_release(turn: int, iterations: int, gpu_seconds: float) -> bytes:
+def encode_release(turn: int, iterations: int, gpu_seconds: float, again: bool) -> bytes:
     """The packet that somebody else waits for: written without the detour of `encode`."""
-    return b'{"type":"release","turn":%d,"iterations":%d,"gpu_seconds":%.9f}' % (
-        turn,
-        iterations,
-        gpu_seconds,
-    )
+    packet = b'{"type":"release","turn":%d,"iterations":%d,"gpu_seconds":%.9f%b}'
+    return packet % (turn, iterations, gpu_seconds, b',"again":true' if again else b"")
 
 
 class Channel:

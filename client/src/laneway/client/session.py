@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import select
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Optional
 
@@ -35,6 +36,10 @@ log = logging.getLogger("laneway.client")
 
 REQUEST: Final = encode("request")
 PAUSED_ANSWER: Final = encode("paused")
+AT_ONCE_NS: Final = 1_000_000
+"""A turn that is asked for within a millisecond of the release before might as well have been asked for with it."""
+RETURN_SECONDS: Final = 0.01
+"""A thread that finds the turn with another thread of the process looks again after so long."""
 
 
 class Session:
@@ -73,6 +78,9 @@ class Session:
         self._waiting_thread = 0
         self._requested = covers_iteration
         """A grant is to come: it was asked for, or hello said that a turn is held; that is answered by a grant or a revocation."""
+        self._released_ns = 0
+        self._returns_at_once = False
+        """The last turn was asked for right after the one before was released: so the next release asks for the next turn."""
         self._holding = 0
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
@@ -90,6 +98,7 @@ class Session:
             patience: how many more seconds to wait; None for as long as it takes, 0 or less to give up. Asked again after
                 `interrupt`.
         """
+        self._returns_at_once = time.monotonic_ns() - self._released_ns < AT_ONCE_NS
         poller = select.poll()
         self._waiting_thread = threading.get_ident()
         try:
@@ -104,7 +113,9 @@ class Session:
                 seconds = patience()
                 if seconds is not None and seconds <= 0:
                     return None
-                if not self._requested:
+                if self._holding:  # another thread is about to use the turn, or to release it
+                    seconds = RETURN_SECONDS if seconds is None else min(seconds, RETURN_SECONDS)
+                elif not self._requested:
                     self._requested = True
                     self._send(REQUEST)
                 for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
@@ -124,7 +135,8 @@ class Session:
         """At a boundary, the token put back, when the page asks for the turn or for a pause."""
         turn = self._take()
         if turn:
-            self._release(turn)
+            again = self._returns_at_once and self.welcome.release_again and not self.words[PAUSED]
+            self._release(turn, again)
         if self.words[PAUSED]:
             self._answer_pause()
 
@@ -240,7 +252,9 @@ class Session:
                 self.iteration_ended()  # it ended between the two lines
             return
         self.box.append(turn)
-        if self._waiting_thread not in (0, threading.get_ident()):
+        if not self._waiting_thread:
+            self._returns_at_once = False
+        elif self._waiting_thread != threading.get_ident():
             self._bell.ring()
 
     def _take_note_of_revocation(self, turn: int, reason: str) -> None:
@@ -283,7 +297,7 @@ class Session:
             self._holding = 0  # the page knows of the revocation before its message is here
         return 0
 
-    def _release(self, turn: int) -> None:
+    def _release(self, turn: int, again: bool = False) -> None:
         try:
             self.before_release()
         except (
@@ -292,8 +306,14 @@ class Session:
             log.debug("could not settle before the release: %r", fault)
         iterations = self.words[ITERATIONS] - self._iterations_at_grant
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
+        if again:
+            self._requested = True
+        self._send(encode_release(turn, iterations, gpu_seconds, again))
+        # Not before: as long as it holds, no request is sent that would overtake the release and be answered with this turn.
         self._holding = 0
-        self._send(encode_release(turn, iterations, gpu_seconds))
+        self._released_ns = time.monotonic_ns()
+        if self._waiting_thread not in (0, threading.get_ident()):
+            self._bell.ring()
 
     def _send(self, packet: bytes) -> None:
         if self.closed:

@@ -21,6 +21,8 @@ class Welcome:
     """The part of that which is set aside for what the framework's allocator does not know of, such as a CUDA context."""
     simulated: bool
     """The GPU is simulated: the process's CPU tensors stand for its memory."""
+    release_again: bool = False
+    """The agent takes a release that asks for the next turn as well."""
 
     @property
     def tensor_bytes(self) -> int:
@@ -45,6 +47,7 @@ class Welcome:
                 quota_bytes=int(message["quota_bytes"]),
                 framework_bytes=int(message.get("framework_bytes", 0)),
                 simulated=bool(message["simulated"]),
+                release_again=bool(message.get("release_again", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ChannelClosedError(f"the welcome lacks a field or has a wrong one: {error!r}") from error

@@ -124,6 +124,7 @@ class SessionBroker:
                 quantum_seconds=self._quantum_seconds,
                 enforcement=stronger(hold.watched, Enforcement.COOPERATIVE).value,
                 simulated=turns.gpu.simulated,
+                release_again=True,
                 profile=None if known is None else profile_fields(known),
             ),
             page,
@@ -206,7 +207,12 @@ class SessionBroker:
 
     def _release(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         opened.turns.giver.release(
-            opened.hold, opened.session, fields["turn"], fields["iterations"], fields["gpu_seconds"]
+            opened.hold,
+            opened.session,
+            fields["turn"],
+            fields["iterations"],
+            fields["gpu_seconds"],
+            fields.get("again", False),
         )
         if opened.hold.held_back:
             opened.turns.orders.step(opened.hold)

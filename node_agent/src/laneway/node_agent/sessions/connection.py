@@ -74,6 +74,10 @@ class Connection:
         self._limits = limits
         self._log = log
         self._open = True
+        self._asked = False
+        """The client was asked for its turn."""
+        self._told = False
+        """It was sent a packet that says so."""
         self._packets = packets
         connected.setblocking(False)
         connected.setsockopt(
@@ -98,14 +102,23 @@ class Connection:
 
     def grant(self, turn: int) -> None:
         """Tell the client that it holds a turn."""
+        self._asked = self._told = False
         self._page().show_turn(turn)
         self._send(b'{"type":"grant","turn":%d}' % turn)
 
     def ask_yield(self, turn: int) -> None:
-        """Ask the client to release, which pays for the packets that this takes."""
-        self._packets.give(self._limits.packets_per_yield)
-        self._page().show_yield()
-        self._send(b'{"type":"yield","turn":%d}' % turn)
+        """Ask the client to release, which pays for the packets that this takes. May be called again.
+
+        Inside an iteration the client reads the page at its next boundary, where a packet would only have woken it up.
+        """
+        page = self._page()
+        page.show_yield()
+        if not self._asked:
+            self._asked = True
+            self._packets.give(self._limits.packets_per_yield)
+        if not self._told and not page.inside:
+            self._told = True
+            self._send(b'{"type":"yield","turn":%d}' % turn)
 
     def revoke(self, turn: int, reason: str) -> None:
         """Tell the client that it holds no turn any more."""

@@ -46,10 +46,9 @@ def decode(data: bytes) -> Packet:
         return _REQUEST
     release = _RELEASE.fullmatch(data)
     if release is not None:
-        turn, iterations, gpu_seconds = release.groups()
-        return Packet(
-            "release", {"turn": int(turn), "iterations": int(iterations), "gpu_seconds": float(gpu_seconds)}
-        )
+        turn, iterations, gpu_seconds, again = release.groups()
+        fields = {"turn": int(turn), "iterations": int(iterations), "gpu_seconds": float(gpu_seconds)}
+        return Packet("release", {**fields, "again": again is not None})
     if len(data) > MAX_PACKET_BYTES:
         raise PacketError(f"the packet is longer than {MAX_PACKET_BYTES} bytes")
     try:
@@ -146,7 +145,7 @@ _REQUEST: Final = Packet("request", {})
 _REQUEST_BYTES: Final = encode("request")
 _NUMBER: Final = rb"(0|[1-9]\d{0,14})"
 _RELEASE: Final = re.compile(
-    rb'\{"type":"release","turn":%b,"iterations":%b,"gpu_seconds":((?:0|[1-9]\d{0,7})\.\d{1,9})\}'
+    rb'\{"type":"release","turn":%b,"iterations":%b,"gpu_seconds":((?:0|[1-9]\d{0,7})\.\d{1,9})(,"again":true)?\}'
     % (_NUMBER, _NUMBER)
 )
 
@@ -180,6 +179,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "turn": (_whole, False),
         "iterations": (_iterations, False),
         "gpu_seconds": (_seconds, False),
+        "again": (_flag, True),
     },
     "paused": {},
     "offloaded": {"freed_bytes": (_bytes, False), "seconds": (_seconds, False)},

@@ -94,15 +94,31 @@ class TurnGiver:
         if hold.in_table:
             self.follow(self._memory.measure(hold))
 
-    def release(self, hold: Hold, session: Session, number: int, iterations: int, gpu_seconds: float) -> None:
-        """A process gives a turn back. One that it does not hold (any more) is ignored: a revocation may have crossed it."""
+    def release(
+        self,
+        hold: Hold,
+        session: Session,
+        number: int,
+        iterations: int,
+        gpu_seconds: float,
+        again: bool = False,
+    ) -> None:
+        """A process gives a turn back, and wants the next one if ``again``.
+
+        One that it does not hold (any more) is ignored: a revocation may have crossed it.
+        """
         turn = self._turns.get(hold)
         if turn is None or turn.number != number or session not in turn.holders:
+            if again:
+                self.request(hold, session)
             return
         now_seconds = self._clock.monotonic()
         self._count_out(turn, session, now_seconds, iterations, gpu_seconds)
         if not turn.holders:
+            session.asked = again
             self._end(turn, TurnEnd.RELEASED, now_seconds)
+        elif again:
+            self.request(hold, session)
 
     def leave(self, hold: Hold, session: Session, *, goodbye: bool) -> None:
         """A process cannot be talked to any more: its turn, and its wish for one, are over."""
@@ -143,8 +159,14 @@ class TurnGiver:
         now_seconds = self._clock.monotonic()
         for turn in tuple(self._turns.values()):
             asked_seconds = turn.yield_asked_seconds
-            if asked_seconds is not None and now_seconds - asked_seconds >= self._settings.timeout_seconds:
+            if asked_seconds is None:
+                continue
+            if now_seconds - asked_seconds >= self._settings.timeout_seconds:
                 self._revoke(turn, now_seconds)
+            else:
+                # Who ended an iteration in the very moment in which its page was written may have missed it.
+                for session in turn.holders:
+                    session.line.ask_yield(turn.number)
         self._advance_all(now_seconds)
 
     def ask_back(self, hold: Hold) -> None:
@@ -237,11 +259,18 @@ class TurnGiver:
             active = (view for view in self._active(lane, now_seconds) if view.key != hold.key)
             hold.service_seconds = service_on_entry(hold, active, self._settings, now_seconds)
             hold.newcomer = False
-            turn = self._turn_in.get(lane)
-            if turn is not None:
-                turn.heir = ""
         hold.view = hold.see(since_seconds)
         self._waiting.enter(hold)
+        turn = None if lane is None else self._turn_in.get(lane)
+        if turn is not None:
+            turn.heir = self._preferred(turn.heir, hold, now_seconds)
+
+    def _preferred(self, heir: str, hold: Hold, now_seconds: float) -> str:
+        """Return whom the policy prefers, of those before and one who has come; empty where nobody was preferred so far."""
+        before = self._memory.hold(heir).view if heir else None
+        if before is None or hold.view is None or not hold.may_run:
+            return ""
+        return self._settings.policy.choose((before, hold.view), now_seconds) or ""
 
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
         yield from self._waiting.views(lane)
@@ -284,9 +313,9 @@ class TurnGiver:
 
     def _check(self, turn: Turn, now_seconds: float) -> None:
         """Ask for the turn if somebody else should run; else look again later."""
-        waiting = self._waiting.views(turn.lane)
-        if not waiting:
+        if not self._waiting.anybody(turn.lane):
             return
+        waiting = partial(self._waiting.views, turn.lane)
         verdict = judge(turn, waiting, self._settings, now_seconds)
         if isinstance(verdict, MakeRoom):
             turn.left_idle, turn.heir = verdict.idle, verdict.heir
@@ -346,7 +375,7 @@ class TurnGiver:
             self._idle_lanes.add(turn.lane)
         if hold.wants_turn:
             self._enter(hold, now_seconds)
-            turn.heir = ""
+            turn.heir = self._preferred(turn.heir, hold, now_seconds)
         if self._unsettled:
             self._settle()
             self._advance_all(now_seconds)

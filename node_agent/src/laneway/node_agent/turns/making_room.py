@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from laneway.lanes.turns import SessionView
@@ -31,21 +31,31 @@ class GoOn:
 
 
 def judge(
-    turn: Turn, waiting: Sequence[SessionView], settings: TurnSettings, now_seconds: float
+    turn: Turn, waiting: Callable[[], list[SessionView]], settings: TurnSettings, now_seconds: float
 ) -> MakeRoom | GoOn:
     """Say whether the holder makes room now, or when to look again.
 
     It makes room when it has been between iterations for a while, and when its quantum is over and the policy prefers
     one of those that wait. If the policy prefers the holder, it gets another quantum. A turn lasts at least one
     iteration: by the time that the shortest of turns is looked at, its holder is inside one, or idle.
+
+    Args:
+        turn: the holder's.
+        waiting: asks who waits; only where that matters.
+        settings: of the GPU.
+        now_seconds: the time.
     """
+    if now_seconds <= turn.began_seconds:
+        # It begins at once, as a rule; nothing is to be seen before its quantum is over.
+        over_seconds = max(turn.quantum_ends_seconds, turn.began_seconds + settings.idle_seconds)
+        return GoOn(min(over_seconds, turn.began_seconds + settings.poll_seconds), turn.quantum_ends_seconds)
     idle_since_seconds = turn.idle_since_seconds(now_seconds)
     if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
         return MakeRoom(idle=True)
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= max(quantum_ends_seconds, turn.began_seconds + settings.idle_seconds):
         holder = turn.hold.see(now_seconds, turn.charge_seconds(now_seconds))
-        preferred = settings.policy.choose([*waiting, holder], now_seconds)
+        preferred = settings.policy.choose([*waiting(), holder], now_seconds)
         if preferred != turn.hold.key:
             return MakeRoom(idle=False, heir=preferred or "")
         quantum_ends_seconds = now_seconds + settings.quantum_seconds

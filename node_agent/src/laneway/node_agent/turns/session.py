@@ -82,7 +82,7 @@ class Line(Protocol):
         ...
 
     def ask_yield(self, turn: int) -> None:
-        """Ask it to release."""
+        """Ask it to release; asking again for the same turn costs nothing."""
         ...
 
     def revoke(self, turn: int, reason: str) -> None:

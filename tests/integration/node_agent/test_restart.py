@@ -114,6 +114,33 @@ def test_lanes_counters_and_profiles_survive(make_node: MakeNode) -> None:
     assert node.session("b")["iterations"] == 42
 
 
+def test_who_waited_for_a_lane_waits_again_and_is_not_taken_to_hold_memory(make_node: MakeNode) -> None:
+    """Nothing is known of either, so the first counts with the whole GPU; the other never had a turn."""
+    node = make_node().start()
+    first = node.container("a", 100).await_socket().process()
+    first.hello()
+    first.turn()
+    other = node.container("b", 100).await_socket().process()
+    other.hello()
+    other.send("request")
+    eventually("it waits for a lane", lambda: "waits for a lane" in node.session("b")["message"])
+    path = node.root / "var/lib/laneway/agent/state.json"
+    eventually("both are remembered", lambda: path.read_text().count('"pid"') == 2)
+
+    node.kill()
+    node.start()
+    for process in (first, other):
+        process.do("close")
+        process.hello(n=1)
+    other.send("request", n=1)
+
+    eventually("it waits for a lane", lambda: "waits for a lane" in node.session("b")["message"])
+    assert "stopped" not in node.session("b")["message"]
+    assert node.session("a")["lane"] is not None
+    first.end()
+    other.expect("grant", n=1)
+
+
 def test_a_spoiled_state_file_costs_the_memory_and_not_the_agent(make_node: MakeNode) -> None:
     node = make_node().start()
     process = session(node, "a")

@@ -89,7 +89,7 @@ class ReturnOfSessions:
 
     def _bring_back(self, turns: GPUTurns, state: GPUState) -> None:
         holds = {}
-        parked = set()
+        parked, waited = set(), set()
         for remembered in state.holds:
             hold = turns.holds.get(remembered.key)
             if hold is not None and _is_of(hold, remembered):
@@ -97,7 +97,8 @@ class ReturnOfSessions:
                 if hold.sessions and not hold.offloaded:
                     holds[hold.key] = hold
                     parked |= {hold.key} if remembered.parked else set()
-        _bring_back_lanes(turns, state, holds, parked)
+                    waited |= {hold.key} if not remembered.admitted else set()
+        _bring_back_lanes(turns, state, holds, parked, waited)
         _log.info("GPU %s: %d containers' processes are expected back", turns.gpu.uuid, len(holds))
 
     def _bring_back_hold(self, turns: GPUTurns, hold: Hold, state: HoldState) -> None:
@@ -168,7 +169,11 @@ def _is_of(hold: Hold, state: HoldState) -> bool:
 
 
 def _bring_back_lanes(
-    turns: GPUTurns, state: GPUState, holds: Mapping[str, Hold], parked: Collection[str]
+    turns: GPUTurns,
+    state: GPUState,
+    holds: Mapping[str, Hold],
+    parked: Collection[str],
+    waited: Collection[str],
 ) -> None:
     """Put the tenants into the lanes that they had, if a new configuration allows that."""
     rules, capacity_bytes = turns.memory.table.rules, turns.gpu.allocatable_bytes
@@ -180,6 +185,6 @@ def _bring_back_lanes(
         turns.memory.restore(table, [holds[tenant.key] for tenant in table.tenants])
     for hold in holds.values():
         if not hold.in_table:
-            turns.memory.enter(hold)
+            turns.memory.enter(hold, was_admitted=hold.key not in waited)
         if hold.key in parked:
             turns.memory.park(hold)

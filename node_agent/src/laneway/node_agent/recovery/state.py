@@ -63,6 +63,9 @@ class HoldState(Record):
     counted: SizesState | None
     last_sizes: SizesState | None
     processes: tuple[ProcessState, ...]
+    admitted: bool = True
+    """It has a lane or had one, so its processes may have memory on the GPU."""
+
     parked: bool = False
     """Kept out of the lanes by order."""
 
@@ -121,14 +124,14 @@ def gpu_state(turns: GPUTurns) -> GPUState:
         lanes=tuple(LaneState(id=lane.id, tenants=lane.tenants) for lane in turns.memory.lanes),
         waiting=tuple(waiting.tenant.key for waiting in turns.memory.table.waiting),
         holds=tuple(
-            _hold_state(hold, parked=turns.memory.is_parked(hold))
+            _hold_state(hold, admitted=turns.memory.is_admitted(hold), parked=turns.memory.is_parked(hold))
             for hold in turns.holds.values()
             if hold.welcomed
         ),
     )
 
 
-def _hold_state(hold: Hold, *, parked: bool) -> HoldState:
+def _hold_state(hold: Hold, *, admitted: bool, parked: bool) -> HoldState:
     record = hold.record
     return HoldState(
         key=record.key,
@@ -155,6 +158,7 @@ def _hold_state(hold: Hold, *, parked: bool) -> HoldState:
             )
             for session in hold.sessions
         ),
+        admitted=admitted,
         parked=parked,
         offloaded=hold.offloaded,
     )

@@ -50,8 +50,12 @@ class LaneMemory:
             hold.in_table = True
         self._take(table)
 
-    def enter(self, hold: Hold) -> frozenset[Hold]:
+    def enter(self, hold: Hold, *, was_admitted: bool = True) -> frozenset[Hold]:
         """Take a hold in; it gets a lane, or waits for one.
+
+        Args:
+            hold: whom.
+            was_admitted: it had a lane before; who never had one had no turn, and so has nothing on the GPU.
 
         Returns:
             The holds whose lane changed, this one included where it got one.
@@ -59,7 +63,7 @@ class LaneMemory:
         self._holds[hold.key] = hold
         hold.in_table = True
         hold.counted = counted_sizes(hold.sessions, hold.template, hold.counted)
-        outcome = self.table.admit(hold.tenant(), holds_memory=hold.holds_memory)
+        outcome = self.table.admit(hold.tenant(), holds_memory=was_admitted and hold.holds_memory)
         if outcome.evict:
             outcome = self.table.admit(hold.tenant())
             hold.uncovered = _not_covered(outcome)
@@ -91,6 +95,10 @@ class LaneMemory:
     def readmit(self, hold: Hold) -> frozenset[Hold]:
         """Let a hold in anew, because what it may share has changed; returns the holds whose lane changed."""
         return self._cover(hold) | self._cover_others(hold) | {hold}
+
+    def is_admitted(self, hold: Hold) -> bool:
+        """Return whether a hold's memory counts: it has a lane, or had one. Who waits for its first is not admitted."""
+        return not any(entry.tenant.key == hold.key and not entry.parked for entry in self.table.waiting)
 
     def is_parked(self, hold: Hold) -> bool:
         """Return whether a hold is kept out of the lanes by order."""

@@ -226,7 +226,7 @@ class LaneTable:
         tenant = entry.tenant
         others = tuple(other for other in waiting if other is not entry)
         bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
-        placed = None if entry.paused else self._place(tenant, lanes, bounds, lane_before)
+        placed = None if entry.paused else self._place(entry, lanes, bounds, lane_before)
         if placed is not None:
             return self._outcome(placed, others, tenant.key)
         if not entry.parked:
@@ -270,7 +270,7 @@ class LaneTable:
                 continue
             others = [other for other in remaining if other is not entry]
             bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
-            placed = self._place(entry.tenant, lanes, bounds, None)
+            placed = self._place(entry, lanes, bounds, None)
             if placed is not None:
                 lanes, remaining = placed, others
         return lanes, tuple(
@@ -280,11 +280,14 @@ class LaneTable:
             for entry in remaining
         )
 
-    def _place(self, tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None) -> Lanes | None:
-        others = [*bounds.parked, *(t for lane in lanes.values() for t in lane)]
-        if any(other.exclusive for other in others) or (tenant.exclusive and others):
+    def _place(self, entry: Waiting, lanes: Lanes, bounds: Bounds, lane_before: int | None) -> Lanes | None:
+        others = [tenant for lane in lanes.values() for tenant in lane]
+        if not entry.parked:
+            # Who is on the GPU already is not kept out by one that waits to have it alone: they would wait for each other.
+            others += bounds.parked
+        if any(other.exclusive for other in others) or (entry.tenant.exclusive and others):
             return None
-        return place(tenant, lanes, bounds, lane_before)
+        return place(entry.tenant, lanes, bounds, lane_before)
 
     def _why(self, tenant: Tenant, lanes: Lanes, parked: tuple[Tenant, ...]) -> Refusal:
         held = (replace(other, ephemeral_bytes=0) for other in parked)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from laneway.lanes import LaneRules, LaneTable, Moved, RefusalReason, Tenant, fits, is_safe
+from laneway.lanes import LaneRules, LaneTable, Moved, RefusalReason, Tenant
 
 from tests.unit.core.lanes.builders import known, lanes, table_of, unknown
+from tests.unit.core.lanes.lane_table_machine import LaneTableMachine
 
 
 @pytest.mark.parametrize(
@@ -289,6 +288,19 @@ def test_who_holds_memory_already_counts_while_it_waits() -> None:
     assert lanes(table.admit(known("b", 10, 20), holds_memory=True)) == ["a", "b"]
 
 
+def test_who_is_on_the_gpu_and_who_wants_it_alone_do_not_wait_for_each_other() -> None:
+    table = table_of(100, unknown("a", 20))
+    table = table.admit(unknown("alone", 20, exclusive=True), holds_memory=True).table
+    assert lanes(table) == ["a"]
+    outcome = table.profile("a", 10, 5)
+    assert lanes(outcome) == ["a"]
+    assert outcome.refusal is None
+    newcomer = outcome.table.admit(unknown("n", 10))
+    assert newcomer.refusal is not None
+    assert newcomer.refusal.reason is RefusalReason.HELD_EXCLUSIVELY
+    assert lanes(newcomer.table.leave("a")) == ["alone"]
+
+
 def test_who_holds_more_than_can_be_covered_is_not_in_the_table() -> None:
     table = table_of(100, known("a", 50, 20))
     outcome = table.admit(known("b", 40, 0), holds_memory=True)
@@ -327,79 +339,5 @@ def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
         getattr(table_of(100, unknown("a", 10)), change)("ghost", *arguments)
 
 
-class LaneTableMachine(RuleBasedStateMachine):
-    """Tenants come, are profiled, grow and leave in any order; the safety condition holds throughout."""
-
-    capacity = 100
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = LaneTable.empty(self.capacity, LaneRules(max_lanes=3, padding_percent=5))
-        self.counter = 0
-
-    def keys(self) -> list[str]:
-        return [t.key for t in self.table.tenants] + [entry.tenant.key for entry in self.table.waiting]
-
-    @rule(
-        quota=st.integers(1, 110),
-        sizes=st.one_of(st.none(), st.tuples(st.integers(0, 60), st.integers(0, 60))),
-        spans=st.booleans(),
-        exclusive=st.sampled_from([False, False, False, False, True]),
-    )
-    def somebody_comes(self, quota: int, sizes: tuple[int, int] | None, spans: bool, exclusive: bool) -> None:
-        self.counter += 1
-        tenant = Tenant(f"t{self.counter}", quota, spans_gpus=spans, exclusive=exclusive)
-        if sizes is not None:
-            tenant = tenant.profiled_as(*sizes)
-        nobody_waits = not self.table.waiting
-        expected = fits(self.capacity, self.table.tenants, tenant, self.table.rules)
-        outcome = self.table.admit(tenant)
-        if nobody_waits:
-            assert (outcome.refusal is None) == expected, "the planner's answer and the agent's differ"
-        self.table = outcome.table
-
-    @precondition(lambda self: self.keys())
-    @rule(data=st.data(), persistent=st.integers(0, 80), ephemeral=st.integers(0, 80))
-    def somebody_is_profiled(self, data: st.DataObject, persistent: int, ephemeral: int) -> None:
-        key = data.draw(st.sampled_from(self.keys()))
-        first = all(t.key != key or not t.profiled for t in self.table.tenants)
-        had_lane = self.table.lane_of(key) is not None
-        outcome = self.table.profile(key, persistent, ephemeral)
-        if first and had_lane:
-            assert outcome.refusal is None
-        assert outcome.table is self.table or not outcome.evict
-        self.table = outcome.table
-
-    @precondition(lambda self: self.keys())
-    @rule(data=st.data())
-    def somebody_leaves(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(self.keys()))
-        self.table = self.table.leave(key).table
-        assert key not in self.keys()
-
-    @invariant()
-    def the_safety_condition_holds(self) -> None:
-        tenants = {t.key: t for t in self.table.tenants}
-        members = [[tenants[key] for key in lane.tenants] for lane in self.table.lanes]
-        parked = [entry.tenant for entry in self.table.waiting if entry.parked]
-        assert is_safe(self.capacity, members, self.table.rules, parked)
-        assert self.table.promised_bytes <= self.capacity
-
-    @invariant()
-    def lanes_keep_their_rules(self) -> None:
-        tenants = {t.key: t for t in self.table.tenants}
-        assert len(self.table.lanes) <= 3
-        assert sorted(key for lane in self.table.lanes for key in lane.tenants) == sorted(tenants)
-        for lane in self.table.lanes:
-            assert lane.tenants, "an empty lane stays"
-            assert sum(tenants[key].spans_gpus for key in lane.tenants) <= 1
-        if any(t.exclusive for t in tenants.values()):
-            assert len(tenants) == 1
-
-    @invariant()
-    def who_waits_is_told_why(self) -> None:
-        assert all(entry.refusal.message for entry in self.table.waiting)
-
-
 TestLaneTable = LaneTableMachine.TestCase
-TestLaneTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLaneTable.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

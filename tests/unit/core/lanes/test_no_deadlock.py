@@ -1,0 +1,67 @@
+"""Jobs on several GPUs never wait for each other in a circle, whatever happens in whatever order (docs/node.md, "Lanes")."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.core.lanes.gang_walk import At, Job, Walk
+
+
+def gang(name: str, *gpus: int, ephemerals: tuple[int, ...] = (4,), stays: bool = True) -> Job:
+    return Job(name, gpus, 1, ephemerals, stays)
+
+
+def single(name: str, gpu: int, ephemerals: tuple[int, ...] = (4,), stays: bool = True) -> Job:
+    return Job(name, (gpu,), 1, ephemerals, stays)
+
+
+PAIR = (gang("a", 0, 1, stays=False), gang("b", 0, 1, stays=False))
+RING = (gang("a", 0, 1), gang("b", 1, 2), gang("c", 2, 0))
+
+CASES = {
+    "two gangs on the same GPUs, room for one lane: the second comes when the first has left": (6, PAIR),
+    "two gangs on the same GPUs, room for two lanes": (10, PAIR),
+    "two gangs and a job on one GPU that shares a lane with either": (
+        11,
+        (gang("a", 0, 1), gang("b", 0, 1), single("s", 0)),
+    ),
+    "lanes merge while their turns run, because a job grows": (
+        14,
+        (gang("a", 0, 1), gang("b", 0, 1), single("s", 0, (1, 4))),
+    ),
+    "lanes merge and split while a job comes and goes": (
+        14,
+        (gang("a", 0, 1), gang("b", 0, 1), single("s", 1, (3,), stays=False)),
+    ),
+    "three gangs in a ring": (10, RING),
+}
+
+
+@pytest.mark.parametrize(("capacity", "jobs"), CASES.values(), ids=CASES)
+def test_no_order_of_events_gets_stuck(capacity: int, jobs: tuple[Job, ...]) -> None:
+    walk = Walk(capacity, jobs).run()
+    assert walk.stuck is None, walk.stuck
+    assert walk.states > 20
+
+
+def test_the_walk_meets_what_it_is_there_for() -> None:
+    walk = Walk(*CASES["lanes merge while their turns run, because a job grows"]).run()
+    assert walk.contested, "somebody waits for a lane that another one has"
+    assert walk.unsettled, "a turn runs on whose tenant was moved to another lane"
+
+
+@pytest.mark.parametrize(
+    ("story", "capacity", "jobs"),
+    [
+        ("each holds one GPU's lane and waits for the other's", 6, PAIR),
+        ("in a circle of three, where each pair of gangs shares one GPU", 6, RING),
+    ],
+)
+def test_without_the_rule_that_keeps_gangs_apart_the_walk_finds_the_deadlock(
+    story: str, capacity: int, jobs: tuple[Job, ...]
+) -> None:
+    walk = Walk(capacity, jobs, apart=False).run()
+    assert walk.stuck is not None, story
+    held = {job.name for (job, _), at in zip(walk.workers, walk.stuck.at, strict=True) if at is At.HOLDS}
+    waiting = {job.name for (job, _), at in zip(walk.workers, walk.stuck.at, strict=True) if at is At.WAITS}
+    assert held == waiting == {job.name for job in jobs}, "each holds something that another waits for"

@@ -95,11 +95,15 @@ demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job tha
 ##@ Test
 
 .PHONY: test
-test: verify test-unit test-integration test-e2e ## Everything that CI runs
+test: verify test-unit test-properties test-integration test-e2e ## Everything that CI runs
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
 	$(PYTEST) tests/unit
+
+.PHONY: test-properties
+test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs
+	$(PYTEST) tests/properties
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch

@@ -1,0 +1,172 @@
+"""Quotas hold for pods without a client, and no pod starts where it is held by less than it demands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION
+
+from hack.cluster import cgroups
+from hack.cluster.probes import wait_until
+from hack.demo.jobs import JobView
+from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.manifests import SMALL_IMAGE, training_job
+from tests.e2e.test_health import gpu_status, say
+
+_WORKS = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); time.sleep(3600)"
+_MARK = "time.sleep(3600)"
+QUOTA = f"{(512 - 16) / 10:.1f} MiB"
+"""Of 10 percent of one of the cluster's GPUs."""
+
+
+def clientless_pod(name: str, percent: int, *, minimum: str = "") -> dict[str, Any]:
+    """A plain pod whose Python looks neither at its environment nor at its site: no client is in it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {MINIMUM_ENFORCEMENT_ANNOTATION: minimum} if minimum else {},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "trainer",
+                    "image": SMALL_IMAGE,
+                    "imagePullPolicy": "Never",
+                    "command": ["python3", "-I", "-S", "-c", _WORKS],
+                    "resources": {"limits": {GPU_PERCENT: str(percent)}},
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture
+def sound(bench: Bench) -> Iterator[Bench]:
+    """A bench on which nothing is injected any more when the test is over."""
+    yield bench
+    for node in bench.laneway.kubectl.get("gpunodes")["items"]:
+        say(bench.laneway, node["metadata"]["name"])
+
+
+def pod_of(bench: Bench, name: str) -> dict[str, Any]:
+    return dict(bench.laneway.kubectl.get("pod", name, "--namespace", bench.namespace))
+
+
+def until_phase(bench: Bench, name: str, phase: str, seconds: int) -> None:
+    wait = ("wait", f"--for=jsonpath={{.status.phase}}={phase}", f"pod/{name}", f"--timeout={seconds}s")
+    bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
+
+
+def session_of(laneway: Laneway, pod: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the pod's node says of it: the GPU, and the session."""
+    status = laneway.kubectl.get("gpunode", pod["spec"]["nodeName"])["status"]
+    found = [
+        (gpu, session)
+        for gpu in status["gpus"]
+        for session in gpu.get("sessions", ())
+        if session.get("podUID") == pod["metadata"]["uid"]
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def process_of(laneway: Laneway, pod: dict[str, Any]) -> int:
+    """The process that the pod's container runs, as the nodes' kernel counts."""
+    for pid in cgroups.processes(laneway.cluster.cluster.cgroup):
+        folder = Path(f"/proc/{pid}")
+        try:
+            if pod["metadata"]["uid"] in (folder / "cgroup").read_text() and _MARK in (
+                folder / "cmdline"
+            ).read_text(errors="replace"):
+                return pid
+        except OSError:
+            continue
+    raise AssertionError("the pod's process is not there")
+
+
+def test_a_pod_without_a_client_is_stopped_over_its_quota_and_says_why(sound: Bench) -> None:
+    laneway = sound.laneway
+    sound.jobs.apply([clientless_pod("greedy", 10), clientless_pod("modest", 10)])
+    for name in ("greedy", "modest"):
+        until_phase(sound, name, "Running", 60)
+    greedy = pod_of(sound, "greedy")
+    gpu, session = session_of(laneway, greedy)
+    assert (session["enforcement"], session["state"]) == ("watchdog", "Allocated")
+
+    node, pid = greedy["spec"]["nodeName"], process_of(laneway, greedy)
+    say(laneway, node, {"gpu": gpu["index"], "processes": {pid: "120Mi"}})
+    warning = (
+        f"its process holds 120.0 MiB of the GPU by the device's own account, more than its quota of {QUOTA}"
+    )
+    wait_until(
+        lambda: f"{warning}; its processes are stopped" in session_of(laneway, greedy)[1].get("message", ""),
+        "it is warned",
+        30,
+    )
+    until_phase(sound, "greedy", "Failed", 120)
+
+    ended = pod_of(sound, "greedy")
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    wait_until(lambda: session_of(laneway, greedy)[1]["state"] == "Ended", "the node lets its share go", 60)
+    session = session_of(laneway, greedy)[1]
+    assert session["evicted"] == "MemoryQuotaExceeded"
+    assert f"stopped by the node after 30 s of grace: {warning}" in session["message"]
+    assert pod_of(sound, "modest")["status"]["phase"] == "Running"
+
+
+def test_a_job_whose_worker_is_stopped_fails_for_that_reason(sound: Bench) -> None:
+    laneway = sound.laneway
+    spec = {"gpus": {"share": 10}, "backoffLimit": 0, "minimumEnforcement": "watchdog"}
+    sound.jobs.apply([training_job("greedy", spec=spec, steps=100_000, pace_seconds=0.02)])
+    running = sound.jobs.wait(["greedy"], lambda job: job.has("Running"), "running", 90, sound.follow)
+    (worker,) = running["greedy"].status.placement
+    index = gpu_status(laneway, worker.node, worker.gpus[0])["index"]
+    say(laneway, worker.node, {"gpu": index, "pods": {f"{sound.namespace}/greedy-0": "120Mi"}})
+
+    job = sound.jobs.wait(["greedy"], lambda job: job.ended, "the end", 150)["greedy"]
+
+    (failed,) = [each for each in job.status.conditions if each.type == "Failed"]
+    assert (failed.status, failed.reason) == ("True", "MemoryQuotaExceeded")
+    assert f"more than its quota of {QUOTA}" in failed.message
+
+
+def waits(bench: Bench, name: str) -> dict[str, Any]:
+    """What the pod's container waits for; nothing while it does not."""
+    states = pod_of(bench, name)["status"].get("containerStatuses", [{}])
+    return dict(states[0].get("state", {}).get("waiting", {}))
+
+
+def test_no_pod_starts_where_it_is_held_by_less_than_it_demands(bench: Bench) -> None:
+    bench.jobs.apply(
+        [clientless_pod("strict", 10, minimum="mps"), clientless_pod("held", 10, minimum="watchdog")]
+    )
+    until_phase(bench, "held", "Running", 60)
+    said = "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU"
+    wait_until(lambda: said in waits(bench, "strict").get("message", ""), "it says why it does not start", 60)
+    assert waits(bench, "strict")["reason"] == "CreateContainerConfigError"
+    assert (
+        "the node's configuration asks for no more (enforcement.level)" in waits(bench, "strict")["message"]
+    )
+    assert pod_of(bench, "strict")["status"]["phase"] == "Pending"
+    assert said in session_of(bench.laneway, pod_of(bench, "strict"))[1]["message"]
+
+
+def test_a_job_that_demands_what_no_gpu_has_waits_and_says_so(bench: Bench) -> None:
+    bench.jobs.apply([training_job("strict", spec={"gpus": {"share": 10}, "minimumEnforcement": "mps"})])
+
+    def says_why(job: JobView) -> bool:
+        return job.status.waiting is not None and job.status.waiting.reason == "EnforcementNotInCluster"
+
+    job = bench.jobs.wait(["strict"], says_why, "saying why", 30)["strict"]
+    assert job.status.waiting is not None
+    assert job.status.waiting.message == (
+        "It demands the enforcement mps, and the GPUs that it accepts are held by watchdog (8)."
+    )
+    assert bench.jobs.pods() == []

@@ -33,7 +33,7 @@ class Limits:
     profiles_per_second: int = 10
     """Profiles that are passed on to the lanes, which are cut anew for each."""
 
-    queue_bytes: int = 32_768
+    queue_bytes: int = 131_072
     """What may lie unread between the agent and one process, as the kernel counts."""
 
 

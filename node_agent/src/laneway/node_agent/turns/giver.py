@@ -371,6 +371,8 @@ class TurnGiver:
         hold.service_seconds += charge_seconds
         hold.attained_seconds += charge_seconds
         hold.away_since_seconds = now_seconds
+        asked_seconds = turn.yield_asked_seconds
+        hold.overstayed_seconds = 0.0 if asked_seconds is None else now_seconds - asked_seconds
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         if hold.wants_turn:

@@ -55,6 +55,9 @@ class Hold:
     away_since_seconds: float = 0.0
     """Since when it neither waits nor holds."""
 
+    overstayed_seconds: float = 0.0
+    """How long it kept its last turn after it was asked to yield."""
+
     newcomer: bool = True
     """Its service has not been brought to the level of its lane."""
 

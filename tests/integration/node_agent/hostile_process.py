@@ -385,14 +385,34 @@ class Hostile:
 
         return self._again_and_again(seconds, attack)
 
-    def say(self, **fields: Any) -> dict[str, Any]:
-        """Open a session, and keep it."""
-        line = Line()
-        line.hello()
-        for packet in fields["packets"]:
-            line.send(packet)
-        self.kept.append(line)
-        return {}
+    def hog(self, seconds: float, hold_seconds: float, trick: str) -> dict[str, Any]:
+        """Keep each turn for as long as it is not taken away, say that it was not used, and try to have that forgotten.
+
+        Args:
+            seconds: for how long.
+            hold_seconds: how long a turn is kept.
+            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that cut the lanes anew.
+        """
+        until = time.monotonic() + seconds
+        turns = 0
+        line = None
+        while time.monotonic() < until:
+            if trick == "new process":
+                child = os.fork()
+                if child == 0:
+                    self._hold_one(self._greeted(), hold_seconds)
+                    os._exit(0)
+                os.waitpid(child, 0)
+            else:
+                line = line or self._greeted()
+                self._hold_one(line, hold_seconds)
+                if trick == "reconnect":
+                    line.close()
+                    line = None
+                elif trick == "move":
+                    line.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
+            turns += 1
+        return {"turns": turns}
 
     def rename(self, name: str) -> dict[str, Any]:
         """Give the process a name that is no UTF-8."""
@@ -401,6 +421,23 @@ class Hostile:
         return {}
 
     # Within
+
+    @staticmethod
+    def _greeted() -> Line:
+        line = Line(30)
+        line.hello()
+        line.send(PROFILE)
+        return line
+
+    @staticmethod
+    def _hold_one(line: Line, hold_seconds: float) -> None:
+        assert line.page is not None
+        line.send({"type": "request"})
+        turn = line.await_packet("grant")["turn"]
+        line.page[9] = 1
+        time.sleep(hold_seconds)
+        line.page[9] = 0
+        line.send({"type": "release", "turn": turn, "iterations": 0, "gpu_seconds": 0})
 
     @staticmethod
     def _next_of(connection: socket.socket) -> bytes:

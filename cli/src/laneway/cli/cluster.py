@@ -12,19 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from laneway.api.names import GROUP, VERSION
+from laneway.api.names import CLI_FIELD_MANAGER, GROUP, VERSION
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, UNREACHABLE, CommandError
 
 Object = dict[str, Any]
 
 PLURAL = "trainingjobs"
-_FIELD_MANAGER = "laneway-cli"
+_GPU_NODES = "gpunodes"
+_FIELD_MANAGER = CLI_FIELD_MANAGER
 _WATCH_SECONDS = 60
 _REQUEST_SECONDS = 30
 
 
+class ConflictError(Exception):
+    """Somebody else wrote an object at the same time."""
+
+
 class Cluster:
-    """TrainingJobs, their pods and events."""
+    """TrainingJobs, their pods and events, and the GPUNodes that they run on."""
 
     def __init__(self, *, kubeconfig: str | None = None, context: str | None = None) -> None:
         """Read the kubeconfig: the file given, else KUBECONFIG, else ~/.kube/config, else the pod's own account.
@@ -125,6 +130,43 @@ class Cluster:
                     return None
                 raise
             return dict(json.loads(answer.data))
+
+    def pods(self, namespace: str, selector: str) -> list[Object]:
+        """Return the pods of a namespace that a label selector matches."""
+        with self._errors(f"pods in namespace {namespace}"):
+            answer = self._core.list_namespaced_pod(
+                namespace, label_selector=selector, _preload_content=False
+            )
+            return list(json.loads(answer.data)["items"])
+
+    def gpu_node(self, name: str) -> Object:
+        """Return a GPUNode."""
+        with self._errors(f"GPUNode {name}"):
+            return dict(self._jobs.get_cluster_custom_object(GROUP, VERSION, _GPU_NODES, name))
+
+    def apply_gpu_node(self, name: str, body: Object) -> None:
+        """Apply what the command line says of a GPUNode; what others say of the same fields is overruled.
+
+        Raises:
+            ConflictError: it has changed since the version that the body names.
+            CommandError: it is refused, or there is no cluster.
+        """
+        try:
+            with self._errors(f"GPUNode {name}"):
+                self._jobs.patch_cluster_custom_object(
+                    GROUP,
+                    VERSION,
+                    _GPU_NODES,
+                    name,
+                    body,
+                    field_manager=_FIELD_MANAGER,
+                    force=True,
+                    _content_type="application/apply-patch+yaml",
+                )
+        except CommandError as error:
+            if getattr(error.__cause__, "status", None) == 409:
+                raise ConflictError(f"GPUNode {name} has changed") from error
+            raise
 
     def log(self, namespace: str, pod: str, container: str, *, follow: bool) -> Iterator[bytes]:
         """Yield what a container has written, and with ``follow`` what it writes until it ends."""

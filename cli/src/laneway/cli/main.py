@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from laneway.cli.exit_codes import INTERRUPTED, CommandError
-from laneway.cli.verbs import delete, events, explain, get, list_jobs, logs, replay, simulate, submit, wait
+from laneway.cli.verbs import (
+    delete,
+    events,
+    explain,
+    get,
+    list_jobs,
+    logs,
+    orders,
+    replay,
+    simulate,
+    submit,
+    wait,
+)
 
-_VERBS = {
+_VERBS: Mapping[str, Any] = {
     "submit": submit,
     "list": list_jobs,
     "get": get,
@@ -19,6 +32,7 @@ _VERBS = {
     "wait": wait,
     "delete": delete,
     "explain": explain,
+    **orders.VERBS,
     "simulate": simulate,
     "replay": replay,
 }

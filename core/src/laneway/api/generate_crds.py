@@ -171,7 +171,8 @@ def gpu_node() -> Schema:
         short_names=["gn"],
         scope="Cluster",
         description="What a node says about its GPUs (status, written by that node only), and orders to its pods (spec).",
-        spec=schema_of(GPUNodeSpec),
+        # A spec from which server-side apply takes the last order is null after that: refused, but for the default.
+        spec={**schema_of(GPUNodeSpec), "default": {}},
         status=schema_of(GPUNodeStatus),
         columns=[
             column("GPUs", "integer", ".status.gpuCount", "How many GPUs it has."),

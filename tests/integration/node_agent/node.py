@@ -195,6 +195,11 @@ class Node:
         self.log_name = "agent.log"
         self._process: subprocess.Popen[bytes] | None = None
 
+    def use_gpus(self, gpus: list[str]) -> None:
+        """Have other GPUs than simulated ones."""
+        self.gpus = gpus
+        self._slots = dict.fromkeys(gpus, 0)
+
     def start(self, *arguments: str) -> Node:
         """Start the agent, and wait until it serves."""
         self.launch(*(arguments or ("--standalone",)))

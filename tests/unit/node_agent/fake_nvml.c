@@ -1,6 +1,7 @@
 /* The functions of NVML that the agent asks, for two GPUs in memory, so that the real pynvml is tested as it is called.
  * Signatures: https://docs.nvidia.com/deploy/nvml-api/. Tests set the variables below. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,7 +24,18 @@ int event_sets;         /* that were made and not freed */
 int registered;         /* a bit for each GPU of the last event set */
 int compute_processes = 2, mps_processes; /* how many there are; the memory of the second that computes is not told */
 int compute_mode;
+int first_pid = 100, mps_pid = 103; /* of the first process that computes, which draws too, and of the client of MPS */
 int uncorrected_errors, rows_pending, rows_failed, recovery_action;
+
+/* A program of which no test is a part has them set by its environment. */
+__attribute__((constructor)) static void read_environment(void) {
+    struct { const char *name; int *value; } settings[] = {
+        {"FAKE_NVML_COMPUTE_PROCESSES", &compute_processes}, {"FAKE_NVML_MPS_PROCESSES", &mps_processes},
+        {"FAKE_NVML_COMPUTE_MODE", &compute_mode}, {"FAKE_NVML_FIRST_PID", &first_pid}, {"FAKE_NVML_MPS_PID", &mps_pid},
+    };
+    for (unsigned int i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (getenv(settings[i].name)) *settings[i].value = atoi(getenv(settings[i].name));
+}
 
 #define FAIL_IF_TOLD \
     if (strcmp(fail_function, __func__) == 0) return fail_code;
@@ -120,13 +132,13 @@ static int put(process_t *processes, unsigned int *count, const process_t *from,
 
 int nvmlDeviceGetComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD
-    static const process_t found[] = {{100, 3ULL << 30, 0, 0}, {101, ~0ULL, 0, 0}};
+    const process_t found[] = {{first_pid, 3ULL << 30, 0, 0}, {101, ~0ULL, 0, 0}};
     return put(processes, count, found, compute_processes);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD
-    static const process_t found[] = {{103, 2ULL << 30, 0, 0}};
+    const process_t found[] = {{mps_pid, 2ULL << 30, 0, 0}};
     return put(processes, count, found, mps_processes);
 }
 
@@ -134,7 +146,7 @@ int nvmlDeviceGetComputeMode(device_t device, int *mode) { FAIL_IF_TOLD *mode = 
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD
-    static const process_t found[] = {{100, 3ULL << 30, 0, 0}, {102, 1ULL << 20, 0, 0}};
+    const process_t found[] = {{first_pid, 3ULL << 30, 0, 0}, {102, 1ULL << 20, 0, 0}};
     return put(processes, count, found, 2);
 }
 

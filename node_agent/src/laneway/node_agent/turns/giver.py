@@ -11,7 +11,8 @@ Invariants:
 - A turn is granted only where memory covers it beside the turns that run (:meth:`LaneMemory.has_room`).
 
 A hand-off passes here between one process's release and another's grant, so its way is short: who waits is known
-(:class:`Waiting`), whom the policy prefers is known since the holder was asked to yield (``Turn.heir``), and what nobody waits for comes after the grant.
+(:class:`Waiting`), whom the policy prefers is known since the holder was asked to yield (``Turn.heir``), and the turn that ends is reckoned up
+after the grant of the next.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class TurnGiver:
                 self.request(hold, session)
             return
         now_seconds = self._clock.monotonic()
+        if turn.heir and len(turn.holders) == 1:
+            self._hand_over(turn, now_seconds)
         self._count_out(turn, session, now_seconds, iterations, gpu_seconds)
         if not turn.holders:
             session.asked = again
@@ -144,7 +147,7 @@ class TurnGiver:
         session.has_run = True
         turn = self._turns.get(hold)
         if turn is None:
-            self._begin(hold, lane, [session], self._clock.monotonic())
+            self._begin(hold, lane, self._clock.monotonic(), [session])
         else:
             self._admit(turn, session)
         return True
@@ -182,13 +185,14 @@ class TurnGiver:
         now_seconds = self._clock.monotonic()
         self._unsettled = True
         self._waiting.follow()
+        for turn in self._turns.values():
+            turn.heir = ""
         for hold in moved:
             hold.service_seconds = 0.0
             hold.newcomer = True
             if hold.view is not None:
                 self._enter(hold, now_seconds)
         for turn in self._turns.values():
-            turn.heir = ""
             if not self._is_settled(turn):
                 self._ask_yield(turn)
         self._settle()
@@ -209,14 +213,8 @@ class TurnGiver:
         for lane in self._memory.lanes:
             self._advance(lane.id, now_seconds)
 
-    def _advance(self, lane: int, now_seconds: float, heir: str = "") -> None:
-        """Grant the lane's turn, or look after its holder, where somebody waits for it.
-
-        Args:
-            lane: which one.
-            now_seconds: the time.
-            heir: whom the policy preferred a moment ago, if nothing has changed since.
-        """
+    def _advance(self, lane: int, now_seconds: float) -> None:
+        """Grant the lane's turn, or look after its holder, where somebody waits for it."""
         if self.waits_for_survivors or not self._waiting.anybody(lane):
             return
         busy = self._busy_with(lane)
@@ -224,19 +222,15 @@ class TurnGiver:
             for turn in busy:
                 self._note_wanted(turn, now_seconds)
             return
-        hold = self._next(lane, now_seconds, heir)
+        hold = self._next(lane, now_seconds)
         if hold is None or (self._unsettled and not self._memory.has_room(hold, self._turns)):
             return
-        turn = self._begin(hold, lane, [session for session in hold.sessions if session.asked], now_seconds)
+        turn = self._begin(hold, lane, now_seconds)
         if self._waiting.anybody(lane):
             self._note_wanted(turn, now_seconds)
 
-    def _next(self, lane: int, now_seconds: float, heir: str) -> Hold | None:
+    def _next(self, lane: int, now_seconds: float) -> Hold | None:
         """Return whose turn it is, of those who wait for a lane."""
-        if heir:
-            hold = self._memory.hold(heir)
-            if hold.view is not None and hold.may_run:
-                return hold
         waiting = self._waiting.views(lane)
         key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
         return None if key is None else self._memory.hold(key)
@@ -262,15 +256,10 @@ class TurnGiver:
         hold.view = hold.see(since_seconds)
         self._waiting.enter(hold)
         turn = None if lane is None else self._turn_in.get(lane)
-        if turn is not None:
-            turn.heir = self._preferred(turn.heir, hold, now_seconds)
-
-    def _preferred(self, heir: str, hold: Hold, now_seconds: float) -> str:
-        """Return whom the policy prefers, of those before and one who has come; empty where nobody was preferred so far."""
-        before = self._memory.hold(heir).view if heir else None
-        if before is None or hold.view is None or not hold.may_run:
-            return ""
-        return self._settings.policy.choose((before, hold.view), now_seconds) or ""
+        if turn is not None and turn.heir:
+            heir = self._memory.hold(turn.heir).view
+            rivals = [view for view in (heir, hold.view) if view is not None]
+            turn.heir = self._settings.policy.choose(rivals, now_seconds) or ""
 
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
         yield from self._waiting.views(lane)
@@ -279,19 +268,24 @@ class TurnGiver:
 
     # Granting and taking
 
-    def _begin(self, hold: Hold, lane: int, sessions: list[Session], now_seconds: float) -> Turn:
+    def _begin(
+        self, hold: Hold, lane: int, now_seconds: float, sessions: Sequence[Session] | None = None
+    ) -> Turn:
+        """Begin a turn: of the sessions that asked for one, if nothing else is said."""
         number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
-        waited_seconds = 0.0 if hold.view is None else now_seconds - hold.view.waiting_since_seconds
-        turn = Turn(number, lane, hold, now_seconds, waited_seconds)
+        turn = Turn(number, lane, hold, now_seconds)
+        for session in hold.sessions if sessions is None else sessions:
+            if session.asked or sessions is not None:
+                self._admit(turn, session)
+        if hold.view is not None:
+            turn.waited_seconds = now_seconds - hold.view.waiting_since_seconds
+            self._waiting.leave(hold)
         # Who fills a gap that another left in its iterations makes room as soon as that one is back and preferred.
         fills_gap = lane in self._idle_lanes
         self._idle_lanes.discard(lane)
         turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else self._settings.quantum_seconds)
-        self._waiting.leave(hold)
         hold.counters.turns += 1
         self._turns[hold] = self._turn_in[lane] = turn
-        for session in sessions:
-            self._admit(turn, session)
         self._log.began(turn)
         return turn
 
@@ -361,27 +355,38 @@ class TurnGiver:
         self._end(turn, TurnEnd.REVOKED, now_seconds, "stalled")
         self._notices.noted(turn.hold, "TurnRevoked", turn.hold.note)
 
-    def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
+    def _hand_over(self, turn: Turn, now_seconds: float) -> None:
+        """Grant the lane of a turn that ends to its heir, if nothing has happened to that one."""
+        heir = self._memory.hold(turn.heir)
+        if heir.view is not None and heir.may_run and not self._unsettled:
+            turn.holders[0].page.show_turn(0)
+            self._vacate(turn)
+            self._begin(heir, turn.lane, now_seconds)
+
+    def _vacate(self, turn: Turn) -> None:
+        """Leave a lane to others."""
         if turn.check is not None:
             turn.check.cancel()
             turn.check = None
+        if turn.left_idle:
+            self._idle_lanes.add(turn.lane)
+        del self._turns[turn.hold], self._turn_in[turn.lane]
+
+    def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         hold = turn.hold
-        del self._turns[hold], self._turn_in[turn.lane]
+        if self._turns.get(hold) is turn:
+            self._vacate(turn)
         charge_seconds = turn.charge_seconds(now_seconds)
         hold.service_seconds += charge_seconds
         hold.attained_seconds += charge_seconds
         hold.away_since_seconds = now_seconds
         asked_seconds = turn.yield_asked_seconds
         hold.overstayed_seconds = 0.0 if asked_seconds is None else now_seconds - asked_seconds
-        if turn.left_idle:
-            self._idle_lanes.add(turn.lane)
         if hold.wants_turn:
             self._enter(hold, now_seconds)
-            turn.heir = self._preferred(turn.heir, hold, now_seconds)
         if self._unsettled:
             self._settle()
             self._advance_all(now_seconds)
         else:
-            self._advance(turn.lane, now_seconds, turn.heir)
-        # Last, because the next one waits for its grant and nobody for the record.
+            self._advance(turn.lane, now_seconds)
         self._log.ended(turn, end, reason, now_seconds)

@@ -18,8 +18,8 @@ class MakeRoom:
     idle: bool
     """Because the lane lies idle, not because the quantum is over."""
 
-    heir: str = ""
-    """Whom the policy prefers; empty where it was not asked."""
+    heir: str
+    """Whom the policy prefers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def judge(
         return GoOn(min(over_seconds, turn.began_seconds + settings.poll_seconds), turn.quantum_ends_seconds)
     idle_since_seconds = turn.idle_since_seconds(now_seconds)
     if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
-        return MakeRoom(idle=True)
+        return MakeRoom(idle=True, heir=settings.policy.choose(waiting(), now_seconds) or "")
     quantum_ends_seconds = turn.quantum_ends_seconds
     if now_seconds >= max(quantum_ends_seconds, turn.began_seconds + settings.idle_seconds):
         holder = turn.hold.see(now_seconds, turn.charge_seconds(now_seconds))

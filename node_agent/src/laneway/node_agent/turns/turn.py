@@ -30,7 +30,7 @@ class Turn:
     began_seconds: float
     """CLOCK_MONOTONIC, as all times here."""
 
-    waited_seconds: float
+    waited_seconds: float = 0.0
     holders: list[Session] = field(default_factory=list)
     """The processes that have not released yet."""
 

@@ -166,7 +166,7 @@ class SessionBroker:
         """Return what was measured of the container, or on this node of another one of its template."""
         template = hold.record.template_hash
         if hold.last_sizes is not None or not template:
-            return hold.last_sizes
+            return hold.last_sizes or hold.template
         for turns in self._gpus.values():
             for other in chain(turns.holds.values(), turns.ended):
                 if other.last_sizes is not None and other.record.template_hash == template:

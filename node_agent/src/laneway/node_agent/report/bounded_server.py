@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
@@ -23,6 +23,9 @@ from typing import Any
 _log = logging.getLogger(__name__)
 MOST_CONNECTIONS = 64
 MOST_OF_AN_ADDRESS = 16
+MOST_LEAVING = 16
+"""Threads of connections that had to make room and have not ended yet."""
+
 MOST_REQUEST_BYTES = 16_384
 REQUEST_SECONDS = 10.0
 """To send a whole request in, from the connection or the last answer on."""
@@ -48,6 +51,15 @@ class _Guest:
     answered: bool = False
     """A whole request has come and is being answered."""
 
+    leaves: threading.Event = field(default_factory=threading.Event)
+    """It has to make room."""
+
+    def send_away(self) -> None:
+        """Wake its thread, which finds the connection closed."""
+        self.leaves.set()
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
 
 class BoundedHTTPServer(ThreadingHTTPServer):
     """Give it handlers that are :class:`BoundedHandler`."""
@@ -72,8 +84,7 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         address = str(client_address[0])
         with self._lock:
             full = sum(guest.address == address for guest in self._guests.values()) >= MOST_OF_AN_ADDRESS
-            if not full and len(self._guests) >= MOST_CONNECTIONS:
-                full = not self._send_one_away()
+            full = full or not self._has_room()
             if not full:
                 self._guests[request] = _Guest(address, request, time.monotonic())
         if full:
@@ -93,7 +104,7 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             for guest in self._guests.values():
                 patience_seconds = ANSWER_SECONDS if guest.answered else REQUEST_SECONDS
                 if now_seconds - guest.since_seconds > patience_seconds:
-                    _end(guest)
+                    guest.send_away()
             self._rests_until_seconds = {
                 address: until_seconds
                 for address, until_seconds in self._rests_until_seconds.items()
@@ -127,7 +138,7 @@ class BoundedHTTPServer(ThreadingHTTPServer):
                 from_seconds + REST_FACTOR * worked_seconds, now_seconds + LONGEST_REST_SECONDS
             )
             self._rests_until_seconds[guest.address] = until_seconds
-        time.sleep(max(0.0, until_seconds - now_seconds))
+        guest.leaves.wait(max(0.0, until_seconds - now_seconds))
         self._note(request, answered=False)
 
     def _note(self, request: socket.socket, *, answered: bool) -> None:
@@ -136,14 +147,14 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             if guest is not None:
                 guest.answered, guest.since_seconds = answered, time.monotonic()
 
-    def _send_one_away(self) -> bool:
-        """Make room; returns whether there was somebody to send away."""
-        waiting = [guest for guest in self._guests.values() if not guest.answered]
-        if not waiting:
+    def _has_room(self) -> bool:
+        """Whether one more gets a thread; sees to it that somebody leaves for that."""
+        if len(self._guests) < MOST_CONNECTIONS:
+            return True
+        waiting = [g for g in self._guests.values() if not g.answered and not g.leaves.is_set()]
+        if not waiting or len(self._guests) >= MOST_CONNECTIONS + MOST_LEAVING:
             return False
-        oldest = min(waiting, key=lambda guest: guest.since_seconds)
-        del self._guests[oldest.connection]
-        _end(oldest)
+        min(waiting, key=lambda guest: guest.since_seconds).send_away()
         return True
 
 
@@ -192,9 +203,3 @@ class _ShortReader:
         if self._left_bytes < 0:
             raise _LongRequestError
         return line
-
-
-def _end(guest: _Guest) -> None:
-    """Wake the thread that waits for a connection: it finds it closed."""
-    with suppress(OSError):
-        guest.connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,77 @@
+"""Attacks on the agent's HTTP port: it goes on answering others, with few threads, and turns go on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from laneway.node_agent.report.bounded_server import MOST_CONNECTIONS, MOST_LEAVING
+
+from tests.integration.node_agent.footprint import Footprint, comes_back
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+
+ATTACKER = Path(__file__).with_name("http_attacker.py")
+SECONDS = 4.0
+
+
+@pytest.mark.parametrize(
+    ("attack", "addresses"),
+    [
+        ("slow_loris", 1),
+        ("slow_loris", 8),
+        ("many", 8),
+        ("scrapes", 1),
+        ("scrapes", 8),
+        ("long_requests", 1),
+        ("deaf", 8),
+    ],
+)
+def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, addresses: int) -> None:
+    node = make_node(turns={"quantumMilliseconds": 5}, lanes={"maxPerGpu": 1}).start()
+    workers = [node.container(pod, 50).await_socket().process() for pod in "ab"]
+    for worker in workers:
+        worker.hello()
+        worker.profile(10, 10)
+    assert node.get("/healthz") == "ok\n"
+    before = Footprint.of(node)
+    attacker = subprocess.Popen(
+        [sys.executable, str(ATTACKER), str(node.port), attack, str(addresses), str(SECONDS)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == "ready\n"
+        for worker in workers:
+            worker.start("train", seconds=SECONDS - 1, iteration_seconds=0.005)
+        for path in ("/healthz", "/metrics", "/sessions", "/turns") * 3:
+            eventually(f"{path} is answered", lambda path=path: answered(node, path))
+            during = Footprint.of(node)
+            assert during.threads <= before.threads + MOST_CONNECTIONS + MOST_LEAVING
+            assert during.descriptors <= before.descriptors + MOST_CONNECTIONS + MOST_LEAVING + 8
+            assert during.resident_bytes <= before.resident_bytes + (96 << 20)
+        done = [len(worker.finish()["iterations"]) for worker in workers]
+        assert min(done) > 20, done
+        outcome = json.loads(attacker.stdout.readline())
+        assert outcome["connected"] >= 64, outcome
+    finally:
+        attacker.kill()
+        attacker.wait()
+        attacker.stdout.close()
+    comes_back(node, before)
+    assert "Traceback" not in node.log
+    assert not [turn for turn in node.get("/turns") if turn["end"] not in ("released", None)]
+
+
+def answered(node: Node, path: str) -> bool:
+    """Whether a request is answered; one that is not is tried again, as kubelets and Prometheus do."""
+    try:
+        return bool(node.get(path)) or path == "/turns"
+    except OSError:
+        return False

@@ -118,18 +118,19 @@ class Peer:
             connection.send(b'{"type":"release","turn":%d,"iterations":1,"gpu_seconds":0.0}' % turn)
         return {"times": times}
 
-    def take_turns(self, turns: int) -> dict[str, Any]:
-        """Take so many turns without an iteration, as fast as the agent grants them."""
+    def take_turns(self, turns: int, hold_seconds: float) -> dict[str, Any]:
+        """Take so many turns and keep each for so long; each release but the last asks for the next turn."""
         connection = self.connections[0]
         connection.setblocking(True)
         grant = b'{"type":"grant","turn":'
-        for _ in range(turns):
-            connection.send(b'{"type":"request"}')
+        connection.send(b'{"type":"request"}')
+        for left in range(turns, 0, -1):
             packet = connection.recv(65536)
-            while not packet.startswith(grant):  # a yield that a release crossed
+            while not packet.startswith(grant):  # a yield; or one that a release crossed
                 packet = connection.recv(65536)
-            turn = int(packet[len(grant) : -1])
-            connection.send(b'{"type":"release","turn":%d,"iterations":0,"gpu_seconds":0.000000000}' % turn)
+            time.sleep(hold_seconds)
+            release = b'{"type":"release","turn":%d,"iterations":0,"gpu_seconds":0.000000000%b}'
+            connection.send(release % (int(packet[len(grant) : -1]), b',"again":true' if left > 1 else b""))
         return {"taken": turns}
 
     def train(self, **options: Any) -> dict[str, Any]:

@@ -84,12 +84,11 @@ def _agent_load(found: Any) -> Iterator[str]:
 
 
 def _memory(found: Any) -> Iterator[str]:
-    marks = {found["growth_counted_from_turns"], found["turns"] // 2, found["turns"]}
     rows = [["0", f"{found['resident_bytes_at_start'] / MEBIBYTE:.1f} MiB"]]
     rows += [
         [f"{each['turns']:,}", f"{each['resident_bytes'] / MEBIBYTE:.1f} MiB"]
-        for each in found["samples"]
-        if each["turns"] in marks
+        for number, each in enumerate(found["samples"], start=1)
+        if number % 4 == 0 or each["turns"] == found["growth_counted_from_turns"]
     ]
     yield from table(["turns", "agent's memory"], iter(rows))
     yield (

@@ -78,6 +78,10 @@ WRONG = {
         job("spec.placement", "Anywhere"),
         'supported values: "Auto", "Consolidate", "Spread"',
     ),
+    "an unknown enforcement": (
+        job("spec.minimumEnforcement", "hard"),
+        'supported values: "cooperative", "watchdog", "mps"',
+    ),
     "negative grace": (job("spec.preemption.gracePeriodSeconds", -1), "write a number from 0 to 3600"),
     "negative restarts": (job("spec.backoffLimit", -1), "write a number from 0 to 1000"),
     "a deadline that has passed": (job("spec.activeDeadlineSeconds", 0), "write 1 or more, or leave it out"),

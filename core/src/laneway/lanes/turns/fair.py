@@ -23,13 +23,8 @@ class Fair:
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return who has the least service over weight; of equals, who waits longest."""
-        best = min(
-            waiting,
-            key=lambda session: (
-                session.gpu_seconds / session.weight,
-                session.waiting_since_seconds,
-                session.key,
-            ),
-            default=None,
-        )
-        return None if best is None else best.key
+        ranks = [
+            (session.gpu_seconds / session.weight, session.waiting_since_seconds, session.key)
+            for session in waiting
+        ]
+        return min(ranks)[-1] if ranks else None

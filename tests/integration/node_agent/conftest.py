@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.integration.node_agent.cluster import Cluster
 from tests.integration.node_agent.node import Node
 
 
@@ -25,3 +28,20 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     yield make
     for node in nodes:
         node.end()
+
+
+@pytest.fixture
+def cluster(control_plane: LoopbackControlPlane) -> Cluster:
+    return Cluster(control_plane)
+
+
+@pytest.fixture
+def make_published(make_node: Callable[..., Node], cluster: Cluster) -> Callable[..., Node]:
+    """Make a node whose agent publishes, under a name of its own."""
+
+    def make(kubeconfig: Path | None = None, **config: Any) -> Node:
+        node = make_node(name=f"n-{uuid.uuid4().hex[:8]}", statusIntervalSeconds=2, **config)
+        node.environment = {"KUBECONFIG": str(kubeconfig or cluster.plane.kubeconfig)}
+        return node
+
+    return make

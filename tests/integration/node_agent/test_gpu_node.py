@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -12,62 +11,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
+from tests.integration.node_agent.cluster import Cluster
 from tests.integration.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
-
-
-class Cluster:
-    """What the tests ask of the API server."""
-
-    def __init__(self, plane: LoopbackControlPlane) -> None:
-        self.plane = plane
-
-    def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
-        command = [
-            str(self.plane.kubectl),
-            "--kubeconfig",
-            str(kubeconfig or self.plane.kubeconfig),
-            *arguments,
-        ]
-        done = subprocess.run(command, check=False, input=stdin, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def apply(self, *objects: dict[str, Any]) -> None:
-        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-
-    def gpu_node(self, name: str) -> dict[str, Any]:
-        """Return the object; empty while it is not there."""
-        text = self.kubectl(
-            "get", "gpunode", name, "--ignore-not-found", "--show-managed-fields", "-o", "json"
-        )
-        return dict(json.loads(text)) if text else {}
-
-    def sessions(self, name: str) -> dict[str, dict[str, Any]]:
-        gpus = self.gpu_node(name).get("status", {}).get("gpus", [])
-        return {session["pod"]: session for gpu in gpus for session in gpu.get("sessions", [])}
-
-
-@pytest.fixture
-def cluster(control_plane: LoopbackControlPlane) -> Cluster:
-    return Cluster(control_plane)
-
-
-@pytest.fixture
-def make_published(make_node: MakeNode, cluster: Cluster) -> Callable[..., Node]:
-    """Make a node whose agent publishes, under a name of its own."""
-
-    def make(kubeconfig: Path | None = None, **config: Any) -> Node:
-        node = make_node(name=f"n-{uuid.uuid4().hex[:8]}", statusIntervalSeconds=2, **config)
-        node.environment = {"KUBECONFIG": str(kubeconfig or cluster.plane.kubeconfig)}
-        return node
-
-    return make
 
 
 def test_a_gpu_that_is_out_of_use_is_told_with_the_reason(make_published: MakeNode, cluster: Cluster) -> None:

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     folders = HostFolders(options.root)
     try:
         if options.verb == "list":
-            print("\n".join(_lines(folders)))
+            print("\n".join(_lines(folders)) or "nothing is ordered")
         elif options.verb in _GIVEN:
             print(_give(folders, options.pod, _GIVEN[options.verb], options.reason))
         else:

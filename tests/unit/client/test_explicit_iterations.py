@@ -98,3 +98,13 @@ def test_leaving_the_loop_ends_the_iteration(connection: Connection) -> None:
 
 def test_the_framework_is_named(connection: Connection) -> None:
     assert connection.hello["framework"] == ""
+
+
+def test_a_block_that_a_fork_leaves_closed_does_no_harm(connection: Connection) -> None:
+    gate = explicit.client().gate
+    with explicit.iteration():
+        gate.explicit = 0  # as in the forked child, whose gate is new
+        gate.end()
+    with explicit.iteration():
+        assert connection.words[INSIDE] == 1
+    assert connection.words[INSIDE] == 0

@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, TypeVar
 
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.runtime import client
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+    from typing import ContextManager
 
 Item = TypeVar("Item")
 
 
-@contextmanager
-def iteration() -> Generator[None, None, None]:
+class _Block(ContextDecorator):
+    """What `iteration` returns. It holds nothing, so one does for all; a generator would take as long as all else at a boundary."""
+
+    def __enter__(self) -> None:
+        owner = client()
+        if not owner.started and not is_multiprocessing_child():
+            owner.open_session()
+        gate = owner.gate
+        if not gate.explicit:
+            gate.begin()
+        gate.explicit += 1
+
+    def __exit__(self, *raised: object) -> None:
+        gate = client().gate
+        if (
+            gate.explicit
+        ):  # a child that was forked inside the block has a gate of its own, where none is open
+            gate.explicit -= 1
+            if not gate.explicit:
+                gate.end()
+
+
+_block = _Block()
+
+
+def iteration() -> ContextManager[None]:
     """One training iteration: begins once this process has its turn on the GPU, and ends with the block.
 
     Inside the block nothing else is a boundary, an optimizer's step included. Blocks may be nested; the outermost counts.
     """
-    owner = client()
-    if not owner.started and not is_multiprocessing_child():
-        owner.open_session()
-    gate = owner.gate
-    if not gate.explicit:
-        gate.begin()
-    gate.explicit += 1
-    try:
-        yield
-    finally:
-        gate.explicit -= 1
-        if not gate.explicit:
-            gate.end()
+    return _block
 
 
 def iterations(batches: Iterable[Item]) -> Iterator[Item]:

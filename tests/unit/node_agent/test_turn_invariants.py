@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 from laneway.api.orders import Order, PodOrder
+from laneway.api.template_profile import TemplateProfile
 from laneway.lanes import is_safe
 from laneway.node_agent.turns.hold import Hold
 
@@ -28,12 +29,30 @@ class Machine(RuleBasedStateMachine):
         percent=st.sampled_from([10, 30, 60, 100]),
         spans=st.booleans(),
         exclusive=st.sampled_from([False] * 9 + [True]),
+        known=st.sampled_from([None, None, (50, 100), (200, 500)]),
+        cuda=st.booleans(),
     )
-    def come(self, percent: int, spans: bool, exclusive: bool) -> Process:
+    def come(
+        self, percent: int, spans: bool, exclusive: bool, known: tuple[int, int] | None, cuda: bool
+    ) -> Process:
         hold = self.bench.container(
             f"pod-{len(self.bench.turns.holds)}", percent, spans_gpus=spans, exclusive=exclusive
         )
-        return self.started(self.bench.process(hold))
+        if known is not None:
+            sizes = TemplateProfile(persistent_bytes=known[0] * MIB, ephemeral_bytes=known[1] * MIB)
+            self.bench.turns.allocate(hold.record.model_copy(update={"profile": sizes}))
+        process = self.bench.process(hold)
+        process.session.framework_reserve_bytes = 20 * MIB if cuda else 0
+        return self.started(process)
+
+    @rule(process=processes, used=st.integers(min_value=0, max_value=300))
+    def the_driver_is_asked(self, process: Process, used: int) -> None:
+        self.bench.turns.saw_memory({process.session.pid: used * MIB})
+
+    @rule(process=processes, spans=st.booleans())
+    def more_is_learnt(self, process: Process, spans: bool) -> None:
+        if process in self.alive:
+            self.bench.turns.allocate(process.hold.record.model_copy(update={"spans_gpus": spans}))
 
     def started(self, process: Process) -> Process:
         """A process that has said hello."""

@@ -2,7 +2,7 @@
 
     python -m tests.performance.node.agent_load -o agent-load.json
 
-64 processes with the real client in eight lanes; the time is that of the agent's process, user and system, all threads.
+64 processes with the real client in sixteen lanes; the time is that of the agent's process, user and system, all threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.performance.node.latencies import summary
 from tests.performance.result_file import write_measured
 
 SESSIONS = 64
-LANES = 8
+LANES = 16
 ITERATION_SECONDS = 0.003
 TRAINING_SECONDS = 15.0
 

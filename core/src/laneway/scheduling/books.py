@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from laneway.scheduling.ledger import Kind, Ledger, Level, View
+from laneway.scheduling.ledger import Kind, Ledger
+from laneway.scheduling.preemptible import Preemptible
 from laneway.scheduling.protections import Protections
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import Job, JobState, Node
 from laneway.scheduling.stages import Policies
 from laneway.scheduling.standings import SortKey, Standings
 from laneway.scheduling.supply import Supply
+from laneway.scheduling.views import Level, View
 from laneway.scheduling.waiting_line import WaitingLine
 
 PARKED = (JobState.PAUSED, JobState.OFFLOADED)
 """States of jobs that hold their placement and take no turns."""
 
 _KINDS = {JobState.LEAVING: Kind.DEPARTING, JobState.PAUSED: Kind.PARKED, JobState.OFFLOADED: Kind.PARKED}
+
+
+Exposure = tuple[SortKey | None, SortKey]
+"""A place from which, and one up to which, those that wait may have a job make way for which it did not before; None: from the first."""
 
 
 class Books:
@@ -40,10 +45,14 @@ class Books:
         self.departures = 0
         """Counts the jobs that no longer wait, or wait elsewhere in the order: others may have stood behind them."""
 
+        self.preemptible = Preemptible()
+        self._exposures: list[Exposure] = []
+
         self._avoid: dict[str, frozenset[str]] = {}
+        self._started: dict[str, SortKey] = {}
+        """Jobs that the last decision has start, and their places then."""
+
         self._stale: set[str] = set()
-        self._preemptible: list[SortKey] = []
-        self._preemptible_places: dict[str, SortKey] = {}
         self._protections = Protections()
         self._set_cluster(nodes)
 
@@ -88,20 +97,38 @@ class Books:
         next decision, unless it has been observed until then."""
         self._stale.add(key)
 
+    def assume_started(self, key: str) -> None:
+        """Note that a decision has a job start; as :meth:`assume`."""
+        self._started[key] = self.standings.keys[key]
+        self._stale.add(key)
+
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, holds and the line of those that wait up to date."""
         moved = self.standings.refresh(self.jobs, len(self.ledger.gpus), now_seconds)
         ended = self._protections.ended(now_seconds)
-        stale, self._stale = self._stale | moved | ended, set()
-        for key in sorted(stale):
-            job = self.jobs.get(key)
-            if job is None:
-                self._remove(key)
-            elif job.state is JobState.WAITING:
-                self._enter_waiting(job)
-            else:
-                self._enter_holding(job, now_seconds)
-        self.ledger.forget_idle_views()
+        stale = self._stale
+        stale |= moved
+        stale |= ended
+        if stale:
+            self._stale = set()
+            for key in sorted(stale):
+                job = self.jobs.get(key)
+                if job is None:
+                    self._remove(key)
+                elif job.state is JobState.WAITING:
+                    self._enter_waiting(job)
+                else:
+                    self._enter_holding(job, now_seconds)
+            self._started.clear()
+
+    def take_exposures(self) -> list[Exposure]:
+        """Return whom others than before may have make way, since this was asked last."""
+        exposures, self._exposures = self._exposures, []
+        return exposures
+
+    def look_up(self, keys: Iterable[str], now_seconds: float) -> None:
+        """Bring the ranks of these jobs up to date that :meth:`refresh` leaves as they were, as it is known how they drift."""
+        self.standings.look_up(keys, self.jobs, len(self.ledger.gpus), now_seconds)
 
     def waits_for(self, key: str) -> Job:
         """Return a waiting job with the workers that it is to start with."""
@@ -113,29 +140,16 @@ class Books:
 
     def room(self, view: View) -> Room:
         """Return a look at the ledger."""
+        look = self.ledger.look(view)
         found = self._rooms.get(view)
-        if found is None or not self.ledger.keeps(view):
-            found = self._rooms[view] = Room(self.ledger, view, self.avoided)
+        if found is None or found.look is not look:
+            found = self._rooms[view] = Room(self.ledger, look, self.avoided)
         return found
 
     def level(self, key: str) -> Level:
         """Return the level of a job: those of larger ones may have to make way for it."""
         place = self.standings.keys[key]
         return place[0], place[1]
-
-    def last_first(self) -> Iterator[str]:
-        """Yield the jobs that may be preempted now, first the one that goes last in the order."""
-        for place in reversed(self._preemptible):
-            yield place[-1]
-
-    def levels_below(self, level: Level) -> list[Level]:
-        """Return the levels above a level at which there are jobs that may be preempted, in rising order."""
-        found = []
-        start = bisect_right(self._preemptible, level, key=lambda place: (place[0], place[1]))
-        while start < len(self._preemptible):
-            found.append(self._preemptible[start][:2])
-            start = bisect_right(self._preemptible, found[-1], start, key=lambda place: (place[0], place[1]))
-        return found
 
     def next_change_seconds(self, now_seconds: float) -> float:
         """Return when time alone may change the decision; infinite: never."""
@@ -192,8 +206,11 @@ class Books:
         kind = _KINDS.get(job.state, Kind.SETTLED)
         place = self.standings.keys[job.key]
         preemptible = self._may_be_preempted(job, now_seconds)
-        self._set_preemptible(job.key, place if preemptible else None)
-        self.ledger.enter(job, job.placement, kind, (place[0], place[1]) if preemptible else None)
+        self.ledger.enter(job, job.placement, kind, place[:2] if preemptible else None)
+        if preemptible:
+            self._expose(place, now_seconds)
+        else:
+            self.preemptible.leave(job.key)
         for members, belongs in (
             (self.parked, kind is Kind.PARKED),
             (self.leaving, kind is Kind.DEPARTING),
@@ -212,19 +229,17 @@ class Books:
         self._protections.protect(job.key, self.level(job.key), until_seconds)
         return False
 
-    def _set_preemptible(self, key: str, place: SortKey | None) -> None:
-        before = self._preemptible_places.get(key)
-        if before == place:
-            return
-        if before is not None:
-            del self._preemptible[bisect_left(self._preemptible, before)]
-            del self._preemptible_places[key]
-        if place is not None:
-            insort(self._preemptible, place)
-            self._preemptible_places[key] = place
+    def _expose(self, place: SortKey, now_seconds: float) -> None:
+        """Let a job make way for those that come before it."""
+        key = place[-1]
+        pace = self.standings.pace(key)
+        before = self.preemptible.place(key, now_seconds) or self._started.get(key)
+        self.preemptible.enter(place, self.ledger.entries[key].percent, pace, now_seconds)
+        if before is None or before < place:
+            self._exposures.append((before, place))
 
     def _forget_hold(self, key: str) -> None:
-        self._set_preemptible(key, None)
+        self.preemptible.leave(key)
         self._protections.release(key)
         for members in (self.parked, self.leaving, self.suspended):
             members.discard(key)

@@ -40,42 +40,75 @@ class NodeCounts:
         self.of[node] = after
 
 
-class _ClassIndex:
-    """The GPUs of one class by free percent. Counts by node are kept per threshold that was asked for, and catch up with
-    what has changed when they are asked for again: a share that nobody wants any more costs nothing."""
+class ClassIndex:
+    """The GPUs of one class by free percent. What is made of that - lists by free percent, counts by node - catches up with what has
+    changed when it is asked for: what nobody wants any more costs nothing."""
 
     def __init__(self) -> None:
-        self.levels: dict[int, list[int]] = {}
-        self.gpus = 0
+        self.sizes: dict[int, int] = {}
+        """By free percent: how many GPUs have that."""
+
         self.free_sum = 0
+        self._gpus = 0
         self._changes: list[Change] = []
+        self._levels: tuple[int, dict[int, list[int]]] = (0, {})
         self._counts: dict[int, tuple[int, NodeCounts]] = {}
         self._states: tuple[int, NodeStates] | None = None
 
+    @property
+    def most_free(self) -> int:
+        """The free percent of the emptiest GPU; 0 where there is none."""
+        return max(self.sizes, default=0)
+
     def add(self, gpu: int, percent: int) -> None:
         """Enter a GPU, in rising order of numbers."""
-        self.levels.setdefault(percent, []).append(gpu)
+        self._levels[1].setdefault(percent, []).append(gpu)
+        self.sizes[percent] = self.sizes.get(percent, 0) + 1
         self.free_sum += percent
-        self.gpus += 1
+        self._gpus += 1
 
     def move(self, gpu: int, before: int, after: int) -> None:
         """Note what is free of a GPU now."""
         self.free_sum += after - before
-        _discard(self.levels, before, gpu)
-        insort(self.levels.setdefault(after, []), gpu)
-        if self._counts or self._states:
-            self._changes.append((gpu, before, after))
-            if len(self._changes) > 2 * self.gpus + 16:  # counting anew is cheaper than catching up
-                self._changes.clear()
-                self._counts.clear()
-                self._states = None
+        sizes = self.sizes
+        if sizes[before] == 1:
+            del sizes[before]
+        else:
+            sizes[before] -= 1
+        sizes[after] = sizes.get(after, 0) + 1
+        self._changes.append((gpu, before, after))
+        if len(self._changes) > 2 * self._gpus + 16:  # counting anew is cheaper than catching up
+            self.levels()
+            self._levels = (0, self._levels[1])
+            self._changes.clear()
+            self._counts.clear()
+            self._states = None
+
+    def levels(self) -> dict[int, list[int]]:
+        """Return the GPUs by free percent, in order of numbers, as of now."""
+        seen, levels = self._levels
+        if seen < len(self._changes):
+            first: dict[int, int] = {}
+            last: dict[int, int] = {}
+            for gpu, before, after in self._changes[seen:]:
+                first.setdefault(gpu, before)
+                last[gpu] = after
+            for gpu, before in first.items():
+                if before != last[gpu]:
+                    _discard(levels, before, gpu)
+                    insort(levels.setdefault(last[gpu], []), gpu)
+            self._levels = (len(self._changes), levels)
+        return levels
 
     def counts(self, at_least_percent: int, nodes: Sequence[int]) -> NodeCounts:
         """Return, by node, how many GPUs have at least so much free, as of now."""
+        most = self.most_free
+        if at_least_percent < most and not any(at_least_percent <= level < most for level in self.sizes):
+            at_least_percent = most  # shares of all sizes then want the GPUs that nobody holds
         seen, counts = self._counts.get(at_least_percent, (0, None))
         if counts is None:
             counts = NodeCounts(
-                nodes[gpu] for level, at in self.levels.items() if level >= at_least_percent for gpu in at
+                nodes[gpu] for level, at in self.levels().items() if level >= at_least_percent for gpu in at
             )
         elif seen < len(self._changes):
             by_node: dict[int, int] = {}
@@ -86,13 +119,15 @@ class _ClassIndex:
             for node, by in by_node.items():
                 if by:
                     counts.change(node, by)
+        else:
+            return counts
         self._counts[at_least_percent] = (len(self._changes), counts)
         return counts
 
     def states(self, nodes: Sequence[int]) -> NodeStates:
         """Return the nodes by what is free of their GPUs, as of now."""
         if self._states is None:
-            states = NodeStates((nodes[gpu], level) for level, at in self.levels.items() for gpu in at)
+            states = NodeStates((nodes[gpu], level) for level, at in self.levels().items() for gpu in at)
         else:
             seen, states = self._states
             for gpu, before, after in self._changes[seen:]:
@@ -110,61 +145,48 @@ class FreeIndex:
         """Index the GPUs that ``free_percent`` names.
 
         Args:
-            classes: by GPU number.
+            classes: by GPU number; equal ones are one object.
             nodes: by GPU number: the number of its node.
             free_percent: by GPU number, in rising order.
         """
         self._nodes = nodes
-        self._free = dict(free_percent)
-        self._of: dict[GPUClass, _ClassIndex] = {}
-        self._home: dict[int, _ClassIndex] = {}
-        for gpu, percent in self._free.items():
-            home = self._home[gpu] = self._of_class(classes[gpu])
+        self._of: dict[GPUClass, ClassIndex] = {gpu_class: ClassIndex() for gpu_class in set(classes)}
+        self.home: list[ClassIndex | None] = [None] * len(classes)
+        """By GPU number: the index of its class; None where it is not in this one."""
+
+        self.free: list[int] = [0] * len(classes)
+        """By GPU number: what is free of it; 0 where it is not in the index."""
+
+        for gpu, percent in free_percent.items():
+            home = self.home[gpu] = self._of[classes[gpu]]
             home.add(gpu, percent)
-
-    def update(self, gpu: int, percent: int) -> None:
-        """Note how much of a GPU is free now; GPUs that are not in the index are left out."""
-        before = self._free.get(gpu)
-        if before is not None and before != percent:
-            self._free[gpu] = percent
-            self._home[gpu].move(gpu, before, percent)
-
-    def free_percent(self, gpu: int) -> int:
-        """Return what is free of a GPU; 0 where it is not in the index."""
-        return self._free.get(gpu, 0)
+            self.free[gpu] = percent
 
     def fullest(self, gpu_class: GPUClass, at_least_percent: int) -> Iterator[int]:
         """Yield the GPUs of a class with at least so much free, the least free first."""
-        levels = self._of_class(gpu_class).levels
+        levels = self.of_class(gpu_class).levels()
         for level in sorted(level for level in levels if level >= at_least_percent):
             yield from levels[level]
 
     def emptiest(self, gpu_class: GPUClass, at_least_percent: int) -> Iterator[int]:
         """Yield what :meth:`fullest` does, the most free first."""
-        levels = self._of_class(gpu_class).levels
+        levels = self.of_class(gpu_class).levels()
         for level in sorted((level for level in levels if level >= at_least_percent), reverse=True):
             yield from levels[level]
 
-    def free_sum(self, gpu_class: GPUClass) -> int:
-        """Return the free percent of all GPUs of a class together."""
-        return self._of_class(gpu_class).free_sum
-
-    def most_free(self, gpu_class: GPUClass) -> int:
-        """Return the free percent of the emptiest GPU of a class; 0 where there is none."""
-        return max(self._of_class(gpu_class).levels, default=0)
-
     def counts(self, gpu_class: GPUClass, at_least_percent: int) -> NodeCounts:
         """Return, by node, how many GPUs of a class have at least so much free."""
-        return self._of_class(gpu_class).counts(at_least_percent, self._nodes)
+        return self.of_class(gpu_class).counts(at_least_percent, self._nodes)
 
     def states(self, gpu_class: GPUClass) -> NodeStates:
         """Return the nodes by what is free of their GPUs of a class."""
-        return self._of_class(gpu_class).states(self._nodes)
+        return self.of_class(gpu_class).states(self._nodes)
 
-    def _of_class(self, gpu_class: GPUClass) -> _ClassIndex:
+    def of_class(self, gpu_class: GPUClass) -> ClassIndex:
+        """Return the index of the GPUs of one class."""
         found = self._of.get(gpu_class)
         if found is None:
-            found = self._of[gpu_class] = _ClassIndex()
+            found = self._of[gpu_class] = ClassIndex()
         return found
 
 

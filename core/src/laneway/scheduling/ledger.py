@@ -18,16 +18,16 @@ from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.suitability import GPUClass, class_of
 from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
-
-Level = tuple[int, int]
-"""(-priority, queue): who may take the GPUs of whom. A job can make those of larger levels make way."""
+from laneway.scheduling.views import LATER, NOW, Level, Look, View
 
 _IDLE_DECISIONS = 1024
 """A view that was not asked for in so many decisions is no longer kept."""
 
-
-_FAR_BEHIND = 8192
+_FAR_BEHIND = 4096
 """Changes of GPUs after which a view that nobody asks for is brought up to date all the same."""
+
+_CAUGHT_UP_AT_ONCE = 1024
+"""Of these, so many in one decision, so that no decision pays for all."""
 
 
 class Kind(Enum):
@@ -39,20 +39,7 @@ class Kind(Enum):
     RESERVED = "reserved"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What counts as held."""
-
-    now: bool = False
-    """Departing holds count, as far as reserved ones don't cover them: what a job can start on. Else they don't: what
-    a job can wait for."""
-
-    below: Level | None = None
-    """Settled and parked holds of larger levels don't count: what a job could have if others made way."""
-
-
-NOW = View(now=True)
-LATER = View()
+_SETTLED, _DEPARTING, _RESERVED = Kind.SETTLED, Kind.DEPARTING, Kind.RESERVED
 
 
 @dataclass(slots=True)
@@ -64,6 +51,9 @@ class Entry:
     kind: Kind
     shares: tuple[tuple[int, int], ...]
     """GPU number and percent of each hold."""
+
+    percent: int
+    """Of all of them together."""
 
     level: Level | None = None
     """None: it can't be made to make way."""
@@ -93,6 +83,17 @@ class Ledger:
         )
         self.usable_classes = tuple(sorted({self.classes[number] for number in self.usable}))
         self.gpus_of_node: tuple[tuple[int, ...], ...] = _grouped(self.node_numbers, len(self.nodes))
+        self._usable_on: tuple[dict[GPUClass, tuple[int, ...]], ...] = tuple(
+            {
+                gpu_class: tuple(
+                    number
+                    for number in numbers
+                    if number in self.usable and self.classes[number] is gpu_class
+                )
+                for gpu_class in {self.classes[number] for number in numbers}
+            }
+            for numbers in self.gpus_of_node
+        )
         self.entries: dict[str, Entry] = {}
         self.held_percent: Counter[str] = Counter()
         """By namespace: what its jobs hold of all GPUs together."""
@@ -118,69 +119,78 @@ class Ledger:
         ]
         """What is free of a GPU that no job holds. Who is parked is there beyond what may take turns, so this is the limit."""
 
-        self._indexes: dict[View, FreeIndex] = {}
-        self._asked: dict[View, int] = {}
+        self._looks: dict[View, Look] = {}
         self._touched: list[int] = []
-        self._crowds: dict[View, dict[int, Crowd]] = {}
-        self._seen: dict[View, int] = {}
+        """Numbers of GPUs on which something has changed, in order of time, as far back as a view has not seen it."""
 
-    def index(self, view: View) -> FreeIndex:
-        """Return what is free in a view, as of now. It catches up with what has changed since it was asked for last, so
-        that a view which nobody asks for costs nothing, nor does an assumption that was taken back."""
-        self._asked[view] = 0
-        found = self._indexes.get(view)
+    def usable_on(self, node: int, gpu_class: GPUClass) -> tuple[int, ...]:
+        """Return the usable GPUs of a node and class, in rising order."""
+        return self._usable_on[node].get(gpu_class, ())
+
+    def look(self, view: View) -> Look:
+        """Return what is free in a view. It is as of when it was asked for last: see :meth:`index`."""
+        found = self._looks.get(view)
         if found is None:
             free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
-            found = self._indexes[view] = FreeIndex(self.classes, self.node_numbers, free)
-        else:
-            seen, touched = self._seen[view], self._touched
-            if seen < len(touched):
-                update, free_percent = found.update, self._free_percent
-                for number in dict.fromkeys(touched[seen:]):
-                    update(number, free_percent(number, view))
-        self._seen[view] = len(self._touched)
+            index = FreeIndex(self.classes, self.node_numbers, free)
+            found = self._looks[view] = Look(view, index, len(self._touched))
+        found.idle_decisions = 0
         return found
 
-    def keeps(self, view: View) -> bool:
-        """Whether a view's index is kept current."""
-        return view in self._indexes
+    def index(self, look: Look) -> FreeIndex:
+        """Return what is free in a view as of now. It catches up with what has changed since it was asked for last, so
+        that a view which nobody asks for costs nothing, nor does an assumption that was taken back."""
+        if look.seen < len(self._touched) or look.touched:
+            self._catch_up(look, len(self._touched))
+        return look.index
 
     def forget_idle_views(self) -> None:
-        """Drop indexes that have not been asked for since many calls of this."""
-        for view in [view for view, idle in self._asked.items() if idle >= _IDLE_DECISIONS]:
-            del self._indexes[view], self._asked[view], self._seen[view]
-            self._crowds.pop(view, None)
-        for view in self._asked:
-            self._asked[view] += 1
+        """Drop views that have not been asked for since many calls of this."""
+        for look in list(self._looks.values()):
+            look.idle_decisions += 1
+            if look.idle_decisions > _IDLE_DECISIONS:
+                del self._looks[look.view]
         self._catch_up_one()
 
+    def _catch_up(self, look: Look, to: int) -> None:
+        """Bring an index up to date with the touched GPUs up to the so-manieth."""
+        look.touched.update(self._touched[look.seen : to])
+        view, free, home = look.view, look.index.free, look.index.home
+        for number in look.touched:
+            index = home[number]
+            if index is not None:
+                before = free[number]
+                after = free[number] = self._free_percent(number, view)
+                if after != before:
+                    index.move(number, before, after)
+        look.touched.clear()
+        look.seen = to
+
     def _catch_up_one(self) -> None:
-        """Bring the view up to date that is furthest behind, if it is far: one at a time, so that no decision pays for all."""
-        behind = min(self._seen.values(), default=len(self._touched))
-        if len(self._touched) - behind > _FAR_BEHIND:
-            view = min(self._seen, key=lambda view: self._seen[view])
-            idle = self._asked[view]
-            self.index(view)
-            self._asked[view] = idle
-        if behind > _FAR_BEHIND:
+        """Bring the view nearer to the present that is furthest behind, if it is far."""
+        look = min(self._looks.values(), key=lambda look: look.seen, default=None)
+        if look is None:
+            self._touched.clear()
+        elif len(self._touched) - look.seen > _FAR_BEHIND:
+            self._catch_up(look, look.seen + _CAUGHT_UP_AT_ONCE)
+        elif look.seen > _FAR_BEHIND:
+            behind = look.seen
             del self._touched[:behind]
-            self._seen = {view: seen - behind for view, seen in self._seen.items()}
+            for each in self._looks.values():
+                each.seen -= behind
 
     def enter(
         self, job: Job, placement: tuple[WorkerPlacement, ...], kind: Kind, level: Level | None
     ) -> None:
         """Let a job hold what its placement says, and nothing else."""
         before = self.entries.get(job.key)
-        if (
-            before is not None
-            and before.placement == placement
-            and before.kind is kind
-            and before.level == level
-        ):
+        if before is not None and before.kind is kind and before.placement == placement:
             was, before.job = before.job, job
             if was.profile != job.profile or (kind is Kind.PARKED and was.state is not job.state):
                 self.frees += 1
-                self._refresh(before)
+                self._touch(before)
+            if before.level != level:
+                self._change_level(before, level)
             return
         self.leave(job.key)
         shares = tuple(
@@ -189,33 +199,35 @@ class Ledger:
             for uuid in worker.gpus
             if uuid in self.number  # else its node is gone from the cluster, and nothing is left to hold
         )
-        entry = self.entries[job.key] = Entry(job, placement, kind, shares, level)
-        for number, percent in shares:
-            self._on[number][job.key] = (percent, entry)
-            self.held_percent[job.namespace] += percent
-        self._refresh(entry)
+        percent = sum(percent for _, percent in shares)
+        entry = self.entries[job.key] = Entry(job, placement, kind, shares, percent, level)
+        for number, share_percent in shares:
+            self._on[number][job.key] = (share_percent, entry)
+        self.held_percent[job.namespace] += entry.percent
+        self._touch(entry)
 
     def leave(self, key: str) -> None:
         """Let a job hold nothing."""
         entry = self.entries.pop(key, None)
         if entry is not None:
-            for number, percent in entry.shares:
+            for number, _ in entry.shares:
                 del self._on[number][key]
-                self.held_percent[entry.job.namespace] -= percent
+            self.held_percent[entry.job.namespace] -= entry.percent
             self.frees += 1
-            self._refresh(entry)
+            self._touch(entry)
 
     def depart(self, key: str, depth: Depth = Depth.EVICT) -> None:
         """Count a job as making way. It is an assumption of one decision, so it does not count as having freed anything."""
         entry = self.entries[key]
         entry.kind, entry.depth = Kind.DEPARTING, depth
-        self._refresh(entry)
+        self._touch(entry)
 
-    def stay(self, key: str, kind: Kind) -> None:
-        """Count a job that was to make way as staying."""
+    def try_as(self, key: str, kind: Kind, depth: Depth) -> None:
+        """Count a job as making way, or as staying again, for a question about what is free later, and for nothing else: all
+        other views must not be asked until it is taken back, or confirmed by :meth:`depart`."""
         entry = self.entries[key]
-        entry.kind = kind
-        self._refresh(entry)
+        entry.kind, entry.depth = kind, depth
+        self.look(LATER).touch(entry.shares)
 
     def resumable(self, key: str) -> bool:
         """Whether a parked job can take turns again where it is: the others there leave it turns and memory."""
@@ -233,7 +245,9 @@ class Ledger:
 
     def resume(self, key: str) -> None:
         """Count a parked job as taking turns. Like a departure, it is an assumption of one decision."""
-        self.stay(key, Kind.SETTLED)
+        entry = self.entries[key]
+        entry.kind = Kind.SETTLED
+        self._touch(entry)
 
     def departing_from(self, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are leaving these GPUs."""
@@ -276,7 +290,7 @@ class Ledger:
 
     def crowd(self, number: int, view: View) -> Crowd:
         """Return whose memory counts on a GPU in a view, summed up."""
-        crowds = self._crowds.setdefault(view, {})
+        crowds = self.look(view).crowds
         found = crowds.get(number)
         if found is None:
             found = crowds[number] = Crowd.of(self.tenants(number, view), self.gpus[number].lane_rules)
@@ -292,11 +306,19 @@ class Ledger:
             )
         )
 
-    def _refresh(self, entry: Entry) -> None:
-        self._touched.extend(number for number, _ in entry.shares)
-        for crowds in self._crowds.values():
-            for number, _ in entry.shares:
-                crowds.pop(number, None)
+    def _change_level(self, entry: Entry, level: Level | None) -> None:
+        """Let other jobs than before make a job make way."""
+        before, entry.level = entry.level, level
+        for look in self._looks.values():
+            if look.view.counts(before) != look.view.counts(level):
+                look.touch(entry.shares)
+
+    def _touch(self, entry: Entry) -> None:
+        self._touched.extend([number for number, _ in entry.shares])
+        for look in self._looks.values():
+            if look.crowds:
+                for number, _ in entry.shares:
+                    look.crowds.pop(number, None)
 
     def _free_percent(self, number: int, view: View) -> int:
         """Return what is free of a GPU; 0 where more is held than it offers."""
@@ -304,23 +326,23 @@ class Ledger:
         if not held:
             return self._empty_percent[number]
         active, parked, departing, reserved = self._foreign_percent[number], 0, 0, 0
-        below, now = view.below, view.now
+        now, below = view
         for percent, entry in held.values():
             kind = entry.kind
-            if kind is Kind.RESERVED:
+            if kind is _SETTLED:
+                if below is None or entry.level is None or entry.level <= below:
+                    active += percent
+            elif kind is _RESERVED:
                 reserved += percent
-            elif kind is Kind.DEPARTING:
+            elif kind is _DEPARTING:
                 departing += percent
                 if not now and entry.depth is not Depth.EVICT:
                     parked += percent
             elif below is None or entry.level is None or entry.level <= below:
-                if kind is Kind.SETTLED:
-                    active += percent
-                else:
-                    parked += percent
-        active += max(reserved, departing) if now else reserved
+                parked += percent
+        active += departing if now and departing > reserved else reserved
         most_active, most = self._limits[number]
-        return max(0, min(most_active - active, most - active - parked))
+        return max(0, min(most_active, most - parked) - active)
 
 
 def _counts(entry: Entry, view: View) -> bool:
@@ -329,7 +351,7 @@ def _counts(entry: Entry, view: View) -> bool:
         return True
     if entry.kind is Kind.DEPARTING:
         return view.now
-    return view.below is None or entry.level is None or entry.level <= view.below
+    return view.counts(entry.level)
 
 
 def _interned(classes: Iterable[GPUClass]) -> tuple[GPUClass, ...]:

@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from laneway.scheduling.ledger import Level
+from laneway.scheduling.views import Level
 
 
 class Protections:

@@ -6,44 +6,53 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, Tenant, refusal
 from laneway.scheduling.free_index import FreeIndex
-from laneway.scheduling.ledger import Ledger, View
+from laneway.scheduling.ledger import Ledger
 from laneway.scheduling.node_states import NodeStates
 from laneway.scheduling.snapshot import GPU, Job, Node
 from laneway.scheduling.suitability import GPUClass, suitable
 from laneway.scheduling.tenancy import tenant_of
+from laneway.scheduling.views import Look
 
 
 class Room:
     """A look at the ledger for one purpose: what is free now, or later when those that leave have gone."""
 
-    def __init__(self, ledger: Ledger, view: View, avoided: Mapping[str, frozenset[int]]) -> None:
+    def __init__(self, ledger: Ledger, look: Look, avoided: Mapping[str, frozenset[int]]) -> None:
         """Look at a ledger.
 
         Args:
             ledger: read only.
-            view: what counts as held.
+            look: what counts as held.
             avoided: by job, the numbers of the nodes that it is not to be placed on now.
         """
+        self.look = look
         self._ledger = ledger
-        self._view = view
+        self._view = look.view
         self._avoided = avoided
         self._suitable: dict[object, tuple[tuple[GPUClass, int], ...]] = {}
         self._fewest: dict[object, int] = {}
+        self._asked_of: Job | None = None
+        self._choices: tuple[tuple[GPUClass, int], ...] = ()
 
     @property
     def _index(self) -> FreeIndex:
-        return self._ledger.index(self._view)
+        return self._ledger.index(self.look)
 
     def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
         """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
+        if (
+            job is self._asked_of
+        ):  # a policy asks several times about one job, and to look a demand up takes longer
+            return self._choices
         found = self._suitable.get(job.demand)
         if found is None:
             found = self._suitable[job.demand] = suitable(job.demand, self._ledger.usable_classes)
+        self._asked_of, self._choices = job, found
         return found
 
     def free_percent(self, gpu: GPU) -> int:
         """Return what is free of a GPU."""
-        return self._index.free_percent(self._ledger.number[gpu.uuid])
+        return self._index.free[self._ledger.number[gpu.uuid]]
 
     def held_percent(self, namespace: str) -> int:
         """Return what the jobs of a namespace hold of all GPUs together, those that leave included."""
@@ -97,17 +106,15 @@ class Room:
     def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
         """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
         fits = self._check(job, gpu_class, share_percent)
-        index = self._index
+        free = self._index.free
         numbers = [
             number
-            for number in self._ledger.gpus_of_node[node]
-            if number in self._ledger.usable
-            and self._ledger.classes[number] == gpu_class
-            and index.free_percent(number) >= share_percent
-            and (fits is None or fits(number))
+            for number in self._ledger.usable_on(node, gpu_class)
+            if free[number] >= share_percent and (fits is None or fits(number))
         ]
-        numbers.sort(key=lambda number: (index.free_percent(number), number))
-        return [self._ledger.gpus[number] for number in numbers]
+        numbers.sort(key=free.__getitem__)  # they came by number, and stay so among equals
+        gpus = self._ledger.gpus
+        return [gpus[number] for number in numbers]
 
     def free_gpus(self, job: Job) -> int:
         """Return how many GPUs can take a worker of the job."""
@@ -119,11 +126,13 @@ class Room:
 
     def free_sum_percent(self, job: Job) -> int:
         """Return what is free of all usable GPUs that suit a job, together; avoided nodes are not left out."""
-        return sum(self._index.free_sum(gpu_class) for gpu_class, _ in self.choices(job))
+        return sum(self._index.of_class(gpu_class).free_sum for gpu_class, _ in self.choices(job))
 
     def most_free_percent(self, job: Job) -> int:
         """Return what is free of the emptiest usable GPU that suits a job; avoided nodes are not left out."""
-        return max((self._index.most_free(gpu_class) for gpu_class, _ in self.choices(job)), default=0)
+        return max(
+            (self._index.of_class(gpu_class).most_free for gpu_class, _ in self.choices(job)), default=0
+        )
 
     def memory_refusals(self, job: Job) -> Iterator[Refusal]:
         """Yield why GPUs with enough free percent cannot take a worker of the job."""

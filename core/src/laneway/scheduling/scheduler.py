@@ -12,12 +12,13 @@ from dataclasses import replace
 from laneway.scheduling import explanation
 from laneway.scheduling.allotting import Allotting, allocations
 from laneway.scheduling.books import Books
+from laneway.scheduling.closures import Closures
 from laneway.scheduling.plan_types import Plan, WaitingReason
 from laneway.scheduling.snapshot import Job, JobState, Node
 from laneway.scheduling.stages import Policies
 from laneway.scheduling.validation import Holdings, check_decision
 from laneway.scheduling.waiting_line import Shape
-from laneway.scheduling.walk import Closures, Decision, Walk, reason_of
+from laneway.scheduling.walk import Decision, Walk, reason_of
 
 
 class Scheduler:
@@ -26,14 +27,14 @@ class Scheduler:
     def __init__(self, nodes: Sequence[Node], policies: Policies) -> None:
         self._policies = policies
         self._books = Books(nodes, policies)
-        self._closures = Closures()
+        self._closures = Closures(self._books)
         self._holdings = Holdings(nodes)
         self._allotting = None if policies.elastic is None else Allotting(policies.elastic)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the cluster's nodes."""
         if self._books.set_nodes(nodes):
-            self._closures = Closures()
+            self._closures = Closures(self._books)
             self._holdings.set_nodes(nodes)
 
     def observe(self, job: Job) -> None:
@@ -65,6 +66,7 @@ class Scheduler:
         if self._allotting is not None:
             self._allotting.refresh(self._books, now_seconds)
             self._books.refresh(now_seconds)
+        self._books.ledger.forget_idle_views()
         decision = Walk(self._books, self._closures, now_seconds).run()
         decision.promotions = sorted(self._books.standings.promoted)
         check_decision(self._holdings, decision)
@@ -77,6 +79,7 @@ class Scheduler:
             InvalidPlan: a policy broke an invariant.
         """
         decision = self.decide(now_seconds)
+        self._books.look_up(self._books.jobs, now_seconds)
         jobs, standings = self._books.jobs, self._books.standings
         order = tuple(place[-1] for place in sorted(standings.keys.values()))
         waiting = self._waiting(order, decision)

@@ -1,17 +1,17 @@
 """Where each job stands in the order, kept from one decision to the next.
 
 A rank is asked for anew when its job has changed, when its time has come, or, where it drifts or depends on other jobs,
-at every decision.
+at every decision; where it is known how it drifts, only when somebody wants to know it.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from laneway.scheduling.order.policy import OrderPolicy, Rank
+from laneway.scheduling.order.policy import OrderPolicy, Pace, Rank
 from laneway.scheduling.snapshot import Job
+from laneway.scheduling.timers import Timers
 
 SortKey = tuple[int, int, tuple[float, ...], float, str]
 """(-priority, queue, position, created, key): jobs in rising order go first; the last item names the job."""
@@ -23,11 +23,18 @@ class Standings:
     def __init__(self, policy: OrderPolicy) -> None:
         self.ranks: dict[str, Rank] = {}
         self.keys: dict[str, SortKey] = {}
+        """Both as of when the rank was asked for; of drifting jobs, see :meth:`look_up`."""
+
         self.promoted: set[str] = set()
+        self.drifting: set[str] = set()
+        """Jobs whose ranks are asked for at every decision."""
+
         self._policy = policy
         self._changed: set[str] = set()
-        self.drifting: set[str] = set()
-        self._timers: list[tuple[float, str]] = []
+        self._paced: set[str] = set()
+        self._changes = Timers()
+        self._turns = Timers()
+        """When the paces of ranks end."""
 
     def change(self, key: str) -> None:
         """Note that a job is new or has changed."""
@@ -35,26 +42,60 @@ class Standings:
 
     def forget(self, key: str) -> None:
         """Note that a job is no longer there."""
-        self._changed.discard(key)
-        self.drifting.discard(key)
-        self.promoted.discard(key)
+        for members in (self._changed, self.drifting, self._paced, self.promoted):
+            members.discard(key)
+        self._changes.forget(key)
+        self._turns.forget(key)
         self.ranks.pop(key, None)
         self.keys.pop(key, None)
 
+    def pace(self, key: str) -> Pace | None:
+        """Return how the place of a job drifts; None: it does not, or is asked for at every decision."""
+        return self.ranks[key].pace if key in self._paced else None
+
     def refresh(self, jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float) -> set[str]:
-        """Bring all ranks up to date; return the jobs whose place in the order may have changed.
+        """Bring all ranks up to date, but for those of which it is known how they drift; return the jobs whose place in the
+        order may have changed.
 
         Args:
             jobs: all jobs, by key.
             cluster_gpus: how many GPUs the cluster has.
             now_seconds: the moment.
         """
-        asked = self._changed | self.drifting | self._due(now_seconds)
+        moved = self._changed
+        moved |= self.drifting
+        moved |= self._changes.take_due(now_seconds)
+        moved |= self._turns.take_due(now_seconds)
         self._changed = set()
-        wanted = jobs.values() if self._policy.relative else [jobs[key] for key in asked]
-        moved = set(asked) & jobs.keys()
-        for key, rank in self._policy.ranks(wanted, cluster_gpus, now_seconds).items():
-            job = jobs[key]
+        if self._policy.relative:
+            moved &= jobs.keys()
+            moved |= self._ask(jobs.values(), cluster_gpus, now_seconds)
+        elif moved:
+            moved = {key for key in moved if key in jobs}
+            self._ask([jobs[key] for key in moved], cluster_gpus, now_seconds)
+        return moved
+
+    def look_up(
+        self, keys: Iterable[str], jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float
+    ) -> None:
+        """Bring the ranks of these jobs up to date that drift in a known way; takes what :meth:`refresh` does."""
+        paced = [jobs[key] for key in keys if key in self._paced]
+        if paced:
+            self._ask(paced, cluster_gpus, now_seconds)
+
+    def next_seconds(self, now_seconds: float) -> float:
+        """Return when the first rank changes by itself; infinite: none does."""
+        due_seconds = self._changes.next_seconds()
+        return max(due_seconds, math.nextafter(now_seconds, math.inf))
+
+    def _ask(self, wanted: Iterable[Job], cluster_gpus: int, now_seconds: float) -> set[str]:
+        """Ask for ranks; return whose place is another than before."""
+        moved = set()
+        jobs = list(wanted)
+        ranks = self._policy.ranks(jobs, cluster_gpus, now_seconds)
+        for job in jobs:
+            key = job.key
+            rank = ranks[key]
             place = (-job.priority, rank.queue, rank.position, job.created_seconds, key)
             if self.keys.get(key) != place:
                 self.keys[key] = place
@@ -62,32 +103,15 @@ class Standings:
             self._note(key, rank)
         return moved
 
-    def next_seconds(self, now_seconds: float) -> float:
-        """Return when the first rank changes by itself; infinite: none does."""
-        while self._timers and not self._valid(*self._timers[0]):
-            heapq.heappop(self._timers)
-        if not self._timers:
-            return math.inf
-        return max(self._timers[0][0], math.nextafter(now_seconds, math.inf))
-
     def _note(self, key: str, rank: Rank) -> None:
-        before = self.ranks.get(key)
         self.ranks[key] = rank
-        (self.promoted.add if rank.promoted else self.promoted.discard)(key)
-        (self.drifting.add if rank.drifts else self.drifting.discard)(key)
-        if math.isfinite(rank.until_seconds) and (
-            before is None or before.until_seconds != rank.until_seconds
-        ):
-            heapq.heappush(self._timers, (rank.until_seconds, key))
+        even = rank.pace is not None and not self._policy.preempts_by_queue
+        _keep(self.promoted, key, rank.promoted)
+        _keep(self._paced, key, rank.drifts and even)
+        _keep(self.drifting, key, rank.drifts and not even)
+        self._changes.put(key, rank.until_seconds)
+        self._turns.put(key, math.inf if rank.pace is None or not even else rank.pace.until_seconds)
 
-    def _due(self, now_seconds: float) -> set[str]:
-        due = set()
-        while self._timers and self._timers[0][0] <= now_seconds:
-            at, key = heapq.heappop(self._timers)
-            if self._valid(at, key):
-                due.add(key)
-        return due
 
-    def _valid(self, at_seconds: float, key: str) -> bool:
-        rank = self.ranks.get(key)
-        return rank is not None and rank.until_seconds == at_seconds
+def _keep(members: set[str], key: str, belongs: bool) -> None:
+    (members.add if belongs else members.discard)(key)

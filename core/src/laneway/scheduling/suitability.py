@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from laneway.api import quota
 from laneway.api.enforcement import Enforcement, reaches
@@ -11,7 +11,8 @@ from laneway.lanes import LaneRules
 from laneway.scheduling.snapshot import GPU, Demand
 
 
-class GPUClass(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class GPUClass:
     """GPUs among which a worker need not choose: a demand needs the same share of each of them."""
 
     allocatable_bytes: int
@@ -23,6 +24,22 @@ class GPUClass(NamedTuple):
 
     enforcement: Enforcement = Enforcement.COOPERATIVE
     """The strongest means by which containers can be held to their quotas."""
+
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Reckoned once: much is looked up by class."""
+
+    def __post_init__(self) -> None:
+        parts = (
+            self.allocatable_bytes,
+            self.model,
+            self.allocatable_percent,
+            self.active_percent,
+            self.enforcement,
+        )
+        object.__setattr__(self, "_hash", hash((parts, self.lane_rules)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def class_of(gpu: GPU) -> GPUClass:

@@ -12,7 +12,8 @@ Placement = tuple[WorkerPlacement, ...]
 
 
 class Trial:
-    """Lets jobs depart and stay in the ledger; between questions, only those move in whom the questions differ."""
+    """Lets jobs depart and stay, as far as what is free later is concerned; between questions, only those move in whom the
+    questions differ. It ends with :meth:`conclude`; until then nothing else may be asked of the ledger."""
 
     def __init__(self, ledger: Ledger, place: Callable[[], Placement | None]) -> None:
         """Prepare a trial.
@@ -39,16 +40,27 @@ class Trial:
 
     def placed_without(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> Placement | None:
         """Return where the gang would go if these jobs made way as far as ``depth``."""
-        self.settle(victims, depth)
+        self._suppose(victims, depth)
         return self._place()
 
-    def settle(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> None:
-        """Let these jobs have departed, and all others stay."""
+    def conclude(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> None:
+        """Have these jobs make way for good, and all others stay."""
+        self._suppose(victims, depth)
+        for key, was in self._gone.items():
+            self._ledger.depart(key, _depth_of(was, depth))
+        self._gone.clear()
+
+    def _suppose(self, victims: Sequence[Job], depth: Depth) -> None:
         wanted = {victim.key for victim in victims}
-        for key in sorted(self._gone.keys() - wanted):
-            self._ledger.stay(key, self._gone.pop(key))
-        for key in sorted(wanted):
+        for key in [key for key in self._gone if key not in wanted]:
+            self._ledger.try_as(key, self._gone.pop(key), Depth.EVICT)
+        for key in wanted:
             entry = self._ledger.entries[key]
             if key not in self._gone or entry.depth is not depth:
-                self._gone.setdefault(key, entry.kind)
-                self._ledger.depart(key, Depth.EVICT if self._gone[key] is Kind.PARKED else depth)
+                was = self._gone.setdefault(key, entry.kind)
+                self._ledger.try_as(key, Kind.DEPARTING, _depth_of(was, depth))
+
+
+def _depth_of(kind: Kind, depth: Depth) -> Depth:
+    """Return how far a job makes way: one that is parked has nothing left to give but its place."""
+    return Depth.EVICT if kind is Kind.PARKED else depth

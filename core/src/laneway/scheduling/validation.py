@@ -10,7 +10,7 @@ from laneway.api.enforcement import reaches
 from laneway.lanes import Tenant, tightest_bytes
 from laneway.scheduling.plan_types import Plan
 from laneway.scheduling.snapshot import GPU, ClusterSnapshot, Job, JobState, Node, WorkerPlacement
-from laneway.scheduling.suitability import accepts_model, class_of, share_needed
+from laneway.scheduling.suitability import GPUClass, accepts_model, class_of, share_needed
 from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
 
 _PARKED = (JobState.PAUSED, JobState.OFFLOADED)
@@ -49,6 +49,7 @@ class Holdings:
         """Replace the cluster's nodes."""
         self.nodes = {node.name: node for node in nodes}
         self.gpus = {gpu.uuid: gpu for node in self.nodes.values() for gpu in node.gpus}
+        self.classes = {uuid: class_of(gpu) for uuid, gpu in self.gpus.items()}
 
     def observe(self, job: Job) -> None:
         """Note a job that is new or has changed."""
@@ -88,8 +89,9 @@ def check_decision(holdings: Holdings, decided: Decided) -> None:
         if key not in holdings.jobs:
             raise InvalidPlan(f"the plan lets {key} start, and the snapshot has no such job")
         _check_gang(holdings.jobs[key], placement)
+        suitable: set[tuple[GPUClass, int]] = set()
         for worker in placement:
-            _check_worker(holdings.jobs[key], worker, holdings)
+            _check_worker(holdings.jobs[key], worker, holdings, suitable)
             for uuid in worker.gpus:
                 touched.setdefault(uuid, {})[key] = worker
     for key in decided.resumes:
@@ -156,7 +158,10 @@ def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
         raise InvalidPlan(f"workers of job {job.key} share a GPU: {', '.join(gpus)}")
 
 
-def _check_worker(job: Job, worker: WorkerPlacement, holdings: Holdings) -> None:
+def _check_worker(
+    job: Job, worker: WorkerPlacement, holdings: Holdings, suitable: set[tuple[GPUClass, int]]
+) -> None:
+    """Check where a worker is to be; adds the classes to ``suitable`` of which the gang may have such a share."""
     if len(worker.gpus) != job.demand.gpus_per_worker:
         raise InvalidPlan(
             f"{_named(job, worker)} needs {job.demand.gpus_per_worker} GPUs and gets {len(worker.gpus)}"
@@ -170,20 +175,27 @@ def _check_worker(job: Job, worker: WorkerPlacement, holdings: Holdings) -> None
             raise InvalidPlan(
                 f"{_named(job, worker)} is to use {uuid}, which is no healthy GPU of {worker.node}"
             )
-        if not accepts_model(job.demand, gpu.model):
-            raise InvalidPlan(
-                f"{_named(job, worker)} is to use {uuid}, a {gpu.model}, which it does not accept"
-            )
-        if not reaches(gpu.enforcement, job.demand.minimum_enforcement):
-            raise InvalidPlan(
-                f"{_named(job, worker)} is to use {uuid}, held by {gpu.enforcement}, and demands "
-                f"{job.demand.minimum_enforcement}"
-            )
-        needed = share_needed(job.demand, class_of(gpu))
-        if needed != worker.share_percent:
-            raise InvalidPlan(
-                f"{_named(job, worker)} gets {worker.share_percent} percent of {uuid} and needs {needed}"
-            )
+        gpu_class = holdings.classes[uuid]
+        if (gpu_class, worker.share_percent) not in suitable:
+            _check_suits(job, worker, gpu)
+            suitable.add((gpu_class, worker.share_percent))
+
+
+def _check_suits(job: Job, worker: WorkerPlacement, gpu: GPU) -> None:
+    if not accepts_model(job.demand, gpu.model):
+        raise InvalidPlan(
+            f"{_named(job, worker)} is to use {gpu.uuid}, a {gpu.model}, which it does not accept"
+        )
+    if not reaches(gpu.enforcement, job.demand.minimum_enforcement):
+        raise InvalidPlan(
+            f"{_named(job, worker)} is to use {gpu.uuid}, held by {gpu.enforcement}, and demands "
+            f"{job.demand.minimum_enforcement}"
+        )
+    needed = share_needed(job.demand, class_of(gpu))
+    if needed != worker.share_percent:
+        raise InvalidPlan(
+            f"{_named(job, worker)} gets {worker.share_percent} percent of {gpu.uuid} and needs {needed}"
+        )
 
 
 def _named(job: Job, worker: WorkerPlacement) -> str:
@@ -194,10 +206,10 @@ def _check_gpu(
     gpu: GPU, starting: Mapping[str, WorkerPlacement], holdings: Holdings, resuming: frozenset[str]
 ) -> None:
     """Check percent, memory and exclusiveness of a GPU on which somebody starts or goes on."""
-    held = holdings.on_gpu.get(gpu.uuid, {})
-    if len(held) + len(starting) + len(gpu.foreign) == 1 and starting:
+    held = holdings.on_gpu.get(gpu.uuid) or {}
+    if not held and not gpu.foreign and len(starting) == 1 and gpu.allocatable_percent <= 100:
         (worker,) = starting.values()
-        if worker.share_percent <= min(100, gpu.allocatable_percent) and gpu.allocatable_percent <= 100:
+        if worker.share_percent <= gpu.allocatable_percent:
             return  # alone on a GPU that is not promised twice, it has what its share entitles it to
     percent, parked_percent = gpu.foreign_percent, 0
     tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]

@@ -14,54 +14,24 @@ same conclusion, or to a better one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
 
 from laneway.scheduling import explanation
 from laneway.scheduling.books import Books
-from laneway.scheduling.ledger import LATER, NOW, Kind, Level, View
+from laneway.scheduling.candidates import Candidates
+from laneway.scheduling.closures import Closure, Closures
+from laneway.scheduling.ledger import Kind
 from laneway.scheduling.plan_types import Depth, Preemption, PreemptionReason, WaitingReason
 from laneway.scheduling.snapshot import Job, JobState, WorkerPlacement
 from laneway.scheduling.standings import SortKey
-from laneway.scheduling.suitability import GPUClass
 from laneway.scheduling.trial import Placement, Trial
+from laneway.scheduling.views import LATER, NOW
 from laneway.scheduling.waiting_line import Shape
-
-_TRIED_SINGLY = 8
-"""So many jobs more than the gang has workers, from the last in the order, are tried as victims wherever they run. After
-that only those are that hold GPUs where the gang would be placed if all of the levels it takes were gone."""
-
 
 _MOST_BENEFICIARIES = 32
 """For so many jobs others make way in one decision; for more in the next, which follows at once: a decision must not take so
 long that what it was made from is no longer true."""
-
-
-@dataclass(slots=True)
-class Closure:
-    """Why no job of a shape, from a place in the order on, can start."""
-
-    place: SortKey
-    reason: WaitingReason | None
-    """None: it is worked out when somebody asks."""
-
-    holds_up: bool = False
-
-
-@dataclass(slots=True)
-class Closures:
-    """What did not fit, remembered for as long as nothing has become free."""
-
-    of: dict[Shape, Closure] = field(default_factory=dict)
-    held_up: dict[GPUClass, SortKey] = field(default_factory=dict)
-    """By class of GPUs: the job that lets none pass which comes after it."""
-
-    barrier: SortKey | None = None
-    """The job after which nobody is tried: it holds up every class of GPUs."""
-
-    stamp: tuple[int, int] | None = None
-    """How often something had become free, and somebody had left the line, when they were written."""
 
 
 @dataclass(slots=True)
@@ -89,16 +59,21 @@ class Walk:
         self._decision = Decision()
         self._makes_way = bool(books.leaving)
         self._beneficiaries = 0
+        self._candidates = Candidates(books, self._decision.preemptions, now_seconds)
+        self._full_for: set[Shape] = set()
+        """Shapes for which there is nothing free now; there won't be in this walk, which only takes of it."""
 
     def run(self) -> Decision:
         """Decide."""
         for key in sorted(self._books.suspended):
             self._stop(key, PreemptionReason.SUSPENDED, "It is suspended: it stops at its next checkpoint.")
         self._rescale()
-        self._reopen()
-        self._prune()
+        self._closures.review(self._now_seconds, something_leaves=bool(self._decision.preemptions))
+        closed_before = list(self._closures.of)
         queue: list[tuple[SortKey, int, Shape | None]] = [
-            (place, 0, shape) for place, shape in self._books.line.heads() if self._open(shape, place)
+            (place, 0, shape)
+            for place, shape in self._books.line.heads()
+            if self._closures.opens(shape, place)
         ]
         queue += [(self._books.standings.keys[key], 0, None) for key in self._books.parked]
         heapq.heapify(queue)
@@ -112,56 +87,17 @@ class Walk:
                 group = self._books.line.groups[shape]
                 if position + 1 < len(group):
                     heapq.heappush(queue, (group[position + 1], position + 1, shape))
-        self._closures.stamp = None if self._decision.preemptions else self._stamp()
+                if (
+                    self._beneficiaries and closed_before
+                ):  # what they leave may do for others that were tried before
+                    for head in self._closures.open_after(place, closed_before):
+                        heapq.heappush(queue, head)
+                    closed_before = []
+        if self._decision.preemptions:
+            self._closures.drop()
+        else:
+            self._closures.keep()
         return self._decision
-
-    def _reopen(self) -> None:
-        """Forget what did not fit, where something may have become free since."""
-        books, closures = self._books, self._closures
-        if (
-            closures.stamp != self._stamp()
-            or self._decision.preemptions
-            or books.policies.order.relative
-            or books.standings.drifting
-            or any(self._patience_ended(shape, closure) for shape, closure in closures.of.items())
-            or self._comes_before_others()
-        ):
-            closures.of.clear()
-            closures.held_up.clear()
-            closures.barrier = None
-
-    def _comes_before_others(self) -> bool:
-        """Whether a job is to be tried that may hold up some that were tried before it came."""
-        last = max((closure.place for closure in self._closures.of.values()), default=None)
-        return last is not None and any(
-            place < last and self._open(shape, place) and self._holds_up(place)
-            for place, shape in self._books.line.heads()
-        )
-
-    def _prune(self) -> None:
-        """Forget shapes of which none waits any more."""
-        groups = self._books.line.groups
-        if len(self._closures.of) > 2 * len(groups) + 16:
-            self._closures.of = {shape: c for shape, c in self._closures.of.items() if shape in groups}
-
-    def _stamp(self) -> tuple[int, int]:
-        return (self._books.ledger.frees, self._books.departures if self._closures.held_up else -1)
-
-    def _patience_ended(self, shape: Shape, closure: Closure) -> bool:
-        group = self._books.line.groups.get(shape)
-        if group is None or closure.reason is not None or closure.holds_up:
-            return False
-        return self._holds_up(group[0])
-
-    def _holds_up(self, place: SortKey) -> bool:
-        key = place[-1]
-        return self._policies.order.holds_up(
-            self._books.jobs[key], self._books.standings.ranks[key], self._now_seconds
-        )
-
-    def _open(self, shape: Shape, place: SortKey) -> bool:
-        closure = self._closures.of.get(shape)
-        return closure is None or place < closure.place
 
     def _settle(self, place: SortKey, shape: Shape) -> bool:
         """Decide about a waiting job; return whether the next of its shape is to be tried."""
@@ -177,15 +113,14 @@ class Walk:
         before = min((at for each in classes if (at := self._closures.held_up.get(each))), default=None)
         if before is not None and before < place:
             return self._close(shape, place, explanation.behind(before[-1]))
-        if self._start(job):
-            return True
+        if shape not in self._full_for:
+            if self._start(job):
+                return True
+            self._full_for.add(shape)
         found = self._keep_for(job) or self._make_way_for(job, place)
-        holds_up = self._holds_up(place)
+        holds_up = self._closures.holds_up(place, self._now_seconds)
         if holds_up:
-            for each in classes:
-                self._closures.held_up.setdefault(each, place)
-            if len(self._closures.held_up) == len(self._books.ledger.usable_classes):
-                self._closures.barrier = max(self._closures.held_up.values())
+            self._closures.hold_up(classes, place)
         return found or self._close(shape, place, None, holds_up)
 
     def _close(
@@ -211,6 +146,7 @@ class Walk:
             return False
         self._decision.starts[job.key] = placement
         self._hold(job, placement, Kind.SETTLED)
+        self._books.assume_started(job.key)
         return True
 
     def _keep_for(self, job: Job) -> bool:
@@ -230,19 +166,18 @@ class Walk:
         if self._beneficiaries == _MOST_BENEFICIARIES:
             return False
         trial = Trial(self._books.ledger, lambda: self._placement.place(job, self._books.room(LATER)))
-        chosen = (
-            self._policies.preemption.victims(candidates, trial)
-            for candidates in self._candidates(job, place)
-        )
-        victims = next((victims for victims in chosen if victims), None)
-        if victims is None:
-            trial.settle(())
-            return False
-        found = self._shallowest(trial, victims)
-        if found is None:
-            trial.settle(())
+        victims: Sequence[Job] | None = None
+        for candidates in self._candidates.of(job, place):
+            victims = self._policies.preemption.victims(candidates, trial)
+            if victims:
+                break
+            trial.conclude(())
+        found = self._shallowest(trial, victims) if victims else None
+        if not victims or found is None:
+            trial.conclude(())
             return False
         depth, placement = found
+        trial.conclude(victims, depth)
         for victim in victims:
             parked = victim.state is not JobState.RUNNING
             self._preempt(victim, job, Depth.EVICT if parked else depth)
@@ -260,64 +195,6 @@ class Walk:
             if placement is not None:
                 return depth, placement
         return None
-
-    def _candidates(self, job: Job, place: SortKey) -> Iterator[list[Job]]:
-        """Yield who may be preempted for a job, first the one that goes last in the order: at first those that are
-        preferred, then others, if these are not enough. Nobody, if it is no use."""
-        if not self._policies.order.preempts_by_queue:
-            yield self._candidates_by_rank(job)
-            return
-        reach = self._reach(job, (place[0], place[1]))
-        if reach is None:
-            return
-        lowest, gpus = reach
-        below = (
-            key
-            for key in takewhile(lambda key: self._books.level(key) > lowest, self._books.last_first())
-            if key not in self._decision.preemptions
-        )
-        most = job.demand.workers + _TRIED_SINGLY
-        nearest = [self._books.jobs[key] for key in islice(below, most)]
-        yield nearest
-        if len(nearest) == most:
-            there = [
-                key for key in self._books.ledger.below(lowest, gpus) if key not in self._decision.preemptions
-            ]
-            there.sort(key=lambda key: self._books.standings.keys[key], reverse=True)
-            yield [self._books.jobs[key] for key in there]
-
-    def _candidates_by_rank(self, job: Job) -> list[Job]:
-        ranks = self._books.standings.ranks
-        jobs = (self._books.jobs[key] for key in self._books.last_first())
-        lower = takewhile(
-            lambda running: (
-                running.priority < job.priority
-                or (
-                    running.priority == job.priority
-                    and self._policies.order.may_preempt(ranks[job.key], ranks[running.key])
-                )
-            ),
-            jobs,
-        )
-        return [running for running in lower if running.key not in self._decision.preemptions]
-
-    def _reach(self, job: Job, level: Level) -> tuple[Level, Placement] | None:
-        """Return the largest level, from ``level`` up, so that the gang would fit if all of larger ones were gone, and
-        where it would; None if it would not fit even if all were gone that may have to make way."""
-        below = self._books.levels_below(level)
-        if not below:
-            return None
-        floors = [level, *below[:-1]]
-        found = None
-        low, high = 0, len(floors)
-        while low < high:  # the first floor is the most generous: what fits at one fits at those before it
-            middle = 0 if found is None else (low + high) // 2
-            placement = self._placement.place(job, self._books.room(View(below=floors[middle])))
-            if placement is None:
-                high = middle
-            else:
-                found, low = (floors[middle], placement), middle + 1
-        return found
 
     def _resume(self, place: SortKey) -> None:
         """Let a parked job go on where it is, or say why it can't."""

@@ -17,7 +17,7 @@ MOST_KINDS = 32
 
 
 class Fragmentation:
-    """Fragments of nodes, by what is held of their GPUs; remembers its answers."""
+    """Fragments of nodes, by what is held of their GPUs."""
 
     def __init__(self, demands: Iterable[Demand]) -> None:
         """Take the workload.
@@ -41,7 +41,7 @@ class Fragmentation:
         total = sum(count for _, count in chosen)
         self._kinds = [(samples[kind], count / total) for kind, count in chosen]
         self._shares: dict[tuple[int, GPUClass], int | None] = {}
-        self._known: dict[tuple[tuple[GPUClass, ...], tuple[int, ...]], float] = {}
+        self._of: dict[tuple[GPUClass, ...], NodeFragmentation] = {}
 
     def fragment_gpus(self, classes: tuple[GPUClass, ...], free_percents: tuple[int, ...]) -> float:
         """Return what of a node is free and of no use, in GPUs, for the mean worker of the trace.
@@ -50,14 +50,21 @@ class Fragmentation:
             classes: of the node's GPUs.
             free_percents: of each, out of its allocatable percent.
         """
-        key = (classes, free_percents)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = sum(
-                weight * self._fragment(number, demand, classes, free_percents)
-                for number, (demand, weight) in enumerate(self._kinds)
-            )
-        return known
+        return self.of_nodes_like(classes).fragment_gpus(free_percents)
+
+    def of_nodes_like(self, classes: tuple[GPUClass, ...]) -> NodeFragmentation:
+        """Return what says the same of nodes with GPUs of these classes."""
+        found = self._of.get(classes)
+        if found is None:
+            found = self._of[classes] = NodeFragmentation(self, classes)
+        return found
+
+    def reckon(self, classes: tuple[GPUClass, ...], free_percents: tuple[int, ...]) -> float:
+        """Return what :meth:`fragment_gpus` does, without remembering it."""
+        return sum(
+            weight * self._fragment(number, demand, classes, free_percents)
+            for number, (demand, weight) in enumerate(self._kinds)
+        )
 
     def _fragment(
         self, number: int, demand: Demand, classes: Sequence[GPUClass], free_percents: Sequence[int]
@@ -80,3 +87,19 @@ class Fragmentation:
             suits = accepts_model(demand, gpu_class.model)
             self._shares[key] = share_needed(demand, gpu_class) if suits else None
         return self._shares[key]
+
+
+class NodeFragmentation:
+    """The fragments of nodes that have GPUs of the same classes; remembers its answers."""
+
+    def __init__(self, fragmentation: Fragmentation, classes: tuple[GPUClass, ...]) -> None:
+        self._fragmentation = fragmentation
+        self._classes = classes
+        self._known: dict[tuple[int, ...], float] = {}
+
+    def fragment_gpus(self, free_percents: tuple[int, ...]) -> float:
+        """Return what of a node is free and of no use, in GPUs, given what is free of each of its GPUs."""
+        known = self._known.get(free_percents)
+        if known is None:
+            known = self._known[free_percents] = self._fragmentation.reckon(self._classes, free_percents)
+        return known

@@ -27,16 +27,23 @@ class Meter:
         self.waiting_jobs = 0
         self.running_jobs = 0
         self._now_seconds = 0.0
-        self._gpus_of_node = {node.name: tuple(gpu.uuid for gpu in node.gpus) for node in nodes}
-        self._classes_of_node = {node.name: tuple(map(class_of, node.gpus)) for node in nodes}
         self._offered = {gpu.uuid: gpu.allocatable_percent for node in nodes for gpu in node.gpus}
-        self._held = dict.fromkeys(self._offered, 0)
+        self._free_percents = {node.name: [gpu.allocatable_percent for gpu in node.gpus] for node in nodes}
+        """By node: what is not held of each GPU."""
+
+        self._slots = {
+            gpu.uuid: (self._free_percents[node.name], number)
+            for node in nodes
+            for number, gpu in enumerate(node.gpus)
+        }
         self._held_percent = 0
         """Sum over the GPUs of what is held of each, at most 100."""
 
         self._free_gpus = float(len(self._offered))
-        self._fragmentation = fragmentation
-        self._fragments = {name: self._fragment(name) for name in self._gpus_of_node}
+        self._fragmentation = {
+            node.name: fragmentation.of_nodes_like(tuple(map(class_of, node.gpus))) for node in nodes
+        }
+        self._fragments = {name: self._fragment(name) for name in self._free_percents}
         self._fragment_gpus = sum(self._fragments.values())
         self._changed_nodes: dict[str, None] = {}
 
@@ -64,11 +71,15 @@ class Meter:
         """Count a placement as held; with sign -1, as given back."""
         for worker in placement:
             self._changed_nodes[worker.node] = None
+            percent = sign * worker.share_percent
             for uuid in worker.gpus:
-                before = self._held[uuid]
-                after = self._held[uuid] = before + sign * worker.share_percent
+                offered = self._offered[uuid]
+                free, number = self._slots[uuid]
+                before = offered - free[number]
+                after = before + percent
+                free[number] = offered - after
                 self._held_percent += min(after, 100) - min(before, 100)
-                self._free_gpus += (before - after) / self._offered[uuid]
+                self._free_gpus += (before - after) / offered
 
     def count(self, state: JobState, by: int) -> None:
         """Count one more job, or with -1 one less, in a state."""
@@ -89,5 +100,4 @@ class Meter:
         self._changed_nodes.clear()
 
     def _fragment(self, name: str) -> float:
-        free = tuple(self._offered[uuid] - self._held[uuid] for uuid in self._gpus_of_node[name])
-        return self._fragmentation.fragment_gpus(self._classes_of_node[name], free)
+        return self._fragmentation[name].fragment_gpus(tuple(self._free_percents[name]))

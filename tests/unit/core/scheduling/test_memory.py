@@ -30,8 +30,14 @@ ORDERS = st.sampled_from(
         policies(order="fifo"),
         policies(order="fifo", order_options={"strict": False}),
         policies(order="tiresias-las", order_options={"promotion_factor": 8.0, "patience_seconds": 200.0}),
+        policies(order="tiresias-las", preemption_options={"min_run_seconds": 0}),
+        policies(order="multilevel-las", order_options={"promotion_seconds": 300.0}),
+        policies(order="srtf", preemption_options={"min_run_seconds": 0}),
+        policies(order="srtf", order_options={"unknown_seconds": 700.0}),
+        policies(order="srsf", preemption="least-lost"),
     ]
 )
+EXPECTED_SECONDS = st.sampled_from([None, 40.0, 450.0, 1000.1, 7000.0])
 PARKED_AS = {Depth.PAUSE: JobState.PAUSED, Depth.OFFLOAD: JobState.OFFLOADED, Depth.EVICT: JobState.LEAVING}
 
 
@@ -65,7 +71,8 @@ class WithMemory(RuleBasedStateMachine):
     def submit(self, data: st.DataObject) -> None:
         job = data.draw(jobs(f"ns/j{self.made}"))
         self.made += 1
-        self.observe(replace(job, created_seconds=self.now))
+        expected_seconds = data.draw(EXPECTED_SECONDS)
+        self.observe(replace(job, created_seconds=self.now, expected_seconds=expected_seconds))
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
@@ -75,7 +82,7 @@ class WithMemory(RuleBasedStateMachine):
             self.avoid.pop(key, None)
             self.scheduler.forget(key)
 
-    @rule(data=st.data(), change=st.sampled_from(["gone", "suspended", "profiled", "avoid", "fails"]))
+    @rule(data=st.data(), change=st.sampled_from(["gone", "suspended", "profiled", "expected", "avoid", "fails"]))
     def change(self, data: st.DataObject, change: str) -> None:
         if not self.jobs:
             return
@@ -84,6 +91,8 @@ class WithMemory(RuleBasedStateMachine):
             self.observe(replace(job, suspended=not job.suspended))
         elif change == "profiled":
             self.observe(replace(job, profile=data.draw(jobs("ns/other")).profile))
+        elif change == "expected":
+            self.observe(replace(job, expected_seconds=data.draw(EXPECTED_SECONDS)))
         elif change == "avoid":
             avoided = frozenset(
                 data.draw(st.sets(st.sampled_from([node.name for node in self.nodes]), max_size=1))

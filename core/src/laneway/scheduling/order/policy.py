@@ -5,9 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from laneway.scheduling.snapshot import Job
+
+
+class Pace(NamedTuple):
+    """How a rank drifts that does so evenly."""
+
+    per_second: float
+    """By how much ``position[0]`` rises in a second; below 0 if it falls."""
+
+    until_seconds: float = math.inf
+    """How long it does; then the rank is asked for again, at the next decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,9 @@ class Rank:
     drifts: bool = False
     """It changes all the time (remaining time while the job runs): it is asked for again at every decision, and no
     decision is due because of it."""
+
+    pace: Pace | None = None
+    """How it drifts, if evenly and in ``position[0]`` alone: then it is asked for only at those decisions that depend on it."""
 
 
 class OrderPolicy(Protocol):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.scheduling.order.policy import Rank
+from laneway.scheduling.order.policy import Pace, Rank
 from laneway.scheduling.order.remaining import remaining_seconds, review_seconds
 from laneway.scheduling.snapshot import Job, JobState
 
@@ -66,13 +66,31 @@ class SRTF:
         runs = job.state is JobState.RUNNING
         expected_seconds = job.expected_seconds or self.unknown_seconds
         if expected_seconds <= 0:
-            return Rank(UNKNOWN, (job.service_gpu_seconds(now_seconds),), drifts=runs)
-        left = self.weight(job) * remaining_seconds(expected_seconds, job.ran_seconds(now_seconds))
+            pace = Pace(0.0 if job.as_of_seconds is None else job.rate_gpus)
+            return Rank(
+                UNKNOWN, (job.service_gpu_seconds(now_seconds),), drifts=runs, pace=pace if runs else None
+            )
+        weight = self.weight(job)
+        left = weight * remaining_seconds(expected_seconds, job.ran_seconds(now_seconds))
         if not runs:
             return Rank(KNOWN, (left,))
         until_seconds = review_seconds(job, expected_seconds, now_seconds)
-        return Rank(KNOWN, (left,), until_seconds=until_seconds, drifts=True)
+        return Rank(
+            KNOWN,
+            (left,),
+            until_seconds=until_seconds,
+            drifts=True,
+            pace=_pace(job, weight, expected_seconds, now_seconds),
+        )
 
     def weight(self, job: Job) -> float:
         """Return what a second of the job counts."""
         return 1.0
+
+
+def _pace(job: Job, weight: float, expected_seconds: float, now_seconds: float) -> Pace:
+    """Return how what remains of a running job shrinks until the estimate is reached, and grows from there on."""
+    if job.as_of_seconds is None:
+        return Pace(0.0)
+    reached_seconds = job.as_of_seconds + expected_seconds - job.executed_seconds
+    return Pace(-weight, reached_seconds) if now_seconds < reached_seconds else Pace(weight)

@@ -3,7 +3,7 @@
 Each connection has a thread, as in the standard library's server, and at most so many have one: those of one address, and all
 together. When all are taken, the newcomer takes the place of who has been connected the longest without having sent a whole
 request. Answers come from the same interpreter as turns, and it runs one thread at a time: an address that has had some of its
-time waits for nine times as long before it is answered again.
+time waits before it is answered again, so that all addresses together have a tenth of it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,17 @@ ANSWER_SECONDS = 30.0
 """To take the whole answer in."""
 
 REST_FACTOR = 9
-LONGEST_REST_SECONDS = 5.0
-_TURN_AWAY_SECONDS = 0.001
-"""Pause after a connection that is turned away: a thousand of them a second are looked at."""
+"""How long an address waits for, in times what an answer cost, and for each address that there is."""
+
+LONGEST_REST_SECONDS = 60.0
+_ANSWER_ALONE_SECONDS = 1.0
+"""An answer that takes longer, because it is not read, does not keep its address from the next one."""
+
+_TURNED_AWAY_AT_ONCE = 32
+_TURN_AWAY_SECONDS = 0.05
+"""Pause after so many that were turned away: some six hundred a second are looked at, and turns go on in between."""
+
+_SWEEP_SECONDS = 0.5
 
 
 @dataclass(eq=False, slots=True)
@@ -78,6 +86,8 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._guests: dict[socket.socket, _Guest] = {}
         self._rests_until_seconds: dict[str, float] = {}
+        self._turned_away = 0
+        self._swept_seconds = 0.0
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether a connection gets a thread."""
@@ -88,7 +98,9 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             if not full:
                 self._guests[request] = _Guest(address, request, time.monotonic())
         if full:
-            time.sleep(_TURN_AWAY_SECONDS)
+            self._turned_away += 1
+            if self._turned_away % _TURNED_AWAY_AT_ONCE == 0:
+                time.sleep(_TURN_AWAY_SECONDS)
         return not full
 
     def shutdown_request(self, request: Any) -> None:
@@ -98,8 +110,11 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Called twice a second: ends what takes too long."""
+        """Called at least twice a second: ends what takes too long."""
         now_seconds = time.monotonic()
+        if now_seconds < self._swept_seconds + _SWEEP_SECONDS:
+            return
+        self._swept_seconds = now_seconds
         with self._lock:
             for guest in self._guests.values():
                 patience_seconds = ANSWER_SECONDS if guest.answered else REQUEST_SECONDS
@@ -116,9 +131,20 @@ class BoundedHTTPServer(ThreadingHTTPServer):
         if not isinstance(sys.exc_info()[1], OSError):
             _log.exception("a request could not be answered")
 
-    def request_is_whole(self, request: socket.socket) -> None:
-        """Note that a request has come as a whole."""
-        self._note(request, answered=True)
+    def may_answer(self, request: socket.socket) -> bool:
+        """Wait until the address of a request that has come as a whole has rested; false if it has to make room first."""
+        while True:
+            with self._lock:
+                guest = self._guests.get(request)
+                if guest is None or guest.leaves.is_set():
+                    return False
+                now_seconds = time.monotonic()
+                until_seconds = self._rests_until_seconds.get(guest.address, now_seconds)
+                if now_seconds >= until_seconds:
+                    self._rests_until_seconds[guest.address] = now_seconds + _ANSWER_ALONE_SECONDS
+                    guest.answered, guest.since_seconds = True, now_seconds
+                    return True
+            guest.leaves.wait(until_seconds - now_seconds)
 
     def answer_is_sent(self, request: socket.socket, worked_seconds: float) -> None:
         """Note that an answer has gone out, and let the address rest for it.
@@ -127,25 +153,15 @@ class BoundedHTTPServer(ThreadingHTTPServer):
             request: the connection.
             worked_seconds: what the answer cost of the interpreter's time.
         """
-        now_seconds = time.monotonic()
-        self._note(request, answered=False)
         with self._lock:
             guest = self._guests.get(request)
-            if guest is None:
+            if guest is None or not guest.answered:
                 return
-            from_seconds = max(now_seconds, self._rests_until_seconds.get(guest.address, now_seconds))
-            until_seconds = min(
-                from_seconds + REST_FACTOR * worked_seconds, now_seconds + LONGEST_REST_SECONDS
-            )
-            self._rests_until_seconds[guest.address] = until_seconds
-        guest.leaves.wait(max(0.0, until_seconds - now_seconds))
-        self._note(request, answered=False)
-
-    def _note(self, request: socket.socket, *, answered: bool) -> None:
-        with self._lock:
-            guest = self._guests.get(request)
-            if guest is not None:
-                guest.answered, guest.since_seconds = answered, time.monotonic()
+            addresses = {other.address for other in self._guests.values()}
+            rest_seconds = min(REST_FACTOR * len(addresses) * worked_seconds, LONGEST_REST_SECONDS)
+            now_seconds = time.monotonic()
+            self._rests_until_seconds[guest.address] = now_seconds + rest_seconds
+            guest.answered, guest.since_seconds = False, now_seconds
 
     def _has_room(self) -> bool:
         """Whether one more gets a thread; sees to it that somebody leaves for that."""
@@ -166,7 +182,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
     server: BoundedHTTPServer
 
     def handle_one_request(self) -> None:
-        """Answer, and rest."""
+        """Read a request, and answer it when its address has rested."""
         began_seconds = time.thread_time()
         self.rfile = _ShortReader(self.rfile)  # type: ignore[assignment]
         try:
@@ -180,10 +196,13 @@ class BoundedHandler(BaseHTTPRequestHandler):
             self.server.answer_is_sent(self.connection, time.thread_time() - began_seconds)
 
     def parse_request(self) -> bool:
-        """Read the rest of a request, after its first line."""
-        is_whole = super().parse_request()
-        self.server.request_is_whole(self.connection)
-        return is_whole
+        """Read the rest of a request, after its first line; returns whether it is to be answered."""
+        if not super().parse_request():
+            return False
+        if not self.server.may_answer(self.connection):
+            self.close_connection = True
+            return False
+        return True
 
 
 class _LongRequestError(Exception):

@@ -24,6 +24,7 @@ MODULES = {
     "memory": "memory_over_turns",
     "makespan": "makespan",
     "scale": "scale",
+    "attacks": "attacks",
 }
 """Below ``tests.performance.node``, by name, in the order in which they run."""
 

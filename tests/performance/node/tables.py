@@ -137,6 +137,32 @@ def _scale(found: Any) -> Iterator[str]:
     )
 
 
+def _attacks(found: Any) -> Iterator[str]:
+    yield from table(
+        ["attack", "attempts", "p50 usual", "under attack", "times", "p99 usual", "under attack", "times"],
+        (
+            [
+                each["attack"].replace("_", " "),
+                f"{each['attempts']:,}",
+                *(
+                    text
+                    for of in ("p50", "p99")
+                    for text in (
+                        f"{each['usual'][f'{of}_us']:,.0f} µs",
+                        f"{each['under_attack'][f'{of}_us']:,.0f} µs",
+                        str(each["times_usual"][of]),
+                    )
+                ),
+            ]
+            for each in found["attacks"]
+        ),
+    )
+    yield (
+        f"\n{found['attackers']} hostile containers, or one HTTP client from eight addresses; {found['seconds_under_attack']:.0f} s of each "
+        "attack, with as long without it in between.\n"
+    )
+
+
 def _latencies(found: dict[str, Any]) -> list[str]:
     *times, count = (found[name] for name in _LATENCIES)
     return [*(f"{each:,.0f} µs" for each in times), f"{count:,}"]
@@ -158,5 +184,6 @@ NODE = Block(
         "node-memory": ("The agent's memory over a million turns", _memory),
         "node-makespan": ("Two jobs that use their GPU half of the time", _makespan),
         "node-scale": ("16 GPUs with 32 sessions each", _scale),
+        "node-attacks": ("Hand-offs of others while the agent is attacked", _attacks),
     },
 )

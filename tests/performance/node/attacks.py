@@ -1,0 +1,182 @@
+"""How long others wait for a turn while hostile processes attack the agent, beside how long they usually do.
+
+    python -m tests.performance.node.attacks -o attacks.json
+
+Two processes with the real client hand the turn of a lane to and fro, as in `hand_off.py`, and go on doing so. Beside them, each in a container of its own,
+hostile processes attack for some seconds, and rest for as long, several times: hand-offs of the times between and of the
+times under attack are told apart by the clock, so that whatever else the machine does falls on both. Attackers run with the scheduling policy
+"idle": told is what they do to the agent, not what any busy process does to its neighbours' processor.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.node_agent.footprint import Footprint
+from tests.integration.node_agent.node import Node, PeerProcess
+from tests.performance.node.crowd import Crowd, Trained, admit, node_with
+from tests.performance.node.hand_off import ITERATION_SECONDS, hand_offs_of_lane_us
+from tests.performance.node.latencies import summary
+from tests.performance.result_file import write_measured
+
+PROGRAMS = Path(__file__).parents[2] / "integration/node_agent"
+CONTAINERS = 4
+ROUNDS = 3
+SECONDS = 3.0
+ADDRESSES = 8
+
+IN_PACKETS = (
+    "flood",
+    "garbage",
+    "stray_releases",
+    "requests_in_turn",
+    "turns_for_nothing",
+    "deaf",
+    "scribble",
+    "connect_and_close",
+    "reconnect_as_holder",
+)
+ON_THE_SAME_GPU = ("profiles_up_and_down",)
+OVER_HTTP = ("slow_loris", "many", "scrapes", "long_requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one attack did."""
+
+    attack: str
+    usual: dict[str, float]
+    under_attack: dict[str, float]
+    attempts: int
+    """Packets, connections or requests of all attackers."""
+
+    descriptors: int
+    """The most that the agent had open meanwhile."""
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as it is written."""
+        ratios = {
+            of: round(self.under_attack[f"{of}_us"] / self.usual[f"{of}_us"], 2) for of in ("p50", "p99")
+        }
+        return {
+            "attack": self.attack,
+            "attempts": self.attempts,
+            "agent_descriptors": self.descriptors,
+            "usual": self.usual,
+            "under_attack": self.under_attack,
+            "times_usual": ratios,
+        }
+
+
+def measure() -> dict[str, Any]:
+    """Return for each attack the hand-offs of others, and how they compare."""
+    with node_with(gpus=2, lanes=1, quantumMilliseconds=1) as node:
+        crowd = admit(node, 2, 0, "victim")
+        crowd.open_sessions()
+        found = [_packets(crowd, attack, gpu=1) for attack in IN_PACKETS]
+        found += [_packets(crowd, attack, gpu=0) for attack in ON_THE_SAME_GPU]
+        found.append(_hoarding(crowd))
+        found += [_http(crowd, attack) for attack in OVER_HTTP]
+    return {
+        "attackers": CONTAINERS,
+        "seconds_under_attack": ROUNDS * SECONDS,
+        "attacks": [each.shown() for each in found],
+    }
+
+
+def _packets(crowd: Crowd, attack: str, gpu: int) -> Found:
+    def strike(attackers: Sequence[PeerProcess]) -> int:
+        for attacker in attackers:
+            attacker.start(attack, seconds=SECONDS)
+        return sum(_attempts(attacker.finish()) for attacker in attackers)
+
+    return _interleaved(crowd, attack, lambda: _in_containers(crowd.node, attack, gpu), strike)
+
+
+def _hoarding(crowd: Crowd) -> Found:
+    def strike(attackers: Sequence[PeerProcess]) -> int:
+        until = time.monotonic() + SECONDS
+        for attacker in attackers:
+            attacker.start("hoard", count=10_000)
+        tried = sum(answer["opened"] + answer["refused"] for answer in (a.finish() for a in attackers))
+        time.sleep(max(0.0, until - time.monotonic()))
+        return tried
+
+    return _interleaved(crowd, "hoard", lambda: _in_containers(crowd.node, "hoard", 1), strike)
+
+
+def _http(crowd: Crowd, attack: str) -> Found:
+    def strike(_: None) -> int:
+        program = ["chrt", "--idle", "0", sys.executable, str(PROGRAMS / "http_attacker.py")]
+        command = [*program, str(crowd.node.port), attack, str(ADDRESSES), str(SECONDS)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        answer = json.loads(done.stdout.splitlines()[-1])
+        return max(int(answer["connected"]), int(answer["answered"]))
+
+    @contextmanager
+    def nobody() -> Iterator[None]:
+        yield
+
+    return _interleaved(crowd, f"http: {attack}", nobody, strike)
+
+
+def _interleaved(
+    crowd: Crowd, attack: str, attackers: Callable[[], Any], strike: Callable[[Any], int]
+) -> Found:
+    """Train for all rounds, and attack in every second part of the time."""
+    attempts = descriptors = 0
+    struck_ns: list[tuple[int, int]] = []
+    trained: list[tuple[Trained, ...]] = []
+    for _ in range(ROUNDS):
+        with attackers() as ready:
+            crowd.start_training(iteration_seconds=ITERATION_SECONDS, seconds=2 * SECONDS)
+            time.sleep(SECONDS)
+            began_ns = time.monotonic_ns()
+            attempts += strike(ready)
+            struck_ns.append((began_ns, time.monotonic_ns()))
+            descriptors = max(descriptors, Footprint.of(crowd.node).descriptors)
+            trained.append(crowd.await_training())
+    usual: list[float] = []
+    under: list[float] = []
+    for (began_ns, ended_ns), processes in zip(struck_ns, trained, strict=True):
+        usual += _hand_offs_us(processes, 0, began_ns)
+        under += _hand_offs_us(processes, began_ns, ended_ns)
+    return Found(attack, summary(usual), summary(under), attempts, descriptors)
+
+
+def _hand_offs_us(processes: Sequence[Trained], from_ns: int, until_ns: int) -> list[float]:
+    return hand_offs_of_lane_us(
+        [[turn for turn in each.turns if from_ns <= turn.ended_ns < until_ns] for each in processes]
+    )
+
+
+@contextmanager
+def _in_containers(node: Node, attack: str, gpu: int) -> Iterator[list[PeerProcess]]:
+    containers = [node.container(f"{attack}-{number}", 1, gpu=gpu) for number in range(CONTAINERS)]
+    attackers = [
+        container.await_socket().process(PROGRAMS / "hostile_process.py") for container in containers
+    ]
+    for attacker in attackers:
+        attacker.do("give_way")
+    try:
+        yield attackers
+    finally:
+        for attacker, container in zip(attackers, containers, strict=True):
+            attacker.end()
+            container.remove()
+
+
+def _attempts(answer: dict[str, Any]) -> int:
+    return int(answer["done"]) + int(answer["cut_off"])
+
+
+if __name__ == "__main__":
+    write_measured(measure)

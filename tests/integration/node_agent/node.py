@@ -113,8 +113,9 @@ class PeerProcess:
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], seconds)
-        assert readable, "the process does not answer"
+        poller = select.poll()  # select() knows no descriptor above 1023
+        poller.register(self._process.stdout, select.POLLIN)
+        assert poller.poll(1000 * seconds), "the process does not answer"
         line = self._process.stdout.readline()
         assert line, "the process has ended"
         answer: dict[str, Any] = json.loads(line)

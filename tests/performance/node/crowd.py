@@ -105,11 +105,12 @@ def node_with(*, gpus: int = 1, lanes: int = 0, **turns: Any) -> Iterator[Node]:
 
 
 def admit(node: Node, clients: int, gpu: int = 0, name: str = "pod") -> Crowd:
-    """Start processes on a GPU, which share it in equal parts."""
+    """Start processes on a GPU, which share it in equal parts, and wait until they run."""
     pods = tuple(f"{name}-{gpu}-{number}" for number in range(clients))
     percent = 100 // clients  # more would not fit beside others before it is measured
     containers = [node.container(pod, percent, gpu=gpu) for pod in pods]
     processes = tuple(container.await_socket().process(CLIENT) for container in containers)
+    assert all(process.pid for process in processes)
     return Crowd(node, pods, processes)
 
 

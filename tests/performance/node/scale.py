@@ -32,8 +32,9 @@ def measure() -> dict[str, Any]:
             tuple(pod for each in crowds for pod in each.pods),
             tuple(process for each in crowds for process in each.processes),
         )
-        began_seconds = time.monotonic()
-        crowd.open_sessions()
+        began_seconds, began = time.monotonic(), crowd.cost()
+        for each in crowds:
+            each.open_sessions()
         opened_seconds = time.monotonic() - began_seconds
         before = crowd.cost()
         crowd.start_training(iteration_seconds=ITERATION_SECONDS, seconds=TRAINING_SECONDS)
@@ -50,6 +51,7 @@ def measure() -> dict[str, Any]:
         "gpus": GPUS,
         "sessions": GPUS * SESSIONS,
         "all_open_and_profiled_seconds": round(opened_seconds, 1),
+        "agent_cpu_ms_per_opening": round(1000 * (before - began).cpu_seconds / (GPUS * SESSIONS), 2),
         "turns_per_second": round(turns / TRAINING_SECONDS),
         "fewest_turns_of_a_session": min(len(each.turns) for each in trained),
         "most_turns_of_a_session": max(len(each.turns) for each in trained),

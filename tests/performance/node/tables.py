@@ -131,7 +131,8 @@ def _scale(found: Any) -> Iterator[str]:
         ),
     )
     yield (
-        f"\nAll sessions open and measured after {found['all_open_and_profiled_seconds']} s; turns of a session: "
+        f"\nAll sessions open and measured after {found['all_open_and_profiled_seconds']} s, for "
+        f"{found['agent_cpu_ms_per_opening']} ms of the agent's CPU each; turns of a session: "
         f"{found['fewest_turns_of_a_session']} to {found['most_turns_of_a_session']}. "
         + _hand_offs_in_a_line(found)
     )

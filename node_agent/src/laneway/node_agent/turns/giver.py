@@ -370,7 +370,9 @@ class TurnGiver:
             turn.check = None
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
-        del self._turns[turn.hold], self._turn_in[turn.lane]
+        del self._turns[turn.hold]
+        if self._turn_in.get(turn.lane) is turn:  # not where two processes claimed a turn of this lane after a restart
+            del self._turn_in[turn.lane]
 
     def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         hold = turn.hold

@@ -185,7 +185,7 @@ class Hostile:
 
     def profiles_up_and_down(self, seconds: float, step_seconds: float = 0.02) -> dict[str, Any]:
         """Sizes that cut the lanes anew, at a rate that is not cut off."""
-        sizes = itertools.cycle([(1 << 20, 1 << 20), (1 << 20, 400 << 20), (300 << 20, 1 << 20)])
+        sizes = itertools.cycle([(1 << 20, 1 << 20), (1 << 20, 400 << 20), (450 << 20, 1 << 20)])
 
         def attack(line: Line) -> int:
             persistent, ephemeral = next(sizes)

@@ -61,5 +61,6 @@ def test_who_sends_without_end_is_cut_off_and_others_take_turns(make_node: MakeN
     assert not [
         turn for turn in node.get("/turns") if turn["pod"] == "bystander" and turn["end"] == "revoked"
     ]
+    assert "Traceback" not in node.log
     hostile.end()
     comes_back(node, before)

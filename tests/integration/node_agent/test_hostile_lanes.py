@@ -1,0 +1,91 @@
+"""Processes that try to turn over the lanes of their GPU, or to get a turn that is not theirs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.node_agent.node import Node, PeerProcess, eventually
+
+MakeNode = Callable[..., Node]
+
+HOSTILE = Path(__file__).with_name("hostile_process.py")
+SECONDS = 5.0
+
+
+def neighbours(node: Node) -> list[PeerProcess]:
+    """Two processes that cannot keep a lane each when the attacker says that it needs one of 400 MiB."""
+    processes = []
+    for pod in ("a", "b"):
+        process = node.container(pod, 40).await_socket().process()
+        process.hello()
+        process.profile(10, 300)
+        processes.append(process)
+    return processes
+
+
+def test_sizes_that_go_up_and_down_leave_the_neighbours_lanes_alone(make_node: MakeNode) -> None:
+    node = make_node().start()
+    processes = neighbours(node)
+    attacker = node.container("hostile", 60).await_socket().process(HOSTILE)
+    assert attacker.pid
+    lanes_seen: list[tuple[int | None, ...]] = []
+    stopped = threading.Event()
+
+    def watch() -> None:
+        while not stopped.wait(0.03):
+            sessions = {session["pod"]: session["lane"] for session in node.get("/sessions")}
+            seen = sessions["a"], sessions["b"]
+            if not lanes_seen or lanes_seen[-1] != seen:
+                lanes_seen.append(seen)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for process in processes:
+            process.start("train", seconds=SECONDS, iteration_seconds=0.005)
+        outcome = attacker.do("profiles_up_and_down", seconds=SECONDS)
+        done = [len(process.finish()["iterations"]) for process in processes]
+    finally:
+        stopped.set()
+        watcher.join()
+    assert outcome["done"] > 50, outcome
+    assert min(done) > 50, done
+    assert 2 <= len(lanes_seen) <= 6, lanes_seen
+
+
+def test_a_turn_of_an_earlier_connection_is_believed_by_an_agent_that_has_just_started_only(
+    make_node: MakeNode,
+) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}).start()
+    holder = neighbours(node)[0]
+    holder.turn()
+    attacker = node.container("hostile", 20).await_socket().process(HOSTILE)
+    outcome = attacker.do("reconnect_as_holder", seconds=2)
+    assert outcome["done"] > 0, outcome
+    assert outcome["granted"] == 0
+    assert node.session("a")["state"] == "Holding"
+
+
+def test_who_claims_a_turn_after_a_restart_is_asked_to_give_it_back_at_once(make_node: MakeNode) -> None:
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 60_000}).start()
+    holder, other = neighbours(node)
+    eventually("both are known", lambda: all(s["sizes"] for s in node.get("/sessions")))
+    holder.turn()
+    assert node.terminate() == 0
+    node.start()
+    turns = {}
+    for process in (other, holder):
+        process.hello(n=1, holds_turn=True)
+        process.do("write", word=9, value=1, n=1)
+        turns[process] = process.expect("grant", n=1)["turn"]
+    for process in (other, holder):
+        eventually("it is to yield", lambda process=process: process.do("read", word=2, n=1)["value"])
+    for process in (other, holder):
+        process.do("write", word=9, value=0, n=1)
+        process.send("release", n=1, turn=turns[process], iterations=1, gpu_seconds=0.0)
+    other.send("request", n=1)
+    while other.receive(n=1)["packet"]["type"] != "grant":
+        pass
+    assert "Traceback" not in node.log

@@ -12,12 +12,14 @@ import pytest
 
 from hack.cluster.embedded import RunningCluster
 from hack.cluster.kubectl import Kubectl
+from hack.cluster.probes import wait_until
 from hack.cluster.teardown import bring_down
 from hack.demo.api import Api
-from hack.demo.install import Installation, install
+from hack.demo.install import SYSTEM_NAMESPACE, Installation, install, system_pods
 from hack.demo.jobs import Jobs
 from hack.demo.output import Outputs
 from hack.demo.target import bring_up_embedded
+from tests.e2e.crowd import Crowd
 
 CLUSTER = os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e")
 
@@ -84,3 +86,32 @@ def bench(laneway: Laneway) -> Iterator[Bench]:
     finally:
         jobs.delete_all()
         laneway.kubectl.run("delete", "namespace", jobs.namespace, "--wait=false")
+
+
+@pytest.fixture
+def gpus(laneway: Laneway) -> dict[str, list[str]]:
+    """The uuids of each node's GPUs, once the nodes have published them."""
+    found: dict[str, list[str]] = {}
+
+    def all_say() -> bool:
+        for node in laneway.kubectl.get("gpunodes")["items"]:
+            found[node["metadata"]["name"]] = [gpu["uuid"] for gpu in node.get("status", {}).get("gpus", ())]
+        return len(found) == 2 and all(found.values())
+
+    wait_until(all_say, "both nodes publish their GPUs", 60)
+    return found
+
+
+@pytest.fixture
+def crowd(laneway: Laneway, bench: Bench) -> Iterator[Crowd]:
+    """Room for many plain pods; they are gone when the next test begins."""
+    pods = (
+        laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE)
+        for name in system_pods(laneway.installation.target, "node")
+    )
+    agents = {pod["spec"]["nodeName"]: pod["status"]["podIP"] for pod in pods}
+    made = Crowd(bench.namespace, laneway.cluster, laneway.kubectl, laneway.api, agents)
+    try:
+        yield made
+    finally:
+        made.delete()

@@ -12,6 +12,9 @@ IMAGE = "laneway/examples:0.1.0"
 SMALL_IMAGE = "laneway/client:0.1.0"
 """A Python and nothing else; what makes it Laneway's is not used."""
 
+OFFERED_PERCENT = 200
+"""Of each GPU: see hack/demo/values.yaml."""
+
 SHARED_FOLDER = "/var/lib/laneway-shared"
 
 _SCRIPT = (Path(__file__).parent / "worker.py").read_text()
@@ -79,4 +82,19 @@ def session_pod_spec(percent: int) -> dict[str, Any]:
                 "resources": {"limits": {GPU_PERCENT: str(percent)}},
             }
         ],
+    }
+
+
+def session_replicas(name: str, percent: int, replicas: int) -> dict[str, Any]:
+    """A ReplicaSet of such pods: one that the kubelet refuses is followed by another."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": session_pod_spec(percent)},
+        },
     }

@@ -6,11 +6,11 @@ from typing import Any
 
 from laneway.api.names import GPU_PERCENT
 
-from hack.cluster.commands import run
 from hack.cluster.probes import wait_until
 from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
-from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.conftest import Bench
+from tests.e2e.kills import kill, restart_counts, restart_kubelets, wait_until_restarted
 from tests.e2e.manifests import EXCLUSIVE_NODE, training_job
 
 
@@ -37,48 +37,6 @@ def containers(bench: Bench) -> dict[str, str]:
     }
 
 
-def node_pods(laneway: Laneway) -> list[dict[str, Any]]:
-    names = system_pods(laneway.installation.target, "node")
-    return [laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE) for name in names]
-
-
-def kill(laneway: Laneway, pod: dict[str, Any], container: str) -> None:
-    """kill -9 of a container's first process, from outside."""
-    statuses = {status["name"]: status for status in pod["status"]["containerStatuses"]}
-    _, _, identifier = statuses[container]["containerID"].partition("://")
-    run(
-        [
-            *laneway.cluster.node(pod["spec"]["nodeName"]).ctr(),
-            "task",
-            "kill",
-            "--signal",
-            "SIGKILL",
-            identifier,
-        ]
-    )
-
-
-def wait_until_restarted(laneway: Laneway, container: str, before: dict[str, int]) -> None:
-    def restarted() -> bool:
-        counts = restart_counts(laneway, container)
-        return all(counts.get(pod, 0) > count for pod, count in before.items()) and all_ready(laneway)
-
-    wait_until(restarted, f"{container} started again on every node", 90)
-
-
-def restart_counts(laneway: Laneway, container: str) -> dict[str, int]:
-    return {
-        pod["metadata"]["name"]: status["restartCount"]
-        for pod in node_pods(laneway)
-        for status in pod["status"]["containerStatuses"]
-        if status["name"] == container
-    }
-
-
-def all_ready(laneway: Laneway) -> bool:
-    return all(status["ready"] for pod in node_pods(laneway) for status in pod["status"]["containerStatuses"])
-
-
 def start_two_jobs(bench: Bench) -> dict[str, str]:
     """Two jobs that share a GPU, well under way; return their containers."""
     jobs = ["a", "b"]
@@ -103,8 +61,7 @@ def wait_until_training(bench: Bench) -> None:
 def test_a_kubelet_restarts(bench: Bench) -> None:
     before = start_two_jobs(bench)
 
-    for node in bench.laneway.cluster.nodes:
-        bench.laneway.cluster.restart_kubelet(node.plan.name)
+    restart_kubelets(bench.laneway)
 
     bench.laneway.installation.wait_until_advertised(800)
     wait_until_training(bench)
@@ -118,8 +75,7 @@ def test_the_device_plugin_is_killed(bench: Bench) -> None:
     held = connected(bench)
     restarts = restart_counts(bench.laneway, "device-plugin")
 
-    for pod in node_pods(bench.laneway):
-        kill(bench.laneway, pod, "device-plugin")
+    kill(bench.laneway, "device-plugin")
     wait_until_restarted(bench.laneway, "device-plugin", restarts)
 
     bench.laneway.installation.wait_until_advertised(800)
@@ -137,8 +93,7 @@ def test_the_agent_is_killed(bench: Bench) -> None:
     held = connected(bench)
     restarts = restart_counts(bench.laneway, "node-agent")
 
-    for pod in node_pods(bench.laneway):
-        kill(bench.laneway, pod, "node-agent")
+    kill(bench.laneway, "node-agent")
     wait_until_restarted(bench.laneway, "node-agent", restarts)
 
     wait_until_training(bench)
@@ -174,6 +129,26 @@ def test_the_operator_is_killed_in_the_middle(bench: Bench) -> None:
     )["runs"]
     assert now.status.attempt == 1
     assert containers(bench)["runs-0"] == before["runs-0"]
+
+
+def test_the_device_plugin_and_the_agent_are_killed_together(bench: Bench) -> None:
+    """Nobody is left who knows anything: the kubelet's records, the folders and the state file have to do."""
+    before = start_two_jobs(bench)
+    held = connected(bench)
+    restarts = {part: restart_counts(bench.laneway, part) for part in ("device-plugin", "node-agent")}
+
+    kill(bench.laneway, *restarts)
+    for part, counts in restarts.items():
+        wait_until_restarted(bench.laneway, part, counts)
+
+    bench.laneway.installation.wait_until_advertised(800)
+    wait_until_training(bench)
+    assert containers(bench) == before
+    assert {pod: (each["key"], each["gpu"]) for pod, each in connected(bench).items()} == {
+        pod: (each["key"], each["gpu"]) for pod, each in held.items()
+    }
+    bench.jobs.apply([training_job("after", steps=5)])
+    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the kill", 120)
 
 
 def test_a_plain_pod_gets_a_share_and_a_session(bench: Bench) -> None:

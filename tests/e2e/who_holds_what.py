@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 from laneway.api.device_ids import gpu_of
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER, GPU_PERCENT, RECORD_NAME
+from laneway.api.pod_cgroup import pod_of
 from laneway.device_plugin.proto import podresources_pb2 as resources
 
 PodKey = tuple[str, str]
@@ -96,29 +95,19 @@ def given_twice(held: Iterable[tuple[PodKey, tuple[str, ...]]]) -> list[str]:
     return sorted(one for one, count in counted.items() if count > 1)
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process as the kernel and its container's own folder show it."""
+def pod_of_process(pid: int) -> str | None:
+    """The uid of the pod that a process is of, by its cgroup."""
+    return pod_of(Path(f"/proc/{pid}/cgroup").read_text())
 
-    pod_uids: frozenset[str]
-    environment: Mapping[str, str]
-    record: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, pid: int) -> Process:
-        """Look at a process.
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment that a process was started with."""
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
-        Raises:
-            OSError: it has ended.
-        """
-        folder = Path(f"/proc/{pid}")
-        cgroup = (folder / "cgroup").read_text()
-        pairs = (folder / "environ").read_bytes().decode().split("\0")
-        record = folder / "root" / CONTAINER_LANEWAY_FOLDER.strip("/") / RECORD_NAME
-        return cls(
-            pod_uids=frozenset(
-                found.replace("_", "-") for found in re.findall(r"/pod([-_0-9a-f]{36})/", cgroup)
-            ),
-            environment=dict(pair.split("=", 1) for pair in pairs if "=" in pair),
-            record=json.loads(record.read_bytes()),
-        )
+
+def record_seen_by(pid: int) -> dict[str, Any]:
+    """What the device plugin wrote about a process's container, as that process sees it in its own file system."""
+    path = Path(f"/proc/{pid}/root") / CONTAINER_LANEWAY_FOLDER.strip("/") / RECORD_NAME
+    record: dict[str, Any] = json.loads(path.read_bytes())
+    return record

@@ -6,14 +6,17 @@ import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 from laneway.api import names
 
+from hack.cluster.embedded import RunningCluster
 from hack.cluster.progress import ClusterError
-from tests.e2e.conftest import Laneway
+from hack.demo.api import Api
+from tests.e2e.manifests import OFFERED_PERCENT
 from tests.e2e.who_holds_what import KubeletRecords, agent_sessions, given_twice, percents, published_sessions
 
 _PAUSE_SECONDS = 0.2
@@ -23,25 +26,30 @@ _WATCH_SECONDS = 5
 class Witness:
     """A context manager; `violations` are sentences, and `looks` says how often each source answered."""
 
-    def __init__(self, laneway: Laneway, agents: Mapping[str, str], offered_percent: int) -> None:
-        """``agents`` are addresses by node; ``offered_percent`` is what each GPU offers."""
+    def __init__(self, cluster: RunningCluster, api: Api, agents: Mapping[str, str]) -> None:
+        """``agents`` are the agents' addresses, by node."""
         self.violations: list[str] = []
         self.looks: Counter[str] = Counter()
         self.most_percent: defaultdict[str, int] = defaultdict(int)
-        self._offered = offered_percent
         self._over = threading.Event()
-        self._api = laneway.api
+        self._api = api
         self._agents = agents
         self._kubelets = [
-            KubeletRecords(node.plan.name, node.plan.folder / "var-lib" / "kubelet")
-            for node in laneway.cluster.nodes
+            KubeletRecords(node.plan.name, node.plan.folder / "var-lib" / "kubelet") for node in cluster.nodes
         ]
         looks: list[Callable[[], None]] = [
-            lambda each=each: self._look_at_kubelet(each) for each in self._kubelets
+            *(partial(self._look_at_kubelet, kubelet) for kubelet in self._kubelets),
+            *(partial(self._look_at_agent, node) for node in agents),
+            self._watch_gpu_nodes,
         ]
-        looks += [lambda node=node: self._look_at_agent(node) for node in agents]
-        looks.append(self._watch_gpu_nodes)
         self._threads = [threading.Thread(target=self._repeat, args=(look,), daemon=True) for look in looks]
+
+    def summary(self) -> str:
+        """How often everybody was asked, and the most that a GPU was seen at."""
+        return "; ".join(
+            f"{source}: {count} looks, at most {self.most_percent[source]} of {OFFERED_PERCENT} percent"
+            for source, count in sorted(self.looks.items())
+        )
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -105,8 +113,8 @@ class Witness:
         self.looks[source] += 1
         for gpu, percent in shares.items():
             self.most_percent[source] = max(self.most_percent[source], percent)
-            if percent > self._offered:
-                self._violated(f"{source}: {gpu} is at {percent} of {self._offered} percent")
+            if percent > OFFERED_PERCENT:
+                self._violated(f"{source}: {gpu} is at {percent} of {OFFERED_PERCENT} percent")
 
     def _violated(self, sentence: str) -> None:
         self.violations.append(sentence)

@@ -1,0 +1,195 @@
+"""Many pods that hold sessions: made and looked at together, and compared with everybody who says what they hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api.device_ids import container_key, shares_of
+from laneway.api.names import GPU_PERCENT
+
+from hack.cluster.embedded import RunningCluster
+from hack.cluster.kubectl import Kubectl
+from hack.cluster.probes import wait_until
+from hack.cluster.progress import ClusterError
+from hack.demo.api import Api
+from tests.e2e.who_holds_what import (
+    CONNECTED,
+    KubeletRecords,
+    agent_sessions,
+    environment_of,
+    pod_of_process,
+    published_sessions,
+    record_seen_by,
+)
+
+_CREATORS = 8
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The plain pods of a namespace. ``agents`` are the agents' addresses, by node."""
+
+    namespace: str
+    cluster: RunningCluster
+    kubectl: Kubectl
+    api: Api
+    agents: Mapping[str, str]
+
+    def create(self, *batches: list[dict[str, Any]]) -> None:
+        """Create the objects of each batch at once, and the batches one after the other."""
+        with ThreadPoolExecutor(_CREATORS) as pool:
+            for batch in batches:
+                parts = [batch[part::_CREATORS] for part in range(_CREATORS)]
+                for outcome in [pool.submit(self._create, part) for part in parts if part]:
+                    outcome.result()
+
+    def _create(self, items: list[dict[str, Any]]) -> None:
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        self.kubectl.run("create", "--namespace", self.namespace, "-f", "-", stdin=document)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods of the namespace."""
+        return self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+
+    def running(self) -> dict[str, dict[str, Any]]:
+        """The pods that run, by name."""
+        return {pod["metadata"]["name"]: pod for pod in self.pods() if pod["status"]["phase"] == "Running"}
+
+    def refused(self) -> list[str]:
+        """What the kubelets said to the pods that they refused."""
+        return [pod["status"].get("message", "") for pod in self.pods() if pod["status"]["phase"] == "Failed"]
+
+    def delete(self) -> None:
+        """Delete all and wait until they are gone."""
+        here = ("--namespace", self.namespace)
+        self.kubectl.run("delete", "replicasets", "--all", *here, "--cascade=orphan")
+        self.kubectl.run("delete", "pods", "--all", *here, "--grace-period=1", "--timeout=240s")
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What the agents say of the namespace's sessions.
+
+        Raises:
+            OSError: one does not answer.
+        """
+        return [
+            session
+            for address in self.agents.values()
+            for session in agent_sessions(address)
+            if session["namespace"] == self.namespace
+        ]
+
+    def wait_until_connected(
+        self, names: Collection[str], ignoring: Collection[str] = (), seconds: float = 60
+    ) -> dict[str, dict[str, Any]]:
+        """Wait until each of the pods has one session with a living process, and nobody else has; return them by pod.
+
+        Raises:
+            ClusterError: not in time; says what the others are up to.
+        """
+        found: list[dict[str, Any]] = []
+
+        def all_connected() -> bool:
+            try:
+                found[:] = (session for session in self.sessions() if session["pod"] not in ignoring)
+            except OSError:
+                return False
+            connected = Counter(session["pod"] for session in found if _is_connected(session))
+            return connected == Counter(set(names)) == Counter(session["pod"] for session in found)
+
+        try:
+            wait_until(all_connected, f"the agents know the sessions of {len(names)} pods", seconds)
+        except ClusterError as error:
+            here = Counter(each["pod"] for each in found)
+            others = [each for each in found if not _is_connected(each) or here[each["pod"]] > 1]
+            unseen, strange = sorted(set(names) - set(here)), sorted(set(here) - set(names))
+            raise ClusterError(f"{error}: {others}; no session: {unseen}; strange: {strange}") from error
+        return {session["pod"]: session for session in found}
+
+    def check_identities(
+        self,
+        running: Mapping[str, dict[str, Any]],
+        *,
+        without_folder: Collection[str] = (),
+        ignoring: Collection[str] = (),
+    ) -> dict[str, dict[str, Any]]:
+        """Check that all who have a say agree on which pod has which GPU; return the sessions by pod.
+
+        Args:
+            running: the pods, by name; no other has a session.
+            without_folder: those of them whose own folders have been wiped, so that these say nothing.
+            ignoring: pods of which nothing is demanded.
+        """
+        sessions = self.wait_until_connected(running, ignoring)
+        held: dict[str, tuple[str, ...]] = {}
+        published: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+
+        def all_are_shown() -> bool:
+            # A kubelet that has just started lists nobody for some seconds.
+            held.update(self._held_ids())
+            published.update({status["pod"]: (gpu, status) for gpu, status in self._published()})
+            return set(running) <= set(held) and set(running) <= set(published)
+
+        wait_until(all_are_shown, "kubelets and GPUNodes show the holders", 60)
+        for name, pod in running.items():
+            gpu, status = published[name]
+            _check_process(pod, sessions[name], held[name])
+            if name not in without_folder:
+                _check_folder(pod, sessions[name], held[name])
+            ((uuid, percent),) = shares_of(held[name]).items()
+            shown = (gpu["uuid"], status["podUID"], status["sharePercent"])
+            assert shown == (uuid, pod["metadata"]["uid"], percent), name
+        return sessions
+
+    def _held_ids(self) -> dict[str, tuple[str, ...]]:
+        """The ids of each pod, by the kubelets' records."""
+        found: dict[str, tuple[str, ...]] = {}
+        for node in self.cluster.nodes:
+            records = KubeletRecords(node.plan.name, node.plan.folder / "var-lib" / "kubelet")
+            try:
+                found |= {
+                    name: ids for (namespace, name), ids in records.ids() if namespace == self.namespace
+                }
+            finally:
+                records.close()
+        return found
+
+    def _published(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        for node in self.kubectl.get("gpunodes")["items"]:
+            for gpu, session in published_sessions(node):
+                if session["namespace"] == self.namespace:
+                    yield gpu, session
+
+
+def _is_connected(session: dict[str, Any]) -> bool:
+    """Whether the container's one process is connected. It may still wait for a lane: the shares are overcommitted."""
+    processes = session["processes"]
+    return session["state"] in CONNECTED and len(processes) == 1 and processes[0]["connected"]
+
+
+def _check_process(pod: dict[str, Any], session: dict[str, Any], ids: tuple[str, ...]) -> None:
+    """The agent and the session's process say the same as the kubelet and the API server."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    ((gpu, percent),) = shares_of(ids).items()
+    assert percent == int(pod["spec"]["containers"][0]["resources"]["limits"][GPU_PERCENT]), name
+    said = (session["gpu"], session["share_percent"], session["key"])
+    assert said == (gpu, percent, container_key(ids)), name
+    pid = session["processes"][0]["pid"]
+    assert pod_of_process(pid) == uid, name
+    environment = environment_of(pid)
+    assert environment["HOSTNAME"] == name
+    assert environment["LANEWAY_GPUS"] == gpu, name
+    assert environment["LANEWAY_SHARE_PERCENT"] == str(percent), name
+
+
+def _check_folder(pod: dict[str, Any], session: dict[str, Any], ids: tuple[str, ...]) -> None:
+    """What lies in the container's own folder, as its process sees it, names it."""
+    metadata = pod["metadata"]
+    record = record_seen_by(session["processes"][0]["pid"])
+    named = (record["namespace"], record["pod"], record["pod_uid"], record["container"])
+    assert named == (metadata["namespace"], metadata["name"], metadata["uid"], "trainer")
+    assert (sorted(record["device_ids"]), record["shares"]) == (sorted(ids), shares_of(ids)), metadata["name"]

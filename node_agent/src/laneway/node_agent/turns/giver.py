@@ -371,8 +371,10 @@ class TurnGiver:
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         del self._turns[turn.hold]
-        if self._turn_in.get(turn.lane) is turn:  # not where two processes claimed a turn of this lane after a restart
+        if self._turn_in.get(turn.lane) is turn:
             del self._turn_in[turn.lane]
+        if self._unsettled:  # after a restart, two processes may have claimed a turn of one lane
+            self._turn_in |= {other.lane: other for other in self._turns.values() if other.lane == turn.lane}
 
     def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         hold = turn.hold

@@ -127,7 +127,7 @@ def test_of_a_process_on_a_real_gpu_a_reserve_counts_until_its_framework_is_know
     process.profile(100, 200)
     assert promised_mib(bench) == 600
     assert process.hold.sizes is not None
-    assert process.hold.sizes.framework_bytes == 0, "a reserve is not a measurement"
+    assert process.hold.sizes.framework_bytes == 300 * MIB, "the planner is to count the same"
     second = real(bench.process(process.hold))
     second.request()
     second.profile(10, 20)

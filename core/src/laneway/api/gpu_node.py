@@ -58,7 +58,9 @@ class SessionStatus(Status):
     persistent_bytes: int = Field(default=0, ge=0)
     ephemeral_bytes: int = Field(default=0, ge=0)
     framework_bytes: int = Field(
-        default=0, description="The part of persistentBytes that is the framework's own.", ge=0
+        default=0,
+        description="The part of persistentBytes that is the framework's own; a reserve counts until it was measured.",
+        ge=0,
     )
     iteration_microseconds: int = Field(default=0, ge=0)
     iteration_spread_microseconds: int = Field(

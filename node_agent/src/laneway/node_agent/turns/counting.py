@@ -14,7 +14,7 @@ from laneway.node_agent.turns.session import Session, Sizes
 
 def measured_sizes(sessions: Sequence[Session]) -> Sizes | None:
     """Return what was measured; None as long as a process that may have used memory owes its profile."""
-    parts = [replace(s.sizes, framework_bytes=s.framework_bytes) for s in sessions if s.sizes is not None]
+    parts = _measured(sessions)
     return _together(parts) if parts and not _owed(sessions) else None
 
 
@@ -29,11 +29,7 @@ def counted_sizes(sessions: Sequence[Session], template: Sizes | None, before: S
         template: what another container of the same template measured, all its processes together; never counted below.
         before: what counted up to now; goes on while none of the processes uses memory.
     """
-    parts = [
-        replace(s.sizes, framework_bytes=s.framework_bytes or s.framework_reserve_bytes)
-        for s in sessions
-        if s.sizes is not None
-    ]
+    parts = _measured(sessions)
     if template is not None:
         return _larger(_together(parts), template) if parts else template
     if _owed(sessions):
@@ -44,6 +40,10 @@ def counted_sizes(sessions: Sequence[Session], template: Sizes | None, before: S
 def template_sizes(profile: TemplateProfile | None) -> Sizes | None:
     """Return a template's profile as sizes."""
     return None if profile is None else Sizes(**profile.model_dump())
+
+
+def _measured(sessions: Sequence[Session]) -> list[Sizes]:
+    return [replace(s.sizes, framework_bytes=s.framework_bytes) for s in sessions if s.sizes is not None]
 
 
 def _owed(sessions: Sequence[Session]) -> bool:

@@ -137,8 +137,9 @@ class Session:
 
     @property
     def framework_bytes(self) -> int:
-        """Return what is known of its framework's own memory: its own word, else the driver's."""
-        return (self.sizes.framework_bytes if self.sizes else 0) or self.framework_seen_bytes
+        """Return what counts for its framework's own memory: its own word, else what the driver saw, else the reserve."""
+        told_bytes = self.sizes.framework_bytes if self.sizes else 0
+        return told_bytes or self.framework_seen_bytes or self.framework_reserve_bytes
 
     def take_over(self, earlier: Session) -> None:
         """Go on from an earlier session of the process: what it holds, and what was measured of it."""

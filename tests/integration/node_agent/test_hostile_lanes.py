@@ -82,10 +82,14 @@ def test_who_claims_a_turn_after_a_restart_is_asked_to_give_it_back_at_once(make
         turns[process] = process.expect("grant", n=1)["turn"]
     for process in (other, holder):
         eventually("it is to yield", lambda process=process: process.do("read", word=2, n=1)["value"])
-    for process in (other, holder):
+    third = node.container("third", 20).await_socket().process()
+    third.hello()
+    third.send("request")
+    for process in (holder, other):
+        assert third.receive(wait_seconds=0.5) == {"nothing": True}, (
+            "the lane is busy until both have released"
+        )
         process.do("write", word=9, value=0, n=1)
         process.send("release", n=1, turn=turns[process], iterations=1, gpu_seconds=0.0)
-    other.send("request", n=1)
-    while other.receive(n=1)["packet"]["type"] != "grant":
-        pass
+    third.expect("grant")
     assert "Traceback" not in node.log

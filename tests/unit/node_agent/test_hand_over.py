@@ -100,3 +100,18 @@ def test_the_record_of_a_turn_that_was_handed_over_is_whole() -> None:
     assert (record.pod, record.turn, record.iterations, record.end) == ("pod-0", 1, 1, "released")
     assert record.gpu_seconds > 0.2
     assert holder.hold.service_seconds >= record.gpu_seconds
+
+
+def test_a_lane_that_two_processes_claimed_after_a_restart_is_free_only_when_both_have_released() -> None:
+    bench = GPUBench(max_lanes=1)
+    first, second, other = (bench.job(pod, 10, 30) for pod in ("first", "second", "other"))
+    giver = bench.turns.giver
+    giver.waits_for_survivors = True
+    assert giver.adopt(first.hold, first.session)
+    assert giver.adopt(second.hold, second.session)
+    other.request()
+    release(second)
+    giver.survivors_are_back()
+    assert not other.holds, "the first still runs"
+    release(first)
+    assert other.holds

@@ -199,6 +199,7 @@ class TurnGiver:
         self._advance_all(now_seconds)
 
     def _settle(self) -> None:
+        self._turn_in = {turn.lane: turn for turn in self._turns.values()}
         self._unsettled = not all(self._is_settled(turn) for turn in self._turns.values())
 
     def _is_settled(self, turn: Turn) -> bool:
@@ -371,10 +372,10 @@ class TurnGiver:
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         del self._turns[turn.hold]
-        if self._turn_in.get(turn.lane) is turn:
+        if (
+            self._turn_in.get(turn.lane) is turn
+        ):  # after a restart, two processes may have claimed a turn of one lane
             del self._turn_in[turn.lane]
-        if self._unsettled:  # after a restart, two processes may have claimed a turn of one lane
-            self._turn_in |= {other.lane: other for other in self._turns.values() if other.lane == turn.lane}
 
     def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         hold = turn.hold

@@ -37,7 +37,7 @@ class Candidates:
         if not self._books.policies.order.preempts_by_queue:
             yield self._by_rank(job, place)
             return
-        if not self._may_be_enough(job, self._books.preemptible.percent_below(place[:2])):
+        if not self._books.room(LATER).may_hold(job, self._books.preemptible.percent_below(place[:2])):
             return
         reach = self._reach(job, place[:2])
         if reach is None:
@@ -61,7 +61,7 @@ class Candidates:
     def _by_rank(self, job: Job, place: SortKey) -> list[Job]:
         books = self._books
         keys, percent = books.preemptible.after(place, self._now_seconds)
-        if not self._may_be_enough(job, percent):
+        if not self._books.room(LATER).may_hold(job, percent):
             return []
         books.look_up(keys, self._now_seconds)
         ranks = books.standings.ranks
@@ -77,13 +77,6 @@ class Candidates:
             jobs,
         )
         return [running for running in lower if running.key not in self._taken]
-
-    def _may_be_enough(self, job: Job, percent: int) -> bool:
-        """Whether so many percent, together with what will be free, are what a job needs at least: if not, nobody need be tried."""
-        room = self._books.room(LATER)
-        share_percent = min((share_percent for _, share_percent in room.choices(job)), default=0)
-        gpus = min(job.demand.workers, job.demand.fewest_workers) * job.demand.gpus_per_worker
-        return percent + room.free_sum_percent(job) >= gpus * share_percent
 
     def _reach(self, job: Job, level: Level) -> tuple[Level, Placement] | None:
         """Return the largest level, from ``level`` up, so that the gang would fit if all of larger ones were gone, and

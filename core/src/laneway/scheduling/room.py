@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, Tenant, refusal
-from laneway.scheduling.free_index import FreeIndex
+from laneway.scheduling.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.ledger import Ledger
 from laneway.scheduling.node_states import NodeStates
-from laneway.scheduling.snapshot import GPU, Job, Node
+from laneway.scheduling.snapshot import GPU, Demand, Job, Node
 from laneway.scheduling.suitability import GPUClass, suitable
 from laneway.scheduling.tenancy import tenant_of
 from laneway.scheduling.views import Look
+
+_Suitable = tuple[tuple[tuple[GPUClass, int], ...], tuple[ClassIndex, ...], int]
+"""Of a demand: the classes that suit it, each with the share needed; their indexes; the least of these shares."""
 
 
 class Room:
@@ -29,10 +32,10 @@ class Room:
         self._ledger = ledger
         self._view = look.view
         self._avoided = avoided
-        self._suitable: dict[object, tuple[tuple[GPUClass, int], ...]] = {}
+        self._suitable: dict[Demand, _Suitable] = {}
         self._fewest: dict[object, int] = {}
         self._asked_of: Job | None = None
-        self._choices: tuple[tuple[GPUClass, int], ...] = ()
+        self._found: _Suitable = ((), (), 0)
 
     @property
     def _index(self) -> FreeIndex:
@@ -40,15 +43,7 @@ class Room:
 
     def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
         """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
-        if (
-            job is self._asked_of
-        ):  # a policy asks several times about one job, and to look a demand up takes longer
-            return self._choices
-        found = self._suitable.get(job.demand)
-        if found is None:
-            found = self._suitable[job.demand] = suitable(job.demand, self._ledger.usable_classes)
-        self._asked_of, self._choices = job, found
-        return found
+        return self._look_up(job)[0]
 
     def free_percent(self, gpu: GPU) -> int:
         """Return what is free of a GPU."""
@@ -126,13 +121,20 @@ class Room:
 
     def free_sum_percent(self, job: Job) -> int:
         """Return what is free of all usable GPUs that suit a job, together; avoided nodes are not left out."""
-        return sum(self._index.of_class(gpu_class).free_sum for gpu_class, _ in self.choices(job))
+        self._ledger.index(self.look)
+        return sum([index.free_sum for index in self._look_up(job)[1]])
+
+    def may_hold(self, job: Job, more_percent: int = 0) -> bool:
+        """Whether what is free in sum, and so much more, is what the gang needs at least: if not, it fits nowhere."""
+        demand = job.demand
+        workers = min(demand.workers, demand.fewest_workers)
+        needed_percent = workers * demand.gpus_per_worker * self._look_up(job)[2]
+        return needed_percent <= more_percent + self.free_sum_percent(job)
 
     def most_free_percent(self, job: Job) -> int:
         """Return what is free of the emptiest usable GPU that suits a job; avoided nodes are not left out."""
-        return max(
-            (self._index.of_class(gpu_class).most_free for gpu_class, _ in self.choices(job)), default=0
-        )
+        self._ledger.index(self.look)
+        return max([index.most_free for index in self._look_up(job)[1]], default=0)
 
     def memory_refusals(self, job: Job) -> Iterator[Refusal]:
         """Yield why GPUs with enough free percent cannot take a worker of the job."""
@@ -159,6 +161,20 @@ class Room:
     def node_name(self, node: int) -> str:
         """Return the name of a node."""
         return self._ledger.nodes[node].name
+
+    def _look_up(self, job: Job) -> _Suitable:
+        if (
+            job is self._asked_of
+        ):  # much is asked about one job in a row, and to look a demand up takes longer
+            return self._found
+        found = self._suitable.get(job.demand)
+        if found is None:
+            choices = suitable(job.demand, self._ledger.usable_classes)
+            indexes = tuple(self.look.index.of_class(gpu_class) for gpu_class, _ in choices)
+            least_percent = min((share_percent for _, share_percent in choices), default=0)
+            found = self._suitable[job.demand] = (choices, indexes, least_percent)
+        self._asked_of, self._found = job, found
+        return found
 
     def _count_fewest_nodes(self, job: Job, avoided: frozenset[int]) -> int:
         classes = {gpu_class for gpu_class, _ in self.choices(job)}

@@ -26,7 +26,7 @@ from laneway.scheduling.plan_types import Depth, Preemption, PreemptionReason, W
 from laneway.scheduling.snapshot import Job, JobState, WorkerPlacement
 from laneway.scheduling.standings import SortKey
 from laneway.scheduling.trial import Placement, Trial
-from laneway.scheduling.views import LATER, NOW
+from laneway.scheduling.views import LATER, NOW, View
 from laneway.scheduling.waiting_line import Shape
 
 _MOST_BENEFICIARIES = 32
@@ -141,7 +141,7 @@ class Walk:
 
     def _start(self, job: Job) -> bool:
         """Start a job on what is free now."""
-        placement = self._placement.place(job, self._books.room(NOW))
+        placement = self._placed(job, NOW)
         if placement is None:
             return False
         self._decision.starts[job.key] = placement
@@ -149,11 +149,16 @@ class Walk:
         self._books.assume_started(job.key)
         return True
 
+    def _placed(self, job: Job, view: View) -> Placement | None:
+        """Return where a job would be placed; None: nowhere."""
+        room = self._books.room(view)
+        return self._placement.place(job, room) if room.may_hold(job) else None
+
     def _keep_for(self, job: Job) -> bool:
         """Keep GPUs for a job that others are leaving."""
         if not self._makes_way:
             return False
-        placement = self._placement.place(job, self._books.room(LATER))
+        placement = self._placed(job, LATER)
         if placement is None:
             return False
         leaving = self._books.ledger.departing_from(placement)
@@ -165,7 +170,7 @@ class Walk:
         """Have others make way for a job."""
         if self._beneficiaries == _MOST_BENEFICIARIES:
             return False
-        trial = Trial(self._books.ledger, lambda: self._placement.place(job, self._books.room(LATER)))
+        trial = Trial(self._books.ledger, lambda: self._placed(job, LATER))
         victims: Sequence[Job] | None = None
         for candidates in self._candidates.of(job, place):
             victims = self._policies.preemption.victims(candidates, trial)

@@ -82,7 +82,10 @@ class WithMemory(RuleBasedStateMachine):
             self.avoid.pop(key, None)
             self.scheduler.forget(key)
 
-    @rule(data=st.data(), change=st.sampled_from(["gone", "suspended", "profiled", "expected", "avoid", "fails"]))
+    @rule(
+        data=st.data(),
+        change=st.sampled_from(["gone", "suspended", "profiled", "expected", "avoid", "fails"]),
+    )
     def change(self, data: st.DataObject, change: str) -> None:
         if not self.jobs:
             return

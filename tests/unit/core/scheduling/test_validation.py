@@ -170,7 +170,7 @@ def test_a_policy_that_breaks_an_invariant_is_caught_by_the_planner() -> None:
         def place(self, job: object, room: object) -> tuple[WorkerPlacement, ...]:
             return (on("n/0"),)
 
-    snapshot = a_snapshot([a_node("n", 1)], a_job("a"), a_job("b"))
+    snapshot = a_snapshot([a_node("n", 2)], a_job("a"), a_job("b"))
     with pytest.raises(InvalidPlan, match="n/0 offers 100 percent and is promised 200 to a, b"):
         plan(snapshot, NOW, replace(eager(), placement=Careless()))
 

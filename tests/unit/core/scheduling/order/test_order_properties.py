@@ -114,6 +114,26 @@ def test_a_rank_stands_until_it_says_and_no_longer(
 
 @every_policy
 @quick
+@given(crowd=crowds(), later=st.floats(0, 1))
+def test_a_rank_drifts_at_the_pace_that_it_says(policy: OrderPolicy, crowd: list[Job], later: float) -> None:
+    ranks = policy.ranks(crowd, CLUSTER_GPUS, NOW)
+    for job in crowd:
+        rank = ranks[job.key]
+        if rank.pace is None:
+            continue
+        assert rank.drifts
+        assert rank.pace.until_seconds > NOW
+        elapsed = later * (min(rank.pace.until_seconds, rank.until_seconds, NOW + 1e5) - NOW)
+        then = policy.ranks([job], CLUSTER_GPUS, NOW + elapsed)[job.key]
+        moved = rank.position[0] + rank.pace.per_second * elapsed
+        assert (then.queue, then.position) == (
+            rank.queue,
+            (pytest.approx(moved, abs=1e-6), *rank.position[1:]),
+        )
+
+
+@every_policy
+@quick
 @given(crowd=crowds())
 def test_who_may_preempt_comes_first_and_may_preempt_all_that_come_later_too(
     policy: OrderPolicy, crowd: list[Job]

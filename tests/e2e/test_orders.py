@@ -10,9 +10,10 @@ from laneway.cli.main import main as laneway_command
 from hack.cluster.probes import wait_until
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench
+from tests.e2e.kills import kill, restart_counts, wait_until_restarted
 from tests.e2e.manifests import training_job
 from tests.e2e.test_health import on_node
-from tests.e2e.test_survival import containers, kill, node_pods, restart_counts, wait_until_restarted
+from tests.e2e.test_survival import containers
 
 WORKERS = 1
 _AGENT = "/opt/venv/bin/laneway-node-agent"
@@ -85,8 +86,7 @@ def test_an_order_at_the_nodes_shell_outlives_the_agent(bench: Bench) -> None:
     paused = wait_for_state(bench, "held-0", "Paused")
 
     restarts = restart_counts(bench.laneway, "node-agent")
-    for each in node_pods(bench.laneway):
-        kill(bench.laneway, each, "node-agent")
+    kill(bench.laneway, "node-agent")
     wait_until_restarted(bench.laneway, "node-agent", restarts)
 
     again = wait_for_state(bench, "held-0", "Paused")

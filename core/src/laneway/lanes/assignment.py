@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
-from laneway.lanes.tenant import LaneRules, Tenant
+from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes
 
 Lanes = Mapping[int, tuple[Tenant, ...]]
 
@@ -126,18 +126,26 @@ def split(lanes: Lanes, bounds: Bounds) -> Lanes:
     more memory; of equals, the one that entered last.
     """
     current = dict(lanes)
-    while True:
-        moves = []
+    while bounds.allow(len(current) + 1):
+        free_bytes = bounds.capacity_bytes - promised_bytes(current.values(), bounds.rules, bounds.parked)
+        best: tuple[tuple[bool, int, int, str], int, Tenant] | None = None
         for number, tenants in current.items():
-            for place_in_lane, tenant in enumerate(tenants if len(tenants) > 1 else ()):
-                rest = tenants[:place_in_lane] + tenants[place_in_lane + 1 :]
-                after = {**current, number: rest, _lowest_free(current): (tenant,)}
-                if bounds.hold(after):
-                    growth_bytes = promised_bytes(after.values(), bounds.rules)
-                    moves.append(((tenant.profiled, growth_bytes, -place_in_lane, tenant.key), after))
-        if not moves:
-            return current
-        current = min(moves, key=lambda move: move[0])[1]
+            if len(tenants) < 2:
+                continue
+            second_bytes, largest_bytes = _two_largest(tenants, bounds.rules)
+            for place_in_lane, tenant in enumerate(tenants):
+                own_bytes = counted_ephemeral_bytes(tenant, bounds.rules)
+                left_bytes = second_bytes if own_bytes == largest_bytes else largest_bytes
+                growth_bytes = own_bytes + left_bytes - largest_bytes
+                cost = (tenant.profiled, growth_bytes, -place_in_lane, tenant.key)
+                if growth_bytes <= free_bytes and (best is None or cost < best[0]):
+                    best = (cost, number, tenant)
+        if best is None:
+            break
+        _, number, tenant = best
+        current[number] = _but(current[number], tenant)
+        current[_lowest_free(current)] = (tenant,)
+    return current
 
 
 def spread(lanes: Lanes, bounds: Bounds) -> Lanes:
@@ -165,22 +173,23 @@ def _defragmented(lanes: Lanes, bounds: Bounds) -> Lanes:
         sizes = {number: lane_bytes(tenants, bounds.rules) for number, tenants in current.items()}
         best: tuple[tuple[int, int, str, int], int, Tenant] | None = None
         for number, tenants in current.items():
-            for tenant in tenants if len(tenants) > 1 else ():
-                rest = tuple(other for other in tenants if other is not tenant)
-                freed_bytes = sizes[number] - lane_bytes(rest, bounds.rules)
-                if not freed_bytes:
+            if len(tenants) < 2:
+                continue
+            second_bytes, largest_bytes = _two_largest(tenants, bounds.rules)
+            if second_bytes == largest_bytes:
+                continue
+            tenant = max(tenants, key=lambda each: counted_ephemeral_bytes(each, bounds.rules))
+            for target, mates in current.items():
+                roomy = target != number and sizes[target] >= largest_bytes
+                if not roomy or (tenant.spans_gpus and _spanning(mates)):
                     continue
-                for target, mates in current.items():
-                    roomy = target != number and sizes[target] >= sizes[number]
-                    if not roomy or (tenant.spans_gpus and _spanning(mates)):
-                        continue
-                    cost = (-freed_bytes, len(mates), tenant.key, target)
-                    if best is None or cost < best[0]:
-                        best = (cost, number, tenant)
+                cost = (second_bytes - largest_bytes, len(mates), tenant.key, target)
+                if best is None or cost < best[0]:
+                    best = (cost, number, tenant)
         if best is None:
             return current
         (_, _, _, target), number, tenant = best
-        current[number] = tuple(other for other in current[number] if other is not tenant)
+        current[number] = _but(current[number], tenant)
         current[target] = (*current[target], tenant)
 
 
@@ -206,6 +215,16 @@ def _all_profiled(lanes: Lanes) -> frozenset[int]:
     return frozenset(
         number for number, tenants in lanes.items() if all(tenant.profiled for tenant in tenants)
     )
+
+
+def _two_largest(tenants: Iterable[Tenant], rules: LaneRules) -> tuple[int, int]:
+    """Return the second largest and the largest ephemeral of two tenants or more."""
+    second_bytes, largest_bytes = sorted(counted_ephemeral_bytes(tenant, rules) for tenant in tenants)[-2:]
+    return second_bytes, largest_bytes
+
+
+def _but(tenants: Iterable[Tenant], one: Tenant) -> tuple[Tenant, ...]:
+    return tuple(tenant for tenant in tenants if tenant is not one)
 
 
 def _spanning(tenants: Iterable[Tenant]) -> int:

@@ -71,9 +71,10 @@ class LaneMemory:
 
     def measure(self, hold: Hold) -> frozenset[Hold]:
         """Take note of a hold's sizes; returns the holds whose lane changed."""
-        before = hold.counted
-        hold.counted = counted_sizes(hold.sessions, hold.template, before)
-        if not hold.in_table or (hold.counted == before and not hold.uncovered):
+        before = hold.tenant()
+        hold.counted = counted_sizes(hold.sessions, hold.template, hold.counted)
+        # Most news are of the iteration's time, which says nothing about lanes.
+        if not hold.in_table or (hold.tenant() == before and not hold.uncovered):
             return frozenset()
         return self._cover(hold) | self._cover_others(hold)
 

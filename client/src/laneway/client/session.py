@@ -38,8 +38,8 @@ REQUEST: Final = encode("request")
 PAUSED_ANSWER: Final = encode("paused")
 AT_ONCE_NS: Final = 1_000_000
 """A turn that is asked for within a millisecond of the release before might as well have been asked for with it."""
-RETURN_SECONDS: Final = 0.01
-"""A thread that finds the turn with another thread of the process looks again after so long."""
+RELEASE_SECONDS: Final = 0.01
+"""A thread that finds another one releasing the turn looks again after so long, if that one does not wake it before."""
 
 
 class Session:
@@ -78,6 +78,7 @@ class Session:
         self._waiting_thread = 0
         self._requested = covers_iteration
         """A grant is to come: it was asked for, or hello said that a turn is held; that is answered by a grant or a revocation."""
+        self._releasing = False
         self._released_ns = 0
         self._returns_at_once = False
         """The last turn was asked for right after the one before was released: so the next release asks for the next turn."""
@@ -113,8 +114,8 @@ class Session:
                 seconds = patience()
                 if seconds is not None and seconds <= 0:
                     return None
-                if self._holding:  # another thread is about to use the turn, or to release it
-                    seconds = RETURN_SECONDS if seconds is None else min(seconds, RETURN_SECONDS)
+                if self._releasing:  # a request that overtakes the release would be answered with the turn that goes
+                    seconds = RELEASE_SECONDS if seconds is None else min(seconds, RELEASE_SECONDS)
                 elif not self._requested:
                     self._requested = True
                     self._send(REQUEST)
@@ -298,6 +299,7 @@ class Session:
         return 0
 
     def _release(self, turn: int, again: bool = False) -> None:
+        self._releasing = True
         try:
             self.before_release()
         except (
@@ -308,9 +310,9 @@ class Session:
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         if again:
             self._requested = True
-        self._send(encode_release(turn, iterations, gpu_seconds, again))
-        # Not before: as long as it holds, no request is sent that would overtake the release and be answered with this turn.
         self._holding = 0
+        self._send(encode_release(turn, iterations, gpu_seconds, again))
+        self._releasing = False
         self._released_ns = time.monotonic_ns()
         if self._waiting_thread not in (0, threading.get_ident()):
             self._bell.ring()

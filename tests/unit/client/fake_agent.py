@@ -21,9 +21,10 @@ TURN, YIELD, PAUSED, ITERATIONS, INSIDE, HELD_BYTES, BUSY_NS = 1, 2, 3, 8, 9, 11
 class Connection:
     """One client's session, as the agent sees it."""
 
-    def __init__(self, connected: socket.socket, quota_bytes: int) -> None:
+    def __init__(self, connected: socket.socket, quota_bytes: int, release_again: bool) -> None:
         self._socket = connected
         self._quota_bytes = quota_bytes
+        self._release_again = release_again
         self.hello: dict[str, Any] = {}
         self.received: queue.Queue[dict[str, Any]] = queue.Queue()
         self.welcomed = threading.Event()
@@ -58,6 +59,7 @@ class Connection:
             "quantum_seconds": 0.1,
             "enforcement": "cooperative",
             "simulated": True,
+            "release_again": self._release_again,
             "profile": None,
         }
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._descriptor]))]
@@ -124,6 +126,8 @@ class FakeAgent:
         self.path = folder / "agent.sock"
         self._quota_bytes = quota_bytes
         self._greet = greet
+        self.release_again = False
+        """What welcomes say: whether a release may ask for the next turn."""
         self._connections: queue.Queue[Connection] = queue.Queue()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(str(self.path))
@@ -138,7 +142,7 @@ class FakeAgent:
             except OSError:
                 return
             self.accepted += 1
-            connection = Connection(connected, self._quota_bytes)
+            connection = Connection(connected, self._quota_bytes, self.release_again)
             threading.Thread(target=connection.serve, args=(self._greet,), daemon=True).start()
             self._connections.put(connection)
 

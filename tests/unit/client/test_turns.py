@@ -8,9 +8,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from laneway.client.runtime import Client
+from laneway.client.session import Session
 
 from tests.unit.client.conftest import Background
-from tests.unit.client.fake_agent import BUSY_NS, INSIDE, ITERATIONS, Connection, FakeAgent
+from tests.unit.client.fake_agent import (
+    BUSY_NS,
+    INSIDE,
+    ITERATIONS,
+    TIMEOUT_SECONDS,
+    Connection,
+    FakeAgent,
+)
 
 
 class Running:
@@ -204,6 +212,62 @@ def test_no_turn_is_lost_when_it_is_asked_back_at_any_moment(running: Running) -
     running.client.finish()
     iterations += running.agent.expect("release")["iterations"]
     assert iterations == running.agent.words[ITERATIONS]
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_who_comes_back_at_once_asks_for_the_next_turn_with_the_release(
+    make_client: Callable[[], Client], agent: FakeAgent
+) -> None:
+    """As above; a release that asks for the next turn is followed by no request, any other by one."""
+    agent.release_again = True
+    running = Running(make_client(), agent)
+    enough = threading.Event()
+
+    def train() -> None:
+        while not enough.is_set():
+            running.iterate()
+
+    training = Background(train)
+    asked_with_release = 0
+    for turn in range(1, 501):
+        running.agent.ask_back()
+        release = running.agent.expect("release")
+        assert release["turn"] == turn
+        if release.get("again"):
+            asked_with_release += 1
+        else:
+            running.agent.expect("request")
+        if turn == 500:
+            enough.set()
+        running.agent.grant()
+    training.result()
+    assert asked_with_release > 0
+    running.client.finish()
+    running.agent.expect("release")
+    running.agent.expect("goodbye")
+
+
+def test_a_request_does_not_overtake_a_release_that_takes_its_time(running: Running) -> None:
+    """Or the agent would answer it with the turn that is just being given back."""
+    settling, settled = threading.Event(), threading.Event()
+
+    def settle() -> None:
+        settling.set()
+        settled.wait(TIMEOUT_SECONDS)
+
+    session = running.gate.session
+    assert isinstance(session, Session)
+    session.before_release = settle
+    running.agent.ask_back()
+    assert settling.wait(TIMEOUT_SECONDS)
+    again = Background(running.iterate)
+    running.agent.expect_nothing()
+    settled.set()
+    running.agent.expect("release")
+    running.agent.expect("request")
+    assert not again.is_done()
+    running.agent.grant()
+    again.result()
 
 
 def test_a_second_thread_goes_along_with_the_iteration_of_the_first(running: Running) -> None:

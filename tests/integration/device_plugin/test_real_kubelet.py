@@ -18,6 +18,7 @@ from laneway.api.inventory import Inventory
 from laneway.api.names import GPU_PERCENT, GPUS_ANNOTATION
 
 from hack.cluster import embedded
+from hack.cluster.commands import run
 from hack.cluster.images import PAUSE_IMAGE
 from hack.cluster.probes import answers_ok
 from hack.cluster.processes import Component
@@ -123,6 +124,26 @@ class RealNode:
             for pod in self.kubectl.get("pods")["items"]
         }
 
+    def delete_all(self) -> None:
+        """Delete all pods and wait until they are gone."""
+        self.kubectl.run("delete", "pods", "--all", "--wait=true")
+
+    def write_cdi_specification(self, count: int) -> None:
+        """Describe GPUs to containerd; each is handed over as a variable."""
+        devices = [
+            {"name": f"GPU-{index}", "containerEdits": {"env": [f"INJECTED_BY_CDI=GPU-{index}"]}}
+            for index in range(count)
+        ]
+        text = json.dumps({"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": devices})
+        self.node.run(["sh", "-c", f"mkdir -p /var/run/cdi && echo '{text}' > /var/run/cdi/gpus.json"])
+
+    def environment_of(self, identifier: str) -> list[str]:
+        """The environment that containerd gave to a container."""
+        _, _, name = identifier.partition("://")
+        info = json.loads(run([*self.node.ctr(), "containers", "info", name]))
+        environment: list[str] = info["Spec"]["process"]["env"]
+        return environment
+
     def records(self) -> dict[str, dict[str, Any]]:
         """What the plugin has written about containers, by pod."""
         text = self.node.run(["sh", "-c", "cat /run/laneway/containers/*/container.json 2>/dev/null || true"])
@@ -208,3 +229,40 @@ def test_a_sick_gpu_is_taken_off_and_comes_back(node: RealNode) -> None:
     node.offer(*healthy)
     wait_until(lambda: node.allocatable() == 400, "it is again", 60)
     node.wait_until_running(12)
+
+
+def test_whole_gpus_are_distinct_and_joined_by_nvlink(node: RealNode) -> None:
+    node.delete_all()
+    pairs = {0: 2, 1: 3, 2: 0, 3: 1}
+    node.offer(*(gpu(index, numa_node=0, nvlink_peers=(f"GPU-{peer}",)) for index, peer in pairs.items()))
+    node.create(small=(10, "GPU-0"))
+    node.wait_until_running(1)
+
+    node.create(pair=(200, ""))
+
+    node.wait_until_running(2)
+    assert node.records()["pair"]["shares"] == {"GPU-1": 100, "GPU-3": 100}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "handed_over"),
+    [("cdi", "INJECTED_BY_CDI=GPU-1"), ("env", "NVIDIA_VISIBLE_DEVICES=GPU-1")],
+)
+def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
+    node: RealNode, strategy: str, handed_over: str
+) -> None:
+    """What containerd makes of it: CDI names are resolved by a specification on the node, as NVIDIA's toolkit writes it."""
+    node.delete_all()
+    node.plugin.kill()
+    node.write_cdi_specification(4)
+    (node.folder / "node.yaml").write_text(f"gpuSource: nvml\ndeviceStrategy: {strategy}\n")
+    node.offer(*(gpu(index, numa_node=0, simulated=False) for index in range(4)))
+    node.start_plugin()
+
+    node.create(whole=(100, "GPU-1"))
+
+    (identifier,) = node.wait_until_running(1).values()
+    environment = node.environment_of(identifier)
+    found = [one for one in environment if one.startswith(("INJECTED_BY_CDI", "NVIDIA_VISIBLE_DEVICES"))]
+    assert found == [handed_over]
+    assert "LANEWAY_GPUS=GPU-1" in environment

@@ -10,7 +10,7 @@ from tests.unit.core.lanes.lane_table_machine import LaneTableMachine
 
 STEPS = 100_000
 AT_LENGTH = settings(
-    max_examples=500,
+    max_examples=620,
     stateful_step_count=100,
     deadline=None,
     database=None,

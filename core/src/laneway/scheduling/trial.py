@@ -25,6 +25,8 @@ class Trial:
         self._ledger = ledger
         self._place = place
         self._gone: dict[str, Kind] = {}
+        self._answer: tuple[Placement | None] | None = None
+        """Where the gang would go as things are supposed now; None: it was not asked since they changed."""
 
     def fits_without(self, victims: Sequence[Job]) -> bool:
         """Whether the gang would fit if these jobs were gone, and no others."""
@@ -41,7 +43,9 @@ class Trial:
     def placed_without(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> Placement | None:
         """Return where the gang would go if these jobs made way as far as ``depth``."""
         self._suppose(victims, depth)
-        return self._place()
+        if self._answer is None:
+            self._answer = (self._place(),)
+        return self._answer[0]
 
     def conclude(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> None:
         """Have these jobs make way for good, and all others stay."""
@@ -54,11 +58,13 @@ class Trial:
         wanted = {victim.key for victim in victims}
         for key in [key for key in self._gone if key not in wanted]:
             self._ledger.try_as(key, self._gone.pop(key), Depth.EVICT)
+            self._answer = None
         for key in wanted:
             entry = self._ledger.entries[key]
             if key not in self._gone or entry.depth is not depth:
                 was = self._gone.setdefault(key, entry.kind)
                 self._ledger.try_as(key, Kind.DEPARTING, _depth_of(was, depth))
+                self._answer = None
 
 
 def _depth_of(kind: Kind, depth: Depth) -> Depth:

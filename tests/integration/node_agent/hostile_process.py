@@ -113,6 +113,14 @@ class Hostile:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         return {}
 
+    def compute(self, seconds: float) -> dict[str, Any]:
+        """No attack: what any busy process does."""
+        until = time.monotonic() + seconds
+        done = 0
+        while time.monotonic() < until:
+            done += 1
+        return {"done": done, "cut_off": 0}
+
     # Packets
 
     def flood(self, seconds: float) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
     python -m tests.performance.node.attacks -o attacks.json
 
-Two processes with the real client hand the turn of a lane to and fro, as in `hand_off.py`, and go on doing so. Beside them, each in a container of its own,
-hostile processes attack for some seconds, and rest for as long, several times: hand-offs of the times between and of the
-times under attack are told apart by the clock, so that whatever else the machine does falls on both. Attackers run with the scheduling policy
-"idle": told is what they do to the agent, not what any busy process does to its neighbours' processor.
+Two processes with the real client hand the turn of a lane to and fro, as in `hand_off.py`. Beside them, each in a container of its own,
+hostile processes compute for some seconds, and attack for as long, several times: hand-offs of the times before and of the times
+under attack are told apart by the clock, so that whatever else the machine does falls on both. They are as busy in both, with the scheduling
+policy "idle": told is what they do to the agent, not what any busy process does to its neighbours' processor. How far that goes,
+and how far chance, the first line tells: there they compute in both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ SECONDS = 3.0
 ADDRESSES = 8
 
 IN_PACKETS = (
+    "compute",
     "flood",
     "garbage",
     "stray_releases",
@@ -58,6 +60,9 @@ class Found:
     attempts: int
     """Packets, connections or requests of all attackers."""
 
+    core_percent: tuple[float, float]
+    """What the agent took of a core, usually and under attack."""
+
     descriptors: int
     """The most that the agent had open meanwhile."""
 
@@ -69,6 +74,7 @@ class Found:
         return {
             "attack": self.attack,
             "attempts": self.attempts,
+            "agent_core_percent": [round(percent, 1) for percent in self.core_percent],
             "agent_descriptors": self.descriptors,
             "usual": self.usual,
             "under_attack": self.under_attack,
@@ -106,7 +112,8 @@ def _hoarding(crowd: Crowd) -> Found:
         until = time.monotonic() + SECONDS
         for attacker in attackers:
             attacker.start("hoard", count=10_000)
-        tried = sum(answer["opened"] + answer["refused"] for answer in (a.finish() for a in attackers))
+        answers = [attacker.finish() for attacker in attackers]
+        tried: int = sum(answer["opened"] + answer["refused"] for answer in answers)
         time.sleep(max(0.0, until - time.monotonic()))
         return tried
 
@@ -114,42 +121,54 @@ def _hoarding(crowd: Crowd) -> Found:
 
 
 def _http(crowd: Crowd, attack: str) -> Found:
-    def strike(_: None) -> int:
+    def strike(_: Sequence[PeerProcess]) -> int:
         program = ["chrt", "--idle", "0", sys.executable, str(PROGRAMS / "http_attacker.py")]
         command = [*program, str(crowd.node.port), attack, str(ADDRESSES), str(SECONDS)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         answer = json.loads(done.stdout.splitlines()[-1])
         return max(int(answer["connected"]), int(answer["answered"]))
 
-    @contextmanager
-    def nobody() -> Iterator[None]:
-        yield
-
-    return _interleaved(crowd, f"http: {attack}", nobody, strike)
+    return _interleaved(
+        crowd, f"http: {attack}", lambda: _in_containers(crowd.node, attack, 1, containers=1), strike
+    )
 
 
 def _interleaved(
-    crowd: Crowd, attack: str, attackers: Callable[[], Any], strike: Callable[[Any], int]
+    crowd: Crowd,
+    attack: str,
+    in_containers: Callable[[], AbstractContextManager[list[PeerProcess]]],
+    strike: Callable[[Sequence[PeerProcess]], int],
 ) -> Found:
     """Train for all rounds, and attack in every second part of the time."""
     attempts = descriptors = 0
-    struck_ns: list[tuple[int, int]] = []
+    cpu_seconds = [0.0, 0.0]
+    struck_ns: list[tuple[int, int, int]] = []
     trained: list[tuple[Trained, ...]] = []
     for _ in range(ROUNDS):
-        with attackers() as ready:
+        with in_containers() as attackers:
             crowd.start_training(iteration_seconds=ITERATION_SECONDS, seconds=2 * SECONDS)
-            time.sleep(SECONDS)
-            began_ns = time.monotonic_ns()
-            attempts += strike(ready)
-            struck_ns.append((began_ns, time.monotonic_ns()))
+            came_ns, at_first = time.monotonic_ns(), crowd.cost()
+            for attacker in attackers:
+                attacker.start("compute", seconds=SECONDS)
+            for attacker in attackers:
+                attacker.finish()
+            began_ns, halfway = time.monotonic_ns(), crowd.cost()
+            attempts += strike(attackers)
+            struck_ns.append((came_ns, began_ns, time.monotonic_ns()))
+            cpu_seconds[0] += (halfway - at_first).cpu_seconds
+            cpu_seconds[1] += (crowd.cost() - halfway).cpu_seconds
             descriptors = max(descriptors, Footprint.of(crowd.node).descriptors)
             trained.append(crowd.await_training())
     usual: list[float] = []
     under: list[float] = []
-    for (began_ns, ended_ns), processes in zip(struck_ns, trained, strict=True):
-        usual += _hand_offs_us(processes, 0, began_ns)
+    for (came_ns, began_ns, ended_ns), processes in zip(struck_ns, trained, strict=True):
+        usual += _hand_offs_us(processes, came_ns, began_ns)
         under += _hand_offs_us(processes, began_ns, ended_ns)
-    return Found(attack, summary(usual), summary(under), attempts, descriptors)
+    usual_seconds, under_seconds = (
+        sum(times[part + 1] - times[part] for times in struck_ns) / 1e9 for part in (0, 1)
+    )
+    core_percent = 100 * cpu_seconds[0] / usual_seconds, 100 * cpu_seconds[1] / under_seconds
+    return Found(attack, summary(usual), summary(under), attempts, core_percent, descriptors)
 
 
 def _hand_offs_us(processes: Sequence[Trained], from_ns: int, until_ns: int) -> list[float]:
@@ -159,17 +178,17 @@ def _hand_offs_us(processes: Sequence[Trained], from_ns: int, until_ns: int) -> 
 
 
 @contextmanager
-def _in_containers(node: Node, attack: str, gpu: int) -> Iterator[list[PeerProcess]]:
-    containers = [node.container(f"{attack}-{number}", 1, gpu=gpu) for number in range(CONTAINERS)]
-    attackers = [
-        container.await_socket().process(PROGRAMS / "hostile_process.py") for container in containers
-    ]
+def _in_containers(
+    node: Node, attack: str, gpu: int, containers: int = CONTAINERS
+) -> Iterator[list[PeerProcess]]:
+    made = [node.container(f"{attack}-{number}", 1, gpu=gpu) for number in range(containers)]
+    attackers = [container.await_socket().process(PROGRAMS / "hostile_process.py") for container in made]
     for attacker in attackers:
         attacker.do("give_way")
     try:
         yield attackers
     finally:
-        for attacker, container in zip(attackers, containers, strict=True):
+        for attacker, container in zip(attackers, made, strict=True):
             attacker.end()
             container.remove()
 

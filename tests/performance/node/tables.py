@@ -140,7 +140,18 @@ def _scale(found: Any) -> Iterator[str]:
 
 def _attacks(found: Any) -> Iterator[str]:
     yield from table(
-        ["attack", "attempts", "p50 usual", "under attack", "times", "p99 usual", "under attack", "times"],
+        [
+            "attack",
+            "attempts",
+            "p50 usual",
+            "under attack",
+            "times",
+            "p99 usual",
+            "under attack",
+            "times",
+            "agent, of a core",
+            "under attack",
+        ],
         (
             [
                 each["attack"].replace("_", " "),
@@ -154,13 +165,14 @@ def _attacks(found: Any) -> Iterator[str]:
                         str(each["times_usual"][of]),
                     )
                 ),
+                *(f"{percent} %" for percent in each["agent_core_percent"]),
             ]
             for each in found["attacks"]
         ),
     )
     yield (
         f"\n{found['attackers']} hostile containers, or one HTTP client from eight addresses; {found['seconds_under_attack']:.0f} s of each "
-        "attack, with as long without it in between.\n"
+        "attack, and as long in which they only compute, in turns.\n"
     )
 
 

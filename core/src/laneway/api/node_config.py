@@ -44,7 +44,9 @@ class TurnConfig(Model):
     @classmethod
     def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if any(lower >= upper for lower, upper in pairwise(value)):
-            raise ValueError(f"the thresholds {list(value)} do not rise: write each larger than the one before")
+            raise ValueError(
+                f"the thresholds {list(value)} do not rise: write each larger than the one before"
+            )
         return value
 
 

@@ -121,7 +121,7 @@ class Process:
         return self.page.yields
 
     def request(self) -> None:
-        self.bench.turns.giver.request(self.hold, self.session)
+        self.bench.turns.orders.request(self.hold, self.session)
 
     def begin(self) -> None:
         assert self.holds, "an iteration begins with a turn"

@@ -49,7 +49,6 @@ def test_a_holder_pauses_at_its_boundary_and_its_ephemeral_goes_to_others() -> N
     first.request()
     first.begin()
     order(bench, first.hold, PAUSE)
-    assert first.asked_to_yield
     assert told(first) == ["pause"]
     assert first.page.paused
     assert state(first) is SessionState.HOLDING
@@ -57,10 +56,10 @@ def test_a_holder_pauses_at_its_boundary_and_its_ephemeral_goes_to_others() -> N
     second.request()
     first.end()
     first.release()
-    assert bench.lane_of(first) is None
     assert second.holds
     assert state(first) is SessionState.WAITING, "it has not answered"
     first.answer_paused()
+    assert bench.lane_of(first) is None
     assert state(first) is SessionState.PAUSED
     assert bench.turns.memory.table.promised_bytes == 350 * MIB, (
         "its persistent bytes, and all of the other's"
@@ -281,8 +280,10 @@ def test_who_does_not_answer_is_told_of_and_loses_its_turn_as_ever() -> None:
     process.begin()
     order(bench, process.hold, PAUSE)
     bench.clock.advance(2.1)
-    bench.turns.giver.revoke_stalled()
     bench.look_after()
+    assert process.asked_to_yield, "it is held back all the same"
+    bench.clock.advance(2.1)
+    bench.turns.giver.revoke_stalled()
     assert not process.holds
     assert "process 100 has not answered pause in time" in order_text(process.hold)
     assert ("a", "OrderNotFollowed", "process 100 has not answered pause in 2 s") in bench.notes
@@ -313,3 +314,25 @@ def test_what_a_paused_process_says_of_itself_does_not_let_it_run() -> None:
     assert bench.lane_of(process) is None
     assert not process.holds
     assert bench.turns.memory.table.promised_bytes == 120 * MIB
+
+
+def test_processes_that_wait_for_one_another_may_catch_up_before_they_pause() -> None:
+    bench = GPUBench()
+    ahead = able(bench, "a")
+    behind = bench.process(ahead.hold)
+    behind.session.standing.can = frozenset({"pause", "offload"})
+    behind.profile(100, 0)
+    other = able(bench, "b")
+    assert bench.lane_of(other) is not None
+    order(bench, ahead.hold, PAUSE)
+    ahead.answer_paused()
+    ahead.request()
+    assert not ahead.holds, "it has stopped"
+    behind.request()
+    assert behind.holds, "it has an iteration to go"
+    assert state(behind) is SessionState.HOLDING
+    behind.release()
+    behind.answer_paused()
+    assert state(behind) is SessionState.PAUSED
+    order(bench, ahead.hold, None)
+    assert ahead.holds, "it had asked meanwhile"

@@ -26,6 +26,7 @@ from laneway.client.page import (
 from laneway.client.profile import Profiler
 
 if TYPE_CHECKING:
+    from laneway.client.gang import Gang
     from laneway.client.memory_meter import MemoryMeter
     from laneway.client.session import Session
     from laneway.client.stop_signal import StopSignal
@@ -48,6 +49,7 @@ class IterationGate:
         self.meter: MemoryMeter = NoMeter()
         self.profiler = Profiler()
         self.offload = Offload(self._tell, self._note_held)
+        self.gang: Optional[Gang] = None
         self.iterations = 0
         self.busy_ns = 0
         self.explicit = 0
@@ -146,6 +148,7 @@ class IterationGate:
         words[INSIDE] = self._inside is not None
         session.before_release = self.meter.settle
         session.on_order = self._ordered
+        session.gang = self.gang
         self.offload.attach(session.welcome.simulated)
         self.meter.attach(session)
         self._watches_stop = True

@@ -30,6 +30,7 @@ from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN, YIELD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway.client.gang import Gang
     from laneway.client.welcome import Welcome
 
 log = logging.getLogger("laneway.client")
@@ -86,6 +87,12 @@ class Session:
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
         self._pauses_to_answer: deque[None] = deque()
+        self._pause_from: Optional[int] = None
+        """How many iterations are done when the process pauses; None: it does not."""
+        self._pause_is_final = False
+        """That number is what it will be: its gang has agreed, or it has none."""
+        self.gang: Optional[Gang] = None
+        """The processes that this one waits for inside its iterations, if it is one of several."""
         self._covers_iteration = covers_iteration
         self._lent: deque[int] = deque()
         """The token while it covers that iteration."""
@@ -108,7 +115,9 @@ class Session:
             bell = self._bell.fileno()
             self._listeners.modify(self._channel, 0)
             while not self.closed:
-                turn = self._take()
+                # One that stands where its gang may pause goes no further before it is known whether it does.
+                frozen = self._pause_from is not None and not self._pause_is_final and self._is_frozen()
+                turn = 0 if frozen else self._take()
                 if turn:
                     return turn
                 seconds = patience()
@@ -116,7 +125,7 @@ class Session:
                     return None
                 if self._releasing:  # a request that overtakes the release would be answered with the turn that goes
                     seconds = RELEASE_SECONDS if seconds is None else min(seconds, RELEASE_SECONDS)
-                elif not self._requested:
+                elif not self._requested and not frozen:
                     self._requested = True
                     self._send(REQUEST)
                 for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
@@ -134,11 +143,14 @@ class Session:
 
     def give_way(self) -> None:
         """At a boundary, the token put back, when the page asks for the turn or for a pause."""
+        frozen = self._is_frozen()
+        if self.words[PAUSED] and not frozen and not self.words[YIELD]:
+            return  # its gang goes on to a later boundary
         turn = self._take()
         if turn:
-            again = self._returns_at_once and self.welcome.release_again and not self.words[PAUSED]
+            again = self._returns_at_once and self.welcome.release_again and not frozen
             self._release(turn, again)
-        if self.words[PAUSED]:
+        if frozen and self._pause_is_final:
             self._answer_pause()
 
     def iteration_ended(self) -> None:
@@ -237,6 +249,8 @@ class Session:
             self._pause()
         elif kind == "resume":
             self._pauses_to_answer.clear()
+            self._pause_from = None
+            self._bell.ring()
         elif kind in ("offload", "restore"):
             self.on_order(kind)
         elif kind == "error":
@@ -270,12 +284,50 @@ class Session:
 
     def _pause(self) -> None:
         self._pauses_to_answer.append(None)
+        if self.gang is None or not self.gang.agree(self):
+            self.pause_from(0, final=True)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that the process completed."""
+        return self.words[ITERATIONS]
+
+    @property
+    def is_to_pause(self) -> bool:
+        """A pause was asked for, is not over, and has not been answered."""
+        return bool(self._pauses_to_answer) and not self.closed
+
+    @property
+    def is_paused(self) -> bool:
+        """A pause was answered and is not over."""
+        return self._pause_from is not None and not self.is_to_pause and not self.closed
+
+    def pause_from(self, iterations: int, *, final: bool) -> None:
+        """No iteration begins once so many are done. May be called from any thread, again with more as long as it is not final.
+
+        Args:
+            iterations: how many.
+            final: it is sure that the process stops there, so the pause is answered.
+        """
+        if not self.is_to_pause:
+            return
+        self._pause_is_final = final
+        self._pause_from = iterations
+        self._bell.ring()
+        if not self._is_frozen():
+            return
         turn = self._take()
         if turn:
             self._release(turn)
         # The token is out and the turn held: an iteration goes on, and its end will answer.
-        if not self._holding and not self.words[INSIDE]:
+        if final and not self._holding and not self.words[INSIDE]:
             self._answer_pause()
+
+    def _is_frozen(self) -> bool:
+        """The process stands where it pauses, or may have to."""
+        return bool(
+            self.words[PAUSED] and self._pause_from is not None and self.words[ITERATIONS] >= self._pause_from
+        )
 
     def _answer_pause(self) -> None:
         """Answers a pause once, whichever thread gets here first."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from laneway.client.cpu_memory import CpuMeter
 from laneway.client.cuda_memory import CudaMeter
+from laneway.client.gang import TorchGang
 from laneway.client.offload_storages import TorchMover
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.runtime import Client, client, is_our_fault
@@ -157,6 +158,7 @@ class TorchHooks:
             torch = self._torch
             device = "cuda" if _has_cuda(torch) else "cpu"
             meter: MemoryMeter = CudaMeter(torch) if device == "cuda" else CpuMeter(torch)
+            self._client.gate.gang = TorchGang()
             self._client.start(f"torch {torch.__version__}", device, meter, TorchMover(torch, meter))
 
     def _take_note_of(self, optimizer: Any) -> None:

@@ -3,7 +3,8 @@
 Level-triggered: :meth:`OrderFollower.step` looks at the order and at what the container's processes have answered, and does what comes next.
 It is called whenever either changes, and now and then, so a step that could not be made yet is made later.
 
-- **Pause**: every process is told to pause and the turn is asked back. Once there is no turn the tenant is parked in the lane table: its
+- **Pause**: every process is told to pause. Until all have answered they go on taking turns, because the workers of a gang stop at the same iteration, and
+  one may have to catch up; who does not answer in time is held back all the same. Once there is no turn the tenant is parked in the lane table: its
   persistent bytes count, its ephemeral goes to others.
 - **Offload**: pause; when all processes have answered, they are told to offload; when all have done so, the tenant leaves the lane table. A process
   that cannot, or refuses, leaves the container paused.
@@ -59,7 +60,7 @@ class OrderFollower:
             return  # one that has not come back may be inside an iteration
         if hold.order is not None:
             self._hold_back(hold)
-        elif hold.held_back:
+        elif hold.held_back or any(session.standing.pause_asked for session in hold.sessions):
             self._let_go(hold)
 
     def follow(self, moved: Iterable[Hold]) -> None:
@@ -100,7 +101,13 @@ class OrderFollower:
             self._readmit(hold)
         self.step(hold)
 
-    # What processes answer
+    # What processes say
+
+    def request(self, hold: Hold, session: Session) -> None:
+        """A process wants a turn. One that has stopped at its boundary gets none, also while others of its container have not."""
+        session.standing.wants_turn = session.standing.paused
+        if not session.standing.paused:
+            self._giver.request(hold, session)
 
     def paused(self, hold: Hold, session: Session) -> None:
         """A process has stopped at a boundary. Ignored where the pause is over: the answer may have crossed its end."""
@@ -141,11 +148,17 @@ class OrderFollower:
     # The steps
 
     def _hold_back(self, hold: Hold) -> None:
-        hold.held_back = True
         for session in hold.connected:
             if not session.standing.pause_asked:
                 session.standing.pause_asked = True
                 self._tell_to_pause(session)
+        now_seconds = self._clock.monotonic()
+        hold.held_back |= all(
+            session.standing.paused or now_seconds - session.standing.asked_seconds >= self._timeout_seconds
+            for session in hold.connected
+        )
+        if not hold.held_back:
+            return
         self._giver.ask_back(hold)
         if hold in self._giver.turns:
             return
@@ -190,6 +203,9 @@ class OrderFollower:
         hold.held_back = False
         self._readmit(hold)
         self.follow(self._memory.unpark(hold) if hold.in_table else ())
+        for session in hold.connected:
+            if session.standing.wants_turn:
+                self.request(hold, session)
 
     def _bring_back(self, hold: Hold) -> None:
         self._readmit(hold)

@@ -18,6 +18,9 @@ class Standing:
 
     pause_asked: bool = False
     paused: bool = False
+    wants_turn: bool = False
+    """It asked for a turn while it is paused."""
+
     offload_asked: bool = False
     offloaded: bool = False
     """Its persistent memory is on the host."""

@@ -203,7 +203,7 @@ class SessionBroker:
         opened.page.close()
 
     def _request(self, opened: _Open, fields: Mapping[str, Any]) -> None:
-        opened.turns.giver.request(opened.hold, opened.session)
+        opened.turns.orders.request(opened.hold, opened.session)
 
     def _release(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         opened.turns.giver.release(

@@ -1,0 +1,76 @@
+"""The workers of a gang stop after the same iteration, although each is told by itself: none is caught waiting for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Node, eventually
+from tests.integration.node_agent.shell import order
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+STEPS = 150
+
+
+class Workers:
+    """Two ranks, each in a pod of its own."""
+
+    def __init__(self, run: Run, port: int, *pace: str, node: Node | None = None) -> None:
+        self.node = node
+        environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+        self.jobs = [
+            run(
+                "offloaded_gang.py",
+                str(STEPS),
+                *(pace or ("0",)),
+                container=None
+                if node is None
+                else node.container(f"worker-{rank}", 50, gpu=rank, spans_gpus=True),
+                RANK=str(rank),
+                **environment,
+            )
+            for rank in range(2)
+        ]
+
+    def reach(self, step: int) -> None:
+        for job in self.jobs:
+            while job.line() != f"step {step}":
+                pass
+
+    def give(self, verb: str) -> None:
+        """To one after the other, as commands reach nodes."""
+        assert self.node is not None
+        for rank in range(2):
+            order(self.node, verb, f"default/worker-{rank}")
+
+    def await_state(self, state: str) -> list[int]:
+        """Wait until both are in a state; return how many iterations each has done."""
+        node = self.node
+        assert node is not None
+
+        def states() -> set[str]:
+            return {node.session(f"worker-{rank}")["state"] for rank in range(2)}
+
+        eventually(f"both are {state}", lambda: states() == {state}, 60)
+        return [node.session(f"worker-{rank}")["iterations"] for rank in range(2)]
+
+
+def test_a_gang_is_paused_and_offloaded_whole_and_ends_as_if_it_had_not_been(
+    make_node: MakeNode, run: Run, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    expected = [job.results() for job in Workers(run, unused_tcp_port_factory()).jobs]
+    workers = Workers(run, unused_tcp_port_factory(), "0.01", node=make_node(turns={"timeoutSeconds": 120}))
+    workers.reach(10)
+    workers.give("pause")
+    first, second = workers.await_state("Paused")
+    assert first == second
+    assert 10 < first < STEPS
+    workers.give("resume")
+    workers.reach(first + 10)
+
+    workers.give("offload")
+    first, second = workers.await_state("Offloaded")
+    assert first == second
+    workers.give("restore")
+    assert [job.results() for job in workers.jobs] == expected

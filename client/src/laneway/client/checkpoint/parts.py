@@ -1,0 +1,147 @@
+"""The things a checkpoint is made of, each with a way to say where it is and to be put back there.
+
+A part has `state_dict` and `load_state_dict` (models, optimizers, schedulers, GradScaler, a class of the script's own), or `get_state` and
+`set_state` (torch.Generator), or `getstate` and `setstate` (random.Random); or it is a list or a dict of parts. What wraps a model
+(DistributedDataParallel, DataParallel, torch.compile) is looked through, so a checkpoint does not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Optional
+
+from laneway.client.checkpoint.errors import CheckpointError
+
+ACCESSORS: Final = (("state_dict", "load_state_dict"), ("get_state", "set_state"), ("getstate", "setstate"))
+WRAPPERS: Final = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+}
+SHARDED: Final = ("FullyShardedDataParallel", "FSDPModule")
+PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, bytearray)
+CONTAINERS: Final = (dict, OrderedDict, Counter, list, tuple, set)
+
+
+def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists and dicts of parts as one dict: `{"model": [g, d]}` becomes `{"model.0": g, "model.1": d}`; None is left out.
+
+    Raises:
+        CheckpointError: something is no part.
+    """
+    flat: dict[str, Any] = {}
+    for name, part in parts.items():
+        if part is None:
+            continue
+        if isinstance(part, (list, tuple)):
+            flat.update(flatten({f"{name}.{index}": entry for index, entry in enumerate(part)}))
+        elif type(part) is dict:
+            flat.update(flatten({f"{name}.{key}": entry for key, entry in part.items()}))
+        else:
+            flat[name] = _unwrap(part)
+            _accessors(name, flat[name])
+    return flat
+
+
+def capture(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Where every part is.
+
+    Raises:
+        CheckpointError: a state holds what could not be loaded again.
+    """
+    states = {name: getattr(part, _accessors(name, part)[0])() for name, part in parts.items()}
+    refuse_unloadable(states)
+    return states
+
+
+def restore(parts: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+    """Puts every part where it was; `misfit` has said before that it fits."""
+    for name, part in parts.items():
+        getattr(part, _accessors(name, part)[1])(states[name])
+
+
+def misfit(parts: Mapping[str, Any], states: Mapping[str, Any]) -> Optional[str]:
+    """Why these states are not those of these parts; None when they are."""
+    if set(parts) != set(states):
+        return f"it holds {_listed(states)}, the script has {_listed(parts)}"
+    for name, part in parts.items():
+        reason = _misfit_of(name, part, states[name])
+        if reason is not None:
+            return reason
+    return None
+
+
+def refuse_unloadable(states: Mapping[str, Any]) -> None:
+    """Looks at a state before it is saved.
+
+    Raises:
+        CheckpointError: it holds an object that PyTorch would refuse to load (`weights_only=True`), and where.
+    """
+    for where, value in _unloadable(states, ""):
+        raise CheckpointError(
+            f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: give numbers, "
+            "strings, tensors, and lists and dicts of them"
+        )
+
+
+def _unloadable(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    kind = type(value)
+    if kind in PLAIN:
+        return
+    if kind in CONTAINERS:
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, entry in entries:
+            yield from _unloadable(key, where)
+            yield from _unloadable(entry, f"{where}.{key}" if where else str(key))
+        return
+    if kind.__module__.split(".")[0] != "torch":  # tensors, sizes, dtypes, devices
+        yield where, value
+
+
+def _unwrap(part: Any) -> Any:
+    while type(part).__name__ in WRAPPERS:
+        part = getattr(part, WRAPPERS[type(part).__name__])
+    return part
+
+
+def _accessors(name: str, part: Any) -> tuple[str, str]:
+    if any(base.__name__ in SHARDED for base in type(part).__mro__):
+        raise CheckpointError(
+            f"{name} is sharded over the ranks (FSDP), so no rank has all of it: save it with torch.distributed.checkpoint"
+        )
+    for get, put in ACCESSORS:
+        if hasattr(part, get) and hasattr(part, put):
+            return get, put
+    raise CheckpointError(
+        f"{name}={part!r} has no state_dict() and load_state_dict(): give it both, or put plain values into Checkpoint.values"
+    )
+
+
+def _misfit_of(name: str, part: Any, state: Any) -> Optional[str]:
+    if hasattr(part, "named_parameters"):
+        return _tensor_misfit(name, part.state_dict(), state)
+    groups = getattr(part, "param_groups", None)
+    if isinstance(groups, list):
+        own, saved = (
+            [len(group["params"]) for group in entries] for entries in (groups, state.get("param_groups", []))
+        )
+        if own != saved:
+            return f"its {name} trains {saved} parameters (a number for each group), the script's {own}"
+    return None
+
+
+def _tensor_misfit(name: str, own: Mapping[str, Any], saved: Mapping[str, Any]) -> Optional[str]:
+    for key in [*own, *saved]:
+        if key not in saved:
+            return f"its {name} has no {key}, the script's has"
+        if key not in own:
+            return f"its {name} has a {key}, the script's has none"
+        shapes = [tuple(getattr(tensors[key], "shape", ())) for tensors in (saved, own)]
+        if shapes[0] != shapes[1]:
+            return f"{key} of its {name} has the shape {shapes[0]}, the script's {shapes[1]}"
+    return None
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(names)) or "nothing"

@@ -1,0 +1,43 @@
+"""The random numbers of a process: Python's, NumPy's where it is loaded, PyTorch's on the CPU and, once CUDA is in use, on its GPUs."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+
+def capture_random_state(torch: Any) -> dict[str, Any]:
+    """Where all the generators are, in types that `torch.load(weights_only=True)` takes."""
+    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, keys, position, has_gauss, cached = numpy.random.get_state()
+        state["numpy"] = (str(kind), keys.tobytes(), int(position), int(has_gauss), float(cached))
+    if torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(torch: Any, state: dict[str, Any]) -> None:
+    """Puts the generators back; a GPU that is not there any more is left out."""
+    random.setstate(state["python"])
+    torch.set_rng_state(state["torch"])
+    numpy = _numpy() if "numpy" in state else None
+    if numpy is not None:
+        kind, keys, position, has_gauss, cached = state["numpy"]
+        numpy.random.set_state(
+            (kind, numpy.frombuffer(keys, dtype=numpy.uint32), position, has_gauss, cached)
+        )
+    if "cuda" in state and torch.cuda.is_available():
+        for device, generator in enumerate(state["cuda"][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(generator, device)
+
+
+def _numpy() -> Any:
+    """NumPy if it is there: a job that had it loaded may load it later in its next life."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy

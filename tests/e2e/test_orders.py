@@ -15,7 +15,7 @@ from tests.e2e.manifests import training_job
 from tests.e2e.test_health import on_node
 from tests.e2e.test_survival import containers
 
-WORKERS = 1
+WORKERS = 2
 _AGENT = "/opt/venv/bin/laneway-node-agent"
 
 

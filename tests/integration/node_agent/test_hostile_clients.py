@@ -131,27 +131,3 @@ def test_a_process_outside_the_pod_is_refused(make_node: MakeNode) -> None:
     process.do("connect")
     reason = process.expect("error")["reason"]
     assert "is not in a cgroup of pod 6a2f3f5e-0000-4000-8000-000000000001 (default/a)" in reason
-
-
-def test_floods_do_not_keep_others_from_their_turns(make_node: MakeNode) -> None:
-    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 5}).start()
-    workers = []
-    for pod in ("a", "b"):
-        worker = node.container(pod, 20).await_socket().process()
-        worker.hello()
-        worker.profile(10, 10)
-        workers.append(worker)
-    flooder = node.container("flooder", 20).await_socket().process()
-    flooder.hello()
-    connector = node.container("connector", 20).await_socket().process()
-    for worker in workers:
-        worker.start("train", seconds=4, iteration_seconds=0.005)
-    answer = flooder.do("send", text=json.dumps(PROFILE), times=100_000)
-    assert answer["sent"] < 100_000
-    for n in range(120):
-        connector.do("connect", n=n, wait_seconds=0.01)
-    done = [len(worker.finish()["iterations"]) for worker in workers]
-    assert min(done) > 100, done
-    assert "packets a second that no yield asked for" in node.log
-    assert "default/connector/trainer: connects too often" in node.log
-    assert [turn for turn in node.get("/turns") if turn["end"] not in ("released", None)] == []

@@ -65,7 +65,7 @@ bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of pu
 	$(PYTHON) -m tests.performance.bench_scheduling --traces $(TRACES) --results docs/measurements --only "$(ONLY)"
 
 .PHONY: bench-node
-bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan, scale; about 6 minutes; ONLY=hand-off,...
+bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan, scale, attacks; about 12 minutes; ONLY=hand-off,...
 	$(PYTHON) -m tests.performance.bench_node --results docs/measurements --only "$(ONLY)"
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)

@@ -110,10 +110,15 @@ def test_the_description_has_profile_placement_and_conditions() -> None:
     job = a_job(
         placement=PLACED,
         conditions=[a_condition("Running")],
-        profile={"persistentBytes": 1 << 20, "ephemeralBytes": 2 << 20, "iterationMicroseconds": 1500},
+        profile={
+            "persistentBytes": 1 << 20,
+            "ephemeralBytes": 2 << 20,
+            "iterationMicroseconds": 1500,
+            "iterationSpreadMicroseconds": 200,
+        },
     )
     text = "\n".join(described(job, NOW))
-    assert "Profile:      persistent 1.0 MiB, ephemeral 2.0 MiB, iteration 1.5 ms" in text
+    assert "Profile:      persistent 1.0 MiB, ephemeral 2.0 MiB, iteration 1.5 ms (spread 0.2 ms)" in text
     assert "  worker 0 on n1: GPU-1 (50%)" in text
     assert "  Running   True     Because   So it is." in text
 

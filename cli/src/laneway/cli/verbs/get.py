@@ -52,7 +52,8 @@ def described(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield (
             f"Profile:      persistent {format_bytes(profile['persistentBytes'])}, "
             f"ephemeral {format_bytes(profile['ephemeralBytes'])}, "
-            f"iteration {profile.get('iterationMicroseconds', 0) / 1000:.1f} ms"
+            f"iteration {profile.get('iterationMicroseconds', 0) / 1000:.1f} ms "
+            f"(spread {profile.get('iterationSpreadMicroseconds', 0) / 1000:.1f} ms)"
         )
     if job_text.waiting(job):
         yield "Waiting:"

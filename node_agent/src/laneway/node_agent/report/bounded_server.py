@@ -36,7 +36,7 @@ ANSWER_SECONDS = 30.0
 REST_FACTOR = 9
 """How long an address waits for, in times what an answer cost, and for each address that there is."""
 
-LONGEST_REST_SECONDS = 60.0
+LONGEST_REST_SECONDS = 20.0
 _ANSWER_ALONE_SECONDS = 1.0
 """An answer that takes longer, because it is not read, does not keep its address from the next one."""
 

@@ -1,0 +1,242 @@
+"""Checkpoints of real PyTorch trainings: processes are ended at any moment, and the loss curve is that of an undisturbed run, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+STEPS = 36
+"""Of the script, in one process: 3 epochs of 12 batches."""
+
+
+@pytest.fixture
+def start(tmp_path: Path, run: Run) -> Callable[..., Job]:
+    """Starts the script, with the client on its path and no agent."""
+    nobody = tmp_path / "nobody"
+    nobody.mkdir()
+
+    def begin(*options: str, work: Path, **environment: str) -> Job:
+        return run("resumable.py", *options, work=work, laneway=nobody, **environment)
+
+    return begin
+
+
+def curve(work: Path, rank: int = 0) -> dict[Any, str]:
+    """What the script wrote of each step and epoch; one that was trained in two lives was the same in both."""
+    found: dict[Any, str] = {}
+    for line in (work / f"steps.{rank}").read_text().splitlines():
+        entry = json.loads(line)
+        key = entry.get("step", f"end of epoch {entry['epoch']}")
+        assert found.setdefault(key, line) == line, "trained again, and otherwise"
+    return found
+
+
+def checkpoints(work: Path) -> list[str]:
+    return sorted(path.name for path in (work / "checkpoints").glob("*.checkpoint"))
+
+
+def partial(work: Path) -> list[Path]:
+    return list((work / "checkpoints").glob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--every-steps=4",),
+        ("--every-steps=5", "--own-generator"),
+        ("--every-steps=5", "--workers=2"),
+        ("--every-steps=4", "--accumulate=5"),
+    ],
+    ids=["global random numbers", "a loader's own generator", "worker processes", "accumulated gradients"],
+)
+def test_a_training_that_is_killed_again_and_again_has_the_undisturbed_loss_curve(
+    start: Callable[..., Job], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    whole = start(*options, work=undisturbed).results()[-1]
+    assert whole["step"] == STEPS
+    for step in sorted(random.Random(str(options)).sample(range(STEPS), 3)):
+        status, _, errors = start(*options, f"--die-at={step}", work=work).failure()
+        assert status == -signal.SIGKILL, errors
+    results = start(*options, work=work).results()
+    assert 0 < results[0]["step"] < STEPS, "it went on from a checkpoint"
+    assert curve(work) == curve(undisturbed)
+    assert len(checkpoints(work)) == 2
+    if "--workers=2" not in options:
+        assert results[-1]["loaded"] == 8 * (STEPS - results[0]["step"]), (
+            "what was trained is not loaded again"
+        )
+
+
+def test_a_process_that_is_killed_while_it_saves_goes_on_from_the_save_before(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    options = ("--epochs=1", "--width=100000", "--every-steps=1")
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    start("--epochs=1", "--width=100000", work=undisturbed).lines()
+    job = start(*options, work=work)
+
+    def caught_saving() -> list[Path]:
+        """Stopped with a half-written file and two whole ones; else it runs on."""
+        if len(checkpoints(work)) < 2 or not partial(work):
+            return []
+        os.kill(job.pid, signal.SIGSTOP)
+        if not partial(work):
+            os.kill(job.pid, signal.SIGCONT)
+        return partial(work)
+
+    eventually("it is in the middle of a save", caught_saving, seconds=120)
+    before = checkpoints(work)
+    job.kill()
+    assert partial(work)
+    assert checkpoints(work) == before
+    results = start(*options, work=work).results()
+    assert results[0]["step"] >= 2
+    assert results[-1]["step"] == 12
+    assert curve(work) == curve(undisturbed)
+    assert not partial(work), "what was half written is cleared away"
+
+
+def test_sigterm_saves_at_the_next_boundary_and_the_job_goes_on_from_there(
+    start: Callable[..., Job], make_node: MakeNode, run: Run, tmp_path: Path
+) -> None:
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    start(work=undisturbed).lines()
+    node = make_node()
+    for step, gpu in ((7, 0), (11, 1)):
+        job = run(
+            "resumable.py",
+            f"--stop-at={step}",
+            work=work,
+            container=node.container(f"life-{gpu}", 50, gpu=gpu),
+        )
+        status, _, errors = job.failure()
+        assert status == 143, errors
+        assert len(curve(work)) == step + 1 + step // 12, "the step in which it came is the last"
+    results = start(work=work).results()
+    assert results[0]["step"] == 12
+    assert curve(work) == curve(undisturbed)
+
+
+def test_a_torn_checkpoint_is_refused_with_a_sentence_and_the_one_before_is_used(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    start("--epochs=1", work=undisturbed).lines()
+    start("--epochs=1", "--every-steps=4", "--die-at=9", work=work).failure()
+    newest = work / "checkpoints" / checkpoints(work)[-1]
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    status, output, errors = start("--epochs=1", work=work).failure()
+    assert status == 0, errors
+    assert f"{newest.name} is torn" in errors
+    assert json.loads(output.splitlines()[0])["step"] == 4
+    assert curve(work) == curve(undisturbed)
+
+
+def test_checkpoints_of_another_model_are_refused_and_left_as_they_are(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    start("--epochs=1", "--every-steps=4", work=work).lines()
+    before = checkpoints(work)
+    status, _, errors = start("--epochs=1", "--width=8", work=work).failure()
+    assert status == 1
+    assert (
+        "it is of another job: 0.weight of its model has the shape (32, 16), the script's (8, 16)" in errors
+    )
+    assert "to begin anew, empty the folder or name another" in errors
+    assert checkpoints(work) == before
+
+
+class Gang:
+    """Two ranks in one working folder."""
+
+    def __init__(self, start: Callable[..., Job], work: Path, port: int, *options: str) -> None:
+        self.jobs = [
+            start(
+                *options,
+                work=work,
+                RANK=str(rank),
+                WORLD_SIZE="2",
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+            )
+            for rank in range(2)
+        ]
+
+    def results(self) -> list[list[dict[str, Any]]]:
+        """What each printed, both at their good end."""
+        return [job.results() for job in self.jobs]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_all_ranks_stop_at_one_step_when_one_of_them_is_asked_to(
+    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int], asked: int
+) -> None:
+    epochs = "--epochs=200"
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    Gang(start, undisturbed, unused_tcp_port_factory(), epochs).results()
+    stopped = Gang(start, work, unused_tcp_port_factory(), epochs, "--stop-at=20", f"--stop-rank={asked}")
+    for job in stopped.jobs:
+        status, _, errors = job.failure()
+        assert status == 143, errors
+    last = [max(step for step in curve(work, rank) if isinstance(step, int)) for rank in range(2)]
+    assert last[0] == last[1] >= 20
+    results = Gang(start, work, unused_tcp_port_factory(), epochs).results()
+    assert [said[0]["step"] for said in results] == [last[0] + 1] * 2
+    for rank in range(2):
+        assert curve(work, rank) == curve(undisturbed, rank)
+
+
+def test_ranks_go_on_from_the_newest_generation_that_is_whole_for_all_of_them(
+    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
+    Gang(start, undisturbed, unused_tcp_port_factory()).results()
+    killed = Gang(start, work, unused_tcp_port_factory(), "--every-steps=3", "--die-at=10")
+    for job in killed.jobs:
+        assert job.failure()[0] == -signal.SIGKILL
+    names = checkpoints(work)
+    assert [name.partition(".")[2] for name in names] == [f"{rank}-of-2.checkpoint" for rank in (0, 1)] * (
+        len(names) // 2
+    )
+    (work / "checkpoints" / names[-1]).unlink()
+    results = Gang(start, work, unused_tcp_port_factory()).results()
+    assert [said[0]["step"] for said in results] == [6, 6], "rank 1 has lost its file of step 9"
+    for rank in range(2):
+        assert curve(work, rank) == curve(undisturbed, rank)
+
+
+def test_all_ranks_save_together_when_the_first_finds_that_it_is_time(
+    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    work = tmp_path / "work"
+    Gang(start, work, unused_tcp_port_factory(), "--epochs=200", "--every-seconds=0.3", "--die-at=1000").jobs[
+        0
+    ].failure()
+    results = Gang(start, work, unused_tcp_port_factory(), "--epochs=200").results()
+    assert 0 < results[0][0]["step"] == results[1][0]["step"] <= 1000
+
+
+def test_a_job_with_another_number_of_ranks_goes_on_from_the_same_step(
+    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+) -> None:
+    work = tmp_path / "work"
+    for job in Gang(start, work, unused_tcp_port_factory(), "--every-steps=3", "--die-at=10").jobs:
+        job.failure()
+    status, output, errors = start(work=work).failure()
+    assert status == 0, errors
+    assert "the checkpoint is of 2 ranks, this job has 1" in errors
+    assert json.loads(output.splitlines()[0])["step"] == 9

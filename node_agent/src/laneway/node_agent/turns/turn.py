@@ -59,12 +59,13 @@ class Turn:
 
     def busy_seconds(self, now_seconds: float) -> float:
         """Return the time inside iterations so far; processes that run side by side count once."""
-        now_ns = int(now_seconds * NANOSECONDS)
-        began_ns = int(self.began_seconds * NANOSECONDS)
-        running = max(
-            (session.busy_seconds_since_grant(now_ns, began_ns) for session in self.holders), default=0.0
-        )
-        return max(self.gpu_seconds, running)
+        longest_seconds = self.gpu_seconds
+        if self.holders and now_seconds > self.began_seconds:
+            now_ns = int(now_seconds * NANOSECONDS)
+            began_ns = int(self.began_seconds * NANOSECONDS)
+            for session in self.holders:
+                longest_seconds = max(longest_seconds, session.busy_seconds_since_grant(now_ns, began_ns))
+        return longest_seconds
 
     def charge_seconds(self, now_seconds: float) -> float:
         """Return the service that the turn costs its hold: what its pages say, until somebody else wants the lane; from

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("laneway.node_agent")
 _DISCOVERY_SECONDS = 30.0
 _DISCOVERY_PAUSE_SECONDS = 10.0
+_OBJECTS_PER_COLLECTION = 10_000
+"""New objects between two looks of the garbage collector: a few hundred turns make so many, and hardly any of them in cycles."""
 _SWITCH_SECONDS = 0.000_2
 """How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
 
@@ -110,6 +112,7 @@ def _run(
         # What is there now stays: a collection then looks at sessions only, and takes microseconds.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(_OBJECTS_PER_COLLECTION)
         agent.run(publisher, None if writer is None else _specs(node, writer))
     except OSError as error:
         _log.error("%s", error)

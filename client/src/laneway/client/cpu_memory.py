@@ -55,6 +55,10 @@ class CpuMeter:
             return None
         return self._account.settle(), self._account.highest
 
+    def look(self) -> tuple[int, int]:
+        """(bytes held, the most held since the last look)."""
+        return self._account.look()
+
     def moved(self, storages: list[Any]) -> Optional[int]:
         """Books storages anew that were emptied or filled. Called while the thread that trains waits for that."""
         if self._mode is None:

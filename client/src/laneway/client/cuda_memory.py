@@ -32,6 +32,8 @@ class CudaMeter:
         self._measured = 0
         self._measuring = False
         self._next_seconds = 0.0
+        self._highest_bytes = 0
+        """The most in the iteration that goes on, up to the last look."""
 
     def attach(self, session: Session) -> None:
         """Sets the memory fraction now, or when the script initialises CUDA."""
@@ -43,6 +45,7 @@ class CudaMeter:
         if self._session is None or not self._cuda.is_initialized():
             return
         self._measuring = self._measured < ALWAYS_MEASURED or self._clock() >= self._next_seconds
+        self._highest_bytes = 0
         if self._measuring:
             self._cuda.reset_peak_memory_stats()
 
@@ -53,7 +56,14 @@ class CudaMeter:
         self._measuring = False
         self._measured += 1
         self._next_seconds = self._clock() + MEASURE_SECONDS
-        return self._cuda.memory_allocated(), self._cuda.max_memory_allocated()
+        return self._cuda.memory_allocated(), max(self._highest_bytes, self._cuda.max_memory_allocated())
+
+    def look(self) -> tuple[int, int]:
+        """(bytes allocated, the most since the last look). Costs what the allocator's statistics cost."""
+        crest_bytes: int = self._cuda.max_memory_allocated()
+        self._highest_bytes = max(self._highest_bytes, crest_bytes)
+        self._cuda.reset_peak_memory_stats()
+        return self._cuda.memory_allocated(), crest_bytes
 
     def moved(self, storages: list[Any]) -> Optional[int]:
         """Gives the blocks of storages that were emptied back to the device."""

@@ -30,6 +30,8 @@ class Environment:
     """How long after SIGTERM a boundary is waited for."""
     agent_timeout_seconds: float
     """How long an agent that was there and is gone is waited for, before the script goes on without turns."""
+    fit: str = "Auto"
+    """What may be done where an iteration's memory does not fit: Auto, Offload, Recompute or Off."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Optional[Environment]:
@@ -47,6 +49,7 @@ class Environment:
             agent_timeout_seconds=_number(
                 variables.get("LANEWAY_AGENT_TIMEOUT_SECONDS", ""), DEFAULT_AGENT_TIMEOUT_SECONDS
             ),
+            fit=variables.get("LANEWAY_FIT", "Auto"),
         )
 
     @property

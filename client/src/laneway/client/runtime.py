@@ -40,6 +40,8 @@ class Client:
         timeout_seconds = environment.stop_timeout_seconds if environment else 0.0
         self.stop = StopSignal(timeout_seconds, self._on_stop_signal)
         self.gate = self._new_gate()
+        self.fit = environment.fit if environment else "Off"
+        """What may be done where memory does not fit (`laneway.client.fit`)."""
         self.started = False
         self.open_session: Callable[[], None] = self.start
         """What starts this client; a framework's hooks put in one that knows the framework."""

@@ -28,6 +28,8 @@ class StorageAccount:
         """Bytes of the storages that are alive, as of the last `book` or `settle`."""
         self.highest = 0
         """The most held since `restart`."""
+        self.crest = 0
+        """The most held since `look`."""
         self.limit = 1 << 62
         """Bytes that may be held."""
         self._entries: dict[int, _Entry] = {}
@@ -54,8 +56,10 @@ class StorageAccount:
             self._entries[key] = entry
         entry.size = size
         self.held += size - before
-        if self.held > self.highest:  # noqa: PLR1730 - a call of max() costs more
-            self.highest = self.held
+        if self.held > self.crest:
+            self.crest = self.held
+            if self.held > self.highest:  # noqa: PLR1730 - a call of max() costs more
+                self.highest = self.held
         return 0
 
     def settle(self) -> int:
@@ -70,4 +74,10 @@ class StorageAccount:
 
     def restart(self) -> None:
         """From now on `highest` counts anew."""
-        self.highest = self.settle()
+        self.highest = self.crest = self.settle()
+
+    def look(self) -> tuple[int, int]:
+        """(bytes held, the most held since the last look)."""
+        crest = self.crest
+        self.crest = self.settle()
+        return self.held, crest

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from laneway.client.cpu_memory import CpuMeter
 from laneway.client.cuda_memory import CudaMeter
+from laneway.client.fit.fit import Fit, Mode
+from laneway.client.fit.fit_meter import FitMeter
 from laneway.client.gang import TorchGang
 from laneway.client.offload_storages import TorchMover
 from laneway.client.process_kind import is_multiprocessing_child
@@ -157,7 +159,9 @@ class TorchHooks:
         if not self._client.started:
             torch = self._torch
             device = "cuda" if _has_cuda(torch) else "cpu"
-            meter: MemoryMeter = CudaMeter(torch) if device == "cuda" else CpuMeter(torch)
+            measures: Union[CudaMeter, CpuMeter] = CudaMeter(torch) if device == "cuda" else CpuMeter(torch)
+            fit = Fit(torch, Mode.read(self._client.fit), measures.look)
+            meter: MemoryMeter = measures if fit.mode is Mode.OFF else FitMeter(measures, fit)
             self._client.gate.gang = TorchGang()
             self._client.start(f"torch {torch.__version__}", device, meter, TorchMover(torch, meter))
 

@@ -43,6 +43,8 @@ def held(table: Liveness, made: Plan) -> list[int]:
         for module in (table.modules[m] for m in made.recomputed):
             again = min(table.storages[s].needed_at for s in module.storages) + 1
             level += module.working_bytes if segment == again else 0
+            first = min(table.storages[s].gone_at for s in module.storages)
+            level += module.kept_bytes if first <= segment < again else 0
             level += sum(
                 table.storages[s].size_bytes
                 for s in module.storages
@@ -123,6 +125,11 @@ def test_a_module_is_computed_again_where_that_is_cheaper_or_asked_for(
     assert max(held(table, made)) == made.peak_bytes <= 330
 
 
+def test_a_module_whose_inputs_would_have_to_be_kept_instead_is_not_computed_again() -> None:
+    block = ModuleCost("activation", 0.0, working_bytes=0, storages=(0,), kept_bytes=100)
+    assert not plan(layers(100, 100, modules=(block,)), 110, RATES, Means.RECOMPUTE).recomputed
+
+
 def test_no_module_is_computed_again_inside_another_one() -> None:
     table = layers(
         100,
@@ -173,7 +180,8 @@ def _modules(draw: st.DrawFn, count: int, names: Iterator[str]) -> Iterator[Modu
         if not inside:
             continue
         seconds = st.floats(0, 0.3)
-        yield ModuleCost(next(names), draw(seconds), draw(st.integers(0, 40)), inside)
+        kept = draw(st.integers(0, 60))
+        yield ModuleCost(next(names), draw(seconds), draw(st.integers(0, 40)), inside, kept_bytes=kept)
         if len(inside) > 1:
             yield ModuleCost(next(names), draw(seconds), draw(st.integers(0, 40)), inside[1:], within=index)
             index += 1

@@ -36,6 +36,8 @@ class ModuleCost:
     """Those of the table that nobody outside of it keeps or reads."""
     within: Optional[int] = None
     """The next larger module of the table around it, by its index."""
+    kept_bytes: int = 0
+    """Its inputs, as far as nobody else keeps them: needed from when its own storages are, until it computes again."""
 
 
 @dataclass(frozen=True)

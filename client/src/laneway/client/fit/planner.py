@@ -130,7 +130,9 @@ class _Draft:
 def brought_back(liveness: Liveness, index: int) -> Iterator[tuple[int, int, int]]:
     """What computing a module again holds: (first segment, last segment, bytes)."""
     module = liveness.modules[index]
+    kept_from = min(liveness.storages[storage].gone_at for storage in module.storages)
     first = min(liveness.storages[storage].needed_at for storage in module.storages) + 1
+    yield kept_from, first - 1, module.kept_bytes
     if first < len(liveness.crests_bytes):
         yield first, first, module.working_bytes
     for each in module.storages:

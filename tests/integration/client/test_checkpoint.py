@@ -56,10 +56,17 @@ def partial(work: Path) -> list[Path]:
     [
         ("--every-steps=4",),
         ("--every-steps=5", "--own-generator"),
-        ("--every-steps=5", "--workers=2"),
+        ("--every-steps=5", "--workers=2", "--persistent"),
+        ("--every-steps=5", "--workers=2", "--replay"),
         ("--every-steps=4", "--accumulate=5"),
     ],
-    ids=["global random numbers", "a loader's own generator", "worker processes", "accumulated gradients"],
+    ids=[
+        "global random numbers",
+        "a loader's own generator",
+        "worker processes that stay",
+        "worker processes with random numbers",
+        "accumulated gradients",
+    ],
 )
 def test_a_training_that_is_killed_again_and_again_has_the_undisturbed_loss_curve(
     start: Callable[..., Job], tmp_path: Path, options: tuple[str, ...]

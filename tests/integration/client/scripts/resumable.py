@@ -45,6 +45,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--every-seconds", type=float)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--persistent", action="store_true", help="the same worker processes in all epochs")
+    parser.add_argument("--replay", action="store_true")
     parser.add_argument("--own-generator", action="store_true")
     parser.add_argument("--die-at", type=int, default=-1, help="the step in which SIGKILL comes")
     parser.add_argument(
@@ -65,7 +67,7 @@ def main() -> None:
     torch.manual_seed(rank)
     random.seed(rank)
     numpy.random.seed(rank)
-    data = Noisy(still=arguments.workers > 0)
+    data = Noisy(still=arguments.workers > 0 and not arguments.replay)
     model: nn.Module = nn.Sequential(
         nn.Linear(16, arguments.width), nn.Dropout(0.2), nn.Linear(arguments.width, 4)
     )
@@ -80,6 +82,7 @@ def main() -> None:
         sampler=DistributedSampler(data) if distributed else None,
         shuffle=None if distributed else True,
         num_workers=arguments.workers,
+        persistent_workers=arguments.persistent,
         generator=torch.Generator().manual_seed(5) if arguments.own_generator else None,
     )
 
@@ -97,7 +100,7 @@ def main() -> None:
     print(json.dumps({"event": "start", "step": state.step}), flush=True)
     for epoch in state.epochs(arguments.epochs):
         crop = random.random()
-        for inputs, labels in state.batches(loader, accumulate=arguments.accumulate):
+        for inputs, labels in state.batches(loader, accumulate=arguments.accumulate, replay=arguments.replay):
             if state.step == arguments.die_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             if state.step == arguments.stop_at and rank == arguments.stop_rank:

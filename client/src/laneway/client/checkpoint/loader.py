@@ -6,7 +6,7 @@ loader's own seed, when its iterator is made, then the sampler's, when its first
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 
@@ -24,7 +24,14 @@ def generators(loader: Any) -> dict[str, Any]:
     return {name: generator for name, generator in found.items() if generator is not None}
 
 
-def start_pass(torch: Any, loader: Iterable[Any], skip: int, replay: bool) -> Iterator[Any]:
+def has_iterator(loader: Any) -> bool:
+    """Whether a loader with `persistent_workers` has drawn its own seed in an earlier epoch, and will not again."""
+    return getattr(loader, "_iterator", None) is not None
+
+
+def start_pass(
+    torch: Any, loader: Iterable[Any], skip: int, replay: bool, rewind: Optional[Callable[[], None]] = None
+) -> Iterator[Any]:
     """An iterator over the batches behind the first `skip`.
 
     Args:
@@ -32,8 +39,12 @@ def start_pass(torch: Any, loader: Iterable[Any], skip: int, replay: bool) -> It
         loader: a DataLoader; anything else that can be iterated is replayed.
         skip: how many batches were seen.
         replay: whether to load them all the same, and drop them: where loading changes what comes after.
+        rewind: puts the random numbers back to the start of the pass, where the loader had its iterator before that.
     """
     where = None if replay or not skip else _skippable(torch, loader)
+    if where is None and rewind is not None:
+        iter(loader)
+        rewind()
     if where is None:
         replayed = iter(loader)
         for _ in range(skip):
@@ -45,15 +56,21 @@ def start_pass(torch: Any, loader: Iterable[Any], skip: int, replay: bool) -> It
     # Not by setattr: a DataLoader refuses it. What it has made its iterator with, it does not ask for again.
     holder.__dict__[where] = skipping
     try:
+        if rewind is not None:
+            iter(loader)
+            rewind()
         batches: Iterator[Any] = iter(loader)
     finally:
         holder.__dict__[where] = before
-    skipping.draw()
+    skipping.begin()
     return batches
 
 
 class Skipping:
-    """A sampler without its first indices, the first time that it is iterated; after that, and in all else, it is the sampler."""
+    """A sampler without its first indices, until `begin` is called; after that, and in all else, it is the sampler.
+
+    A loader may iterate it twice while it makes its iterator, and once more for each further epoch (`persistent_workers`).
+    """
 
     def __init__(self, sampler: Any, skip: int) -> None:
         self._sampler = sampler
@@ -62,13 +79,14 @@ class Skipping:
 
     def __iter__(self) -> Iterator[Any]:
         indices: Iterator[Any] = iter(self._sampler)
-        if self._rest is not None:
+        if not self._skip:
             return indices
         self._rest = Rest(indices, self._skip)
         return self._rest
 
-    def draw(self) -> None:
-        """Draws the skipped indices, unless the loader has begun to already."""
+    def begin(self) -> None:
+        """The loader has its iterator: draws the skipped indices, unless it has drawn more already."""
+        self._skip = 0
         if self._rest is not None:
             self._rest.draw()
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import importlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Optional, TypeVar
 
 from laneway.client.board import torch_board
 from laneway.client.checkpoint.errors import CheckpointError
-from laneway.client.checkpoint.loader import generators, set_epoch, start_pass
+from laneway.client.checkpoint.loader import generators, has_iterator, set_epoch, start_pass
 from laneway.client.checkpoint.parts import capture, flatten, misfit, refuse_unloadable, restore
 from laneway.client.checkpoint.position import Position
 from laneway.client.checkpoint.random_state import capture_random_state, restore_random_state
@@ -50,6 +51,7 @@ class Checkpoint:
         every_seconds: Optional[float] = SAVE_SECONDS,
         every_steps: Optional[int] = None,
         exit_when_stopped: bool = True,
+        on_save: Optional[Callable[[int], object]] = None,
         sampler: Any = None,
         own: Optional[Mapping[str, Any]] = None,
         **parts: Any,
@@ -62,6 +64,7 @@ class Checkpoint:
             every_seconds: saves at the first boundary after so long; None not to.
             every_steps: saves after each so many steps; None not to.
             exit_when_stopped: SIGTERM ends the process with status 143 once it is saved; False ends the loops, and sets `stopped`.
+            on_save: called with the step, after each save.
             sampler: something with `set_epoch` that the loader does not know of.
             own: parts that each rank has by itself (random generators, streams of data), where `parts` are the same on all ranks.
             parts: models, optimizers, schedulers, a GradScaler: anything with `state_dict` and `load_state_dict`, lists and dicts of
@@ -83,6 +86,7 @@ class Checkpoint:
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._exit_when_stopped = exit_when_stopped
+        self._on_save = on_save
         self._sampler = sampler
         self._parts = flatten(parts)
         self._own = flatten(own or {})
@@ -251,6 +255,8 @@ class Checkpoint:
         self._saved_mark = self._mark()
         self._saved_seconds = time.monotonic()
         self._wants_save = False
+        if self._on_save is not None:
+            self._on_save(self.step)
 
     # --- at a boundary ---
 
@@ -357,8 +363,11 @@ class Checkpoint:
         if found is not None and position.batch:
             skip = position.batch
         else:
-            position.pass_random = self._random_state()
-        batches = start_pass(self._torch, loader, skip, replay)
+            position.pass_random = {**self._random_state(), "had_iterator": has_iterator(loader)}
+        rewind = None
+        if now is not None and skip and position.pass_random["had_iterator"] and not has_iterator(loader):
+            rewind = partial(self._put_back, position.pass_random)
+        batches = start_pass(self._torch, loader, skip, replay, rewind)
         if now is not None and skip:
             self._put_back(now)
         return batches

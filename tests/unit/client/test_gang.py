@@ -1,0 +1,157 @@
+"""Ranks that are told to pause one after the other stop after the same iteration, and none waits for one that has stopped."""
+
+from __future__ import annotations
+
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.client.gang import Notes, stop_together
+
+from tests.unit.client.waiting import wait_until
+
+
+class Store:
+    """A store of torch.distributed, as much as is used of it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, bytes] = {}
+
+    def set(self, name: str, text: str) -> None:
+        self._texts[name] = text.encode()
+
+    def get(self, name: str) -> bytes:
+        return self._texts[name]
+
+    def check(self, names: list[str]) -> bool:
+        return all(name in self._texts for name in names)
+
+
+class Rank:
+    """A process whose training goes on as long as it may: an iteration ends when all ranks are in it."""
+
+    def __init__(self, notes: Notes, done: int) -> None:
+        self.notes = notes
+        self.iterations = done
+        self.limit: int | None = None
+        self.answered = False
+        self.resumed = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_to_pause(self) -> bool:
+        return not self.answered and not self.resumed
+
+    @property
+    def is_paused(self) -> bool:
+        return self.answered and not self.resumed
+
+    def pause_from(self, iterations: int, *, final: bool) -> None:
+        with self._lock:
+            self.limit = iterations
+            self.final = final
+            self._answer()
+
+    def may_begin(self) -> bool:
+        return self.limit is None or self.iterations < self.limit
+
+    def end_iteration(self) -> None:
+        with self._lock:
+            self.iterations += 1
+            self._answer()
+
+    def _answer(self) -> None:
+        if self.limit is not None and self.final and self.iterations >= self.limit:
+            self.answered = True
+
+    def told(self, patience_seconds: float = 60.0) -> threading.Thread:
+        pause = self.notes.begin()
+        self.resumed = self.answered = False
+        thread = threading.Thread(
+            target=stop_together, args=(self.notes, pause, self, patience_seconds), daemon=True
+        )
+        thread.start()
+        return thread
+
+
+def gang(ranks: int, done: int = 5) -> list[Rank]:
+    store = Store()
+    return [Rank(Notes(store, rank, ranks), done) for rank in range(ranks)]
+
+
+def step(ranks: list[Rank]) -> bool:
+    """All do an iteration together, if all may; returns whether they did."""
+    if not all(rank.may_begin() for rank in ranks):
+        return False
+    for rank in ranks:
+        rank.end_iteration()
+    return True
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data(), count=st.integers(2, 4))
+def test_however_late_each_is_told_all_stop_after_the_same_iteration(data: st.DataObject, count: int) -> None:
+    ranks = gang(count)
+    threads = []
+    for rank in data.draw(st.permutations(ranks)):
+        for _ in range(data.draw(st.integers(0, 3))):
+            step(ranks)
+        threads.append(rank.told())
+
+    def all_have_answered() -> bool:
+        step(ranks)
+        return all(rank.answered for rank in ranks)
+
+    wait_until(all_have_answered, "all have paused")
+    assert len({rank.iterations for rank in ranks}) == 1
+    assert not step(ranks)
+    for rank in ranks:
+        rank.resumed = True
+    for thread in threads:
+        thread.join(60)
+    assert ranks[0].notes.said() == [], "the next pause begins with a clean board"
+
+
+def test_one_that_is_caught_inside_an_iteration_is_waited_for() -> None:
+    first, second = gang(2)
+    thread = first.told()
+    wait_until(lambda: first.limit == 6, "it has said where it stops")
+    step([first, second])
+    second.iterations += 1  # it has gone on, and waits inside iteration 7 or 8 for the other
+    other = second.told()
+    wait_until(lambda: first.limit == second.limit == 8, "the first goes on to where the second is")
+    step([first, second])
+    first.end_iteration()
+    wait_until(lambda: first.answered and second.answered, "both have paused")
+    assert first.iterations == second.iterations == 8
+    first.resumed = second.resumed = True
+    thread.join(60)
+    other.join(60)
+
+
+def test_one_that_alone_is_to_pause_does_not_wait_for_ever() -> None:
+    first, second = gang(2)
+    thread = first.told(patience_seconds=0.0)
+    wait_until(lambda: first.limit == 6, "it has said where it stops")
+    step([first, second])
+    wait_until(lambda: first.answered, "it has paused")
+    first.resumed = True
+    thread.join(60)
+
+
+def test_a_pause_that_is_over_leaves_no_note() -> None:
+    first, _ = gang(2)
+    thread = first.told()
+    wait_until(lambda: first.notes.said() == [6], "it has left a note")
+    first.resumed = True
+    thread.join(60)
+    assert first.notes.said() == []
+
+
+def test_the_end_of_a_pause_does_not_take_the_note_of_the_next() -> None:
+    notes = gang(2)[0].notes
+    before = notes.begin()
+    after = notes.begin()
+    notes.leave(after, "7")
+    notes.leave(before, "")
+    assert notes.said() == [7]

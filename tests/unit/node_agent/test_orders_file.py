@@ -1,0 +1,106 @@
+"""Orders in files: the shell's, and the agent's copy of the cluster's."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from laneway.api.orders import Order, PodOrder
+from laneway.node_agent.clock import SystemClock
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.orders.cluster_watch import ClusterWatch
+from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, edited, read_orders, write_orders
+
+
+def an_order(**fields: Any) -> FileOrder:
+    return FileOrder(**{"namespace": "default", "pod": "a", "order": Order.PAUSE, **fields})
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "orders.json"
+    orders = (an_order(podUID="uid-a", reason="a test"), an_order(pod="b", order=Order.OFFLOAD))
+    write_orders(path, orders)
+    assert read_orders(path) == orders
+    assert read_orders(tmp_path / "none.json") == ()
+
+
+@pytest.mark.parametrize(
+    ("order", "uid", "name", "concerns"),
+    [
+        (an_order(podUID="uid-a"), "uid-a", "a", True),
+        (an_order(podUID="uid-a"), "uid-later", "a", False),
+        (an_order(podUID="uid-a"), "", "a", True),
+        (an_order(), "uid-a", "a", True),
+        (an_order(), "uid-a", "b", False),
+        (FileOrder(podUID="uid-a", order=Order.PAUSE), "", "a", False),
+    ],
+)
+def test_whom_an_order_is_to(order: FileOrder, uid: str, name: str, concerns: bool) -> None:
+    assert order.concerns(uid, "default", name) is concerns
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "Invalid JSON"),
+        ('{"version": 2}', "version"),
+        ('{"orders": [{"order": "Pause"}]}', "which pod? write podUID, or namespace and pod"),
+        (
+            '{"orders": [{"podUID": "a", "order": "Stop"}]}',
+            "orders.0.order: Input should be 'Pause' or 'Offload'",
+        ),
+        (
+            json.dumps({"orders": [{"podUID": f"a{n}", "order": "Pause"} for n in range(1025)]}),
+            "at most 1024",
+        ),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_field(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "orders.json"
+    path.write_text(text)
+    with pytest.raises(BadOrdersError, match="orders.json") as raised:
+        read_orders(path)
+    assert says in str(raised.value)
+
+
+def test_two_shells_that_edit_at_once_do_not_lose_each_others_orders(tmp_path: Path) -> None:
+    path = tmp_path / "orders.json"
+
+    def add(number: int) -> None:
+        with edited(path) as orders:
+            orders.append(an_order(pod=f"pod-{number}"))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {order.pod for order in read_orders(path)} == {f"pod-{number}" for number in range(20)}
+
+
+def watch(kept: Path, told: Callable[[tuple[PodOrder, ...]], None], loop: EventLoop) -> ClusterWatch:
+    class Nobody:
+        def specs(self) -> Any:
+            raise AssertionError("not asked in this test")
+
+    return ClusterWatch(Nobody(), kept, told, loop)
+
+
+def test_the_clusters_orders_are_told_when_they_change_and_outlive_the_agent(tmp_path: Path) -> None:
+    kept, loop = tmp_path / "kept.json", EventLoop(SystemClock())
+    told: list[tuple[PodOrder, ...]] = []
+    following = watch(kept, told.append, loop)
+    spec = {"orders": [{"podUID": "uid-a", "order": "Pause", "reason": "to make way"}]}
+    following.take({})
+    following.take(spec)
+    following.take(spec)
+    following.take({"orders": [{"podUID": "uid-a", "order": "Explode"}]})
+    loop.post(loop.stop)
+    loop.run()
+    loop.close()
+    assert told == [(), (PodOrder(podUID="uid-a", order=Order.PAUSE, reason="to make way"),)]
+    assert [order.pod_uid for order in read_orders(kept)] == ["uid-a"]

@@ -62,7 +62,7 @@ def test_whom_an_order_is_to(order: FileOrder, uid: str, name: str, concerns: bo
 def test_a_wrong_file_is_named_with_the_field(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "orders.json"
     path.write_text(text)
-    with pytest.raises(BadOrdersError, match="orders.json") as raised:
+    with pytest.raises(BadOrdersError, match=r"orders\.json") as raised:
         read_orders(path)
     assert says in str(raised.value)
 

@@ -50,7 +50,7 @@ class NoisyBatches:
         noise = torch.randn(size, 64, generator=self._generator)
         return self._images[chosen] + 0.1 * noise, self._labels[chosen]
 
-    def state(self) -> Tensor:
+    def get_state(self) -> Tensor:
         """Where the random numbers are."""
         return self._generator.get_state()
 

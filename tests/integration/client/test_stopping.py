@@ -28,7 +28,9 @@ def test_a_script_with_checkpoints_resumes_on_the_same_loss_curve(
         "--checkpoint-every=20",
         "--checkpoint-dir=checkpoints",
     ]
-    undisturbed = run(*command, scripts=EXAMPLES)
+    nobody = tmp_path / "nobody"
+    nobody.mkdir()
+    undisturbed = run(*command, scripts=EXAMPLES, laneway=nobody)
     undisturbed.lines()
     node, work = make_node(), tmp_path / "work"
     first = run(*command, scripts=EXAMPLES, work=work, container=node.container("first", 50))

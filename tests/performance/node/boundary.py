@@ -54,8 +54,12 @@ def _in_torch(node: Node, gpu: int) -> dict[str, float]:
             Path(__file__).parent,
             Path(work),
             container.folder,
+            LANEWAY_FIT="Off",  # it looks at what the backward pass saves, and no forward is run here
         )
-        output, errors = process.communicate(timeout=TORCH_SECONDS)
+        try:
+            output, errors = process.communicate(timeout=TORCH_SECONDS)
+        finally:
+            process.kill()
     assert process.returncode == 0, errors
     return _summary(json.loads(output.splitlines()[-1]))
 

@@ -17,7 +17,7 @@ def _boundary(found: Any) -> Iterator[str]:
         "gate": "the gate: end of one iteration, begin of the next",
         "gate_and_profile": "with memory measured, for the profile",
         "iteration_block": "with `laneway.client.iteration()` around each",
-        "torch_hooks": "with PyTorch's hooks, and its tensors' memory measured",
+        "torch_hooks": "with PyTorch's hooks, its tensors' memory measured (`LANEWAY_FIT=Off`)",
     }
     yield from table(
         ["a boundary without contention", "median", "fastest burst"],

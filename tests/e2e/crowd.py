@@ -45,12 +45,19 @@ class Crowd:
         with ThreadPoolExecutor(_CREATORS) as pool:
             for batch in batches:
                 parts = [batch[part::_CREATORS] for part in range(_CREATORS)]
-                for outcome in [pool.submit(self._create, part) for part in parts if part]:
+                for outcome in [pool.submit(self._send, part, "create") for part in parts if part]:
                     outcome.result()
 
-    def _create(self, items: list[dict[str, Any]]) -> None:
+    def replace(self, pods: list[dict[str, Any]]) -> None:
+        """Delete pods and create others of the same names, all at once."""
+        verb = ("replace", "--force", "--grace-period=1")
+        with ThreadPoolExecutor(_CREATORS) as pool:
+            for outcome in [pool.submit(self._send, [pod], *verb) for pod in pods]:
+                outcome.result()
+
+    def _send(self, items: list[dict[str, Any]], *verb: str) -> None:
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        self.kubectl.run("create", "--namespace", self.namespace, "-f", "-", stdin=document)
+        self.kubectl.run(*verb, "--namespace", self.namespace, "-f", "-", stdin=document)
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods of the namespace."""
@@ -61,8 +68,12 @@ class Crowd:
         return {pod["metadata"]["name"]: pod for pod in self.pods() if pod["status"]["phase"] == "Running"}
 
     def refused(self) -> list[str]:
-        """What the kubelets said to the pods that they refused."""
-        return [pod["status"].get("message", "") for pod in self.pods() if pod["status"]["phase"] == "Failed"]
+        """What the kubelets said to the pods that they refused (a pod whose container failed has no such reason)."""
+        return [
+            f"{pod['metadata']['name']}: {pod['status']['reason']}: {pod['status'].get('message')}"
+            for pod in self.pods()
+            if pod["status"]["phase"] == "Failed" and pod["status"].get("reason")
+        ]
 
     def delete(self) -> None:
         """Delete all and wait until they are gone."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.integration.client.jobs import EXAMPLES, Job
 from tests.integration.node_agent.node import Node, eventually
 
@@ -70,3 +72,31 @@ def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode
     waiting.terminate()
     status, _, errors = waiting.failure()
     assert status == 143, errors
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
+    make_node: MakeNode, run: Run, unused_tcp_port: int, asked: int
+) -> None:
+    node = make_node()
+    workers = [
+        run(
+            "ddp_without_handler.py",
+            container=node.container(f"worker-{rank}", 50, gpu=rank, spans_gpus=True),
+            RANK=str(rank),
+            WORLD_SIZE="2",
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(unused_tcp_port),
+            STOPPED_RANK=str(asked),
+            LANEWAY_STOP_TIMEOUT_SECONDS="100",
+        )
+        for rank in range(2)
+    ]
+    said = []
+    for worker in workers:
+        status, output, errors = worker.failure()
+        assert status == 143, errors
+        said.append(json.loads(output.splitlines()[-1]))
+    assert said[0] == said[1]
+    assert said[0]["inside"] is False
+    assert said[0]["steps"] >= 20

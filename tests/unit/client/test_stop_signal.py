@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from laneway.client.common_boundary import STOP
 from laneway.client.stop_signal import SETTLE_SECONDS, Deferral, StopSignal
 
 TIMEOUT_SECONDS = 20.0
@@ -198,3 +199,57 @@ def test_a_forked_child_gets_the_scripts_handler_back(case: Case) -> None:
     assert isinstance(signal.getsignal(signal.SIGTERM), Deferral)
     case.stop.restore()
     assert signal.getsignal(signal.SIGTERM) is own
+
+
+class AgreedGang:
+    """Ranks that have agreed on a boundary: stands in for a `CommonBoundary`, whose own tests show that it keeps its word."""
+
+    def __init__(self, common: int) -> None:
+        self.common = common
+
+    def arrive(self, at: int) -> str | None:
+        return STOP if at >= self.common else None
+
+
+def meet(case: Case, gang: AgreedGang, iterations: int) -> None:
+    """As the hooks do before an iteration."""
+    case.stop.iterations = lambda: iterations
+    if case.stop.gang is not None:
+        case.stop.meet(gang)  # type: ignore[arg-type]
+    case.begin()
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+def test_a_rank_is_told_at_the_common_boundary_whether_or_not_the_signal_was_its_own(
+    case: Case, signalled: bool
+) -> None:
+    signal.signal(signal.SIGTERM, case.handler("own"))
+    gang = AgreedGang(3)
+    case.stop.gang = gang  # type: ignore[assignment]
+    meet(case, gang, 1)
+    if signalled:
+        terminate()
+    for iterations in (2, 3):
+        assert case.calls == []
+        case.end()
+        meet(case, gang, iterations)
+    assert case.calls == ["own"]
+    if not signalled:
+        terminate()
+        case.end()
+        meet(case, gang, 4)
+        assert case.calls == ["own"], "its own signal comes later, and is no news"
+
+
+def test_a_rank_of_a_gang_that_does_not_agree_is_told_at_its_deadline(case: Case) -> None:
+    signal.signal(signal.SIGTERM, case.handler("own"))
+    case.stop.gang = AgreedGang(1_000)  # type: ignore[assignment]
+    case.begin()
+    case.end()
+    terminate()
+    case.now_seconds += TIMEOUT_SECONDS - 1
+    case.stop.patience()
+    assert case.calls == []
+    case.now_seconds += 1
+    case.stop.patience()
+    assert case.calls == ["own"]

@@ -43,6 +43,7 @@ class Client:
         self.fit = environment.fit if environment else "Off"
         """What may be done where memory does not fit (`laneway.client.fit`)."""
         self.started = False
+        self._joined_gang = False
         self.open_session: Callable[[], None] = self.start
         """What starts this client; a framework's hooks put in one that knows the framework."""
         self.on_fork: Callable[[], None] = _nothing
@@ -99,6 +100,22 @@ class Client:
         # Memory may be used once the agent has granted a turn: one that is given back at once, if others wait.
         self.gate.begin()
         self.gate.end(trained=False)
+
+    def join_gang(self) -> None:
+        """Inside the first iteration: from here on the ranks of torch.distributed, if there are several, stop at the same boundary."""
+        if self._joined_gang:
+            return
+        self._joined_gang = True
+        from laneway.client.board import torch_board
+        from laneway.client.common_boundary import CommonBoundary
+
+        board, stop, gate = torch_board(), self.stop, self.gate
+        if board is None:
+            return
+        stop.iterations = lambda: gate.iterations
+        stop.gang = CommonBoundary(
+            board, "stop", lambda: stop.requested and not stop.watched, stop.seconds_left, gate.iterations + 1
+        )
 
     def give_up(self, fault: BaseException) -> None:
         """After a fault of our own: lets the script go on as if nothing were there."""

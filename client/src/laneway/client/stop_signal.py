@@ -8,6 +8,9 @@ the main thread, or SystemExit(143) raised where the script has none and never a
 - `SETTLE_SECONDS` after a boundary, if no further iteration begins;
 - at the deadline, wherever the script is then.
 
+Of several ranks (torch.distributed) all are told at the same boundary, also those that got no signal: a rank that stopped by itself would
+leave the others in their next all-reduce (`common_boundary`).
+
 The listening thread watches the last two and sends the signal anew to the main thread.
 """
 
@@ -20,8 +23,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from laneway.client.common_boundary import STOP
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from laneway.client.common_boundary import CommonBoundary
 
 log = logging.getLogger("laneway.client")
 
@@ -60,6 +67,10 @@ class StopSignal:
         """When the last one ended, CLOCK_MONOTONIC; written by the gate."""
         self.before_delivery: Callable[[], None] = _nothing
         """Makes the process whole for what the script does when it is told."""
+        self.gang: Optional[CommonBoundary] = None
+        """What the ranks agree with, until they have agreed; None for a process on its own."""
+        self.iterations: Callable[[], int] = int
+        """How many iterations have ended, the same on all ranks."""
         self.raised: Optional[BaseException] = None
         """What the script's handler raised last: not a fault of ours."""
         self._wake = wake
@@ -67,6 +78,10 @@ class StopSignal:
         self._came_seconds = 0.0
         self._deferral: Optional[Deferral] = None
         self._delivering = False
+        self._held = False
+        """It has come, and waits for what the ranks agree on."""
+        self._told_ahead = False
+        """The script was told on behalf of another rank: this one's own signal, when it comes, is no news."""
         self._main_thread_id = threading.main_thread().ident or 0
         self._at_once = False
 
@@ -86,6 +101,19 @@ class StopSignal:
         self.watched = True
         self.adopt()
         return self.requested
+
+    def meet(self, gang: CommonBoundary) -> None:
+        """Between two iterations: has the signal delivered where the ranks have agreed on this boundary, whoever of them got it."""
+        if gang.arrive(self.iterations()) != STOP and not self._is_overdue():
+            return
+        self.gang = None
+        self._held = False
+        self._told_ahead = not self.requested
+        handler = _current_handler(SIGTERM)
+        if type(handler) is Deferral:
+            self._deferral = handler
+        self._take_note()
+        self.pending = True
 
     def boundary(self) -> None:
         """An iteration has ended while a signal was pending: has the listening thread look when it is due."""
@@ -134,13 +162,19 @@ class StopSignal:
             if deferral.script is not None:
                 deferral.script(signum, frame)
             return
+        if self._told_ahead:
+            self._told_ahead = False
+            return
         self._deferral = deferral
-        if not self.pending:
+        self._take_note()
+        due = self._due_seconds() <= self._clock()
+        if self.gang is None or self.watched:
             self.pending = True
-            if not self.requested:
-                self.requested = True
-                self._came_seconds = self._clock()
-        if self._due_seconds() <= self._clock():
+        else:
+            self._held = True
+            if due:
+                self.meet(self.gang)
+        if due and self.pending:
             self.deliver()
         else:
             self._wake()
@@ -149,13 +183,21 @@ class StopSignal:
 
     def patience(self) -> Optional[float]:
         """Sends the signal anew when it is due; returns the seconds until it will be, None when none is pending."""
-        if not self.pending:
+        if not self.pending and not self._held:
             return None
         left = self._due_seconds() - self._clock()
         if left > 0:
             return left
         self._nudge()
         return SETTLE_SECONDS
+
+    def _take_note(self) -> None:
+        if not self.requested:
+            self.requested = True
+            self._came_seconds = self._clock()
+
+    def _is_overdue(self) -> bool:
+        return self.requested and self._clock() >= self._came_seconds + self.timeout_seconds
 
     def _due_seconds(self) -> float:
         if self._at_once:

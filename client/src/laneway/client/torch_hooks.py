@@ -100,6 +100,9 @@ class TorchHooks:
             if not self._is_grad_enabled():
                 self._evaluated = module
                 self._after_forward.put_in()
+            gang = self._client.stop.gang
+            if gang is not None:
+                self._client.stop.meet(gang)
             self._client.gate.begin()
         except BaseException as raised:
             self._after_forward.take_out()
@@ -128,6 +131,7 @@ class TorchHooks:
             return
         if id(optimizer) not in self._optimizers:
             self._take_note_of(optimizer)
+            self._client.join_gang()
         self._boundary(trained=True)
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:

@@ -48,14 +48,13 @@ class Residual(nn.Module):
 class Convolution(nn.Sequential):
     """A block of the CNN."""
 
-    def __init__(self, channels_in: int, channels: int) -> None:
+    def __init__(self, channels_in: int, channels: int, last: nn.Module) -> None:
         super().__init__(
             nn.Conv2d(channels_in, channels, 3, padding=1),
             nn.BatchNorm2d(channels),
             nn.ReLU(),
             nn.Conv2d(channels, channels, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            last,
         )
 
 
@@ -85,12 +84,14 @@ def mlp() -> nn.Module:
 
 def cnn() -> nn.Module:
     return nn.Sequential(
-        Convolution(3, 8),
-        Convolution(8, 16),
-        Convolution(16, 32),
+        Convolution(3, 8, nn.ReLU()),
+        Convolution(8, 8, nn.ReLU()),
+        Convolution(8, 8, nn.MaxPool2d(2)),
+        Convolution(8, 16, nn.ReLU()),
+        Convolution(16, 16, nn.MaxPool2d(2)),
         nn.Flatten(),
         nn.Dropout(0.2),
-        nn.Linear(32 * 16, 10),
+        nn.Linear(16 * 64, 10),
     )
 
 

@@ -22,15 +22,13 @@ from laneway.client.fit.ground import survey
 from laneway.client.fit.hook_stack import HookStack
 from laneway.client.fit.host import PinnedHost, SimulatedHost
 from laneway.client.fit.module_watch import ModuleWatch
-from laneway.client.fit.planner import Means, Plan, plan
+from laneway.client.fit.planner import Means, plan
 from laneway.client.fit.policies import Everything, Known, Planned, UnderPressure
 from laneway.client.fit.recompute import Recomputing
 from laneway.client.fit.recorder import LivenessRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from laneway.client.fit.liveness import Liveness
 
 log = logging.getLogger("laneway.client")
 
@@ -153,13 +151,15 @@ class Fit:
             self._stand_down("the script's hooks for saved tensors enclose an optimizer's step")
         elif custody.failed:
             self._stand_down("there was a fault")
+        elif not custody.places:
+            return  # nothing was saved: it was no iteration of training
         elif isinstance(policy, UnderPressure):
             self._after_watching(policy)
         elif isinstance(policy, Planned):
             self._after_planned(policy, memory)
         elif recorder is None:
             self.stage = Stage.LEARN
-        elif recorder.events:
+        else:
             self._after_learning(recorder)
 
     def abandon(self) -> None:
@@ -198,6 +198,7 @@ class Fit:
         if self.stage is Stage.WATCH:
             return UnderPressure(custody, lambda: self._look()[0], self._budget_bytes)
         if self.stage is Stage.PLANNED:
+            self._allow_for_growth()
             return Planned(self.known)
         if self.stage is Stage.WARM:
             custody.host.trim()
@@ -242,12 +243,13 @@ class Fit:
             self.recomputed = []
             self.known = []
             return  # and learns again, without
-        self._take_up(liveness, made)
+        self._take_up(Known(liveness, made, recorder.held_bytes))
 
-    def _take_up(self, liveness: Liveness, made: Plan) -> None:
+    def _take_up(self, learned: Known) -> None:
+        liveness, made = learned.liveness, learned.plan
         sizes = [storage.size_bytes for storage in liveness.storages]
         self.known = [k for k in self.known if [s.size_bytes for s in k.liveness.storages] != sizes]
-        self.known = [Known(liveness, made), *self.known][:MOST_KNOWN]
+        self.known = [learned, *self.known][:MOST_KNOWN]
         self._to_learn -= 1
         if self._to_learn > 0:
             return
@@ -280,14 +282,21 @@ class Fit:
         if excess > 0 and known.corrections < MOST_CORRECTIONS:
             self._correct(known, excess)
 
-    def _correct(self, known: Known, excess: int) -> None:
-        """It needed more than it did when it was learned."""
+    def _allow_for_growth(self) -> None:
+        """What lasts over iterations may have become more since one was learned: an optimizer's state, say."""
+        held_bytes = self._look()[0]
+        for known in list(self.known):
+            if held_bytes > known.held_bytes + self._budget_bytes // 200:
+                self._correct(replace(known, held_bytes=held_bytes), held_bytes - known.held_bytes, known)
+
+    def _correct(self, known: Known, excess: int, before: Optional[Known] = None) -> None:
+        """It needs more than it did when it was learned."""
         custody, _ = self._prepared()
         crests = tuple(crest + excess for crest in known.liveness.crests_bytes)
         liveness = replace(known.liveness, crests_bytes=crests)
         made = plan(liveness, self.budget_bytes, custody.host.rates(), Means.OFFLOAD)
-        corrected = Known(liveness, made, known.corrections + 1)
-        self.known = [corrected if each is known else each for each in self.known]
+        corrected = Known(liveness, made, known.held_bytes, known.corrections + 1)
+        self.known = [corrected if each is (before or known) else each for each in self.known]
 
     def _stand_down(self, reason: str) -> None:
         self.stage = Stage.IDLE

@@ -62,6 +62,8 @@ class Known:
 
     liveness: Liveness
     plan: Plan
+    held_bytes: int
+    """What was held when it began."""
     corrections: int = 0
     """How often it needed more than was learned."""
 

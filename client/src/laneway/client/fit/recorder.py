@@ -48,18 +48,14 @@ class LivenessRecorder:
         self._crests: list[int] = []
         self._rows: list[_Row] = []
         self._highest = 0
-        look()
+        self.held_bytes = look()[0]
+        """When it began."""
 
     def look(self) -> tuple[int, int]:
         """Reads the meter within a segment: (bytes held now, the most held since the last look)."""
         held, crest = self._look()
         self._highest = max(self._highest, crest)
         return held, crest
-
-    @property
-    def events(self) -> int:
-        """How many there were."""
-        return len(self._crests)
 
     def saved(self, saved: Saved, place: int) -> None:
         """Autograd keeps a storage, perhaps not for the first time."""

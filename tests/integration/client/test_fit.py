@@ -1,0 +1,123 @@
+"""Jobs whose activations do not fit their share train all the same, on a real agent, and come out as if they had had room."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Container, Node
+
+Run = Callable[..., Job]
+GPU_MEBIBYTES = 48
+MODELS = ("mlp", "cnn", "resnet", "transformer")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with one small GPU: a percent of it is half a MiB."""
+    node = Node(tmp_path_factory.mktemp("node"), gpus=1)
+    node.profile = {"gpus": [{"model": "Simulated", "memory": f"{GPU_MEBIBYTES}Mi", "count": 1}]}
+    yield node.start()
+    node.end()
+
+
+class Plain:
+    """A job that had room for everything: what it printed, and what it needed."""
+
+    def __init__(self, node: Node, work: Path, model: str) -> None:
+        pod = f"plain-{model}"
+        container = node.container(pod, 90)
+        job = Job(["fit_training.py", model], work, container=container, LANEWAY_FIT="Off")
+        self.results = job.results()
+        sizes = node.session(pod)["sizes"]
+        self.persistent_bytes: int = sizes["persistent_bytes"]
+        self.ephemeral_bytes: int = sizes["ephemeral_bytes"]
+        container.remove()
+
+    def share(self, percent: float) -> int:
+        """The smallest share of the GPU that holds so much of its ephemeral memory."""
+        needed = self.persistent_bytes + self.ephemeral_bytes * percent / 100
+        return math.ceil(100 * needed / (GPU_MEBIBYTES << 20))
+
+
+@pytest.fixture(scope="module")
+def plain(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Plain]:
+    """Runs each model once with room for everything."""
+    runs: dict[str, Plain] = {}
+
+    def of(model: str) -> Plain:
+        if model not in runs:
+            runs[model] = Plain(node, tmp_path_factory.mktemp("plain"), model)
+        return runs[model]
+
+    return of
+
+
+@pytest.fixture
+def container(node: Node) -> Iterator[Callable[[int], Container]]:
+    """Makes one container with a share of the GPU."""
+    made: list[Container] = []
+
+    def make(share: int) -> Container:
+        made.append(node.container("job", share))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.remove()
+
+
+def assert_equal(results: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Losses and gradients of all steps, within what another order of additions may change."""
+    assert len(results) == len(expected)
+    for result, other in zip(results[:-1], expected[:-1], strict=True):
+        assert result["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        assert result["norms"] == pytest.approx(other["norms"], rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize(("mode", "percent"), [("Offload", 40), ("Recompute", 65), ("Auto", 65)])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_job_trains_within_a_part_of_the_memory_it_would_use_and_comes_out_the_same(
+    plain: Callable[[str], Plain],
+    container: Callable[[int], Container],
+    run: Run,
+    model: str,
+    mode: str,
+    percent: int,
+) -> None:
+    room = plain(model)
+    job = run("fit_training.py", model, container=container(room.share(percent)), LANEWAY_FIT=mode)
+    results = job.results()
+    assert_equal(results, room.results)
+    if mode == "Offload":
+        assert results[-1] == room.results[-1], "copies are exact: every bit is the same"
+
+
+def test_without_it_the_job_runs_out_of_memory(
+    plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run
+) -> None:
+    job = run("fit_training.py", "mlp", container=container(plain("mlp").share(65)), LANEWAY_FIT="Off")
+    status, _, errors = job.failure()
+    assert status == 1
+    assert "Laneway: out of GPU memory" in errors
+
+
+def test_batches_of_other_sizes_are_learned_anew(
+    plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run
+) -> None:
+    sizes = "--sizes=1024,1024,1024,1024,640,1024,320,1024"
+    expected = run("fit_training.py", "mlp", "--steps=16", sizes).results()
+    job = run(
+        "fit_training.py",
+        "mlp",
+        "--steps=16",
+        sizes,
+        container=container(plain("mlp").share(50)),
+        LANEWAY_FIT="Offload",
+    )
+    assert job.results() == expected

@@ -79,7 +79,8 @@ class Session:
         self._waiting_thread = 0
         self._requested = covers_iteration
         """A grant is to come: it was asked for, or hello said that a turn is held; that is answered by a grant or a revocation."""
-        self._releasing = False
+        self._releasing: deque[None] = deque()
+        """Holds something while a thread takes the token to release the turn, until the release is sent."""
         self._released_ns = 0
         self._returns_at_once = False
         """The last turn was asked for right after the one before was released: so the next release asks for the next turn."""
@@ -123,7 +124,8 @@ class Session:
                 seconds = patience()
                 if seconds is not None and seconds <= 0:
                     return None
-                if self._releasing:  # a request that overtakes the release would be answered with the turn that goes
+                if self._releasing:
+                    # A request that overtook the release would be answered with the turn that goes.
                     seconds = RELEASE_SECONDS if seconds is None else min(seconds, RELEASE_SECONDS)
                 elif not self._requested and not frozen:
                     self._requested = True
@@ -146,10 +148,7 @@ class Session:
         frozen = self._is_frozen()
         if self.words[PAUSED] and not frozen and not self.words[YIELD]:
             return  # its gang goes on to a later boundary
-        turn = self._take()
-        if turn:
-            again = self._returns_at_once and self.welcome.release_again and not frozen
-            self._release(turn, again)
+        self._give_back(self._returns_at_once and self.welcome.release_again and not frozen)
         if frozen and self._pause_is_final:
             self._answer_pause()
 
@@ -209,9 +208,7 @@ class Session:
 
     def leave(self) -> None:
         """Returns the turn if it is not in use, says goodbye, and closes."""
-        turn = self._take()
-        if turn:
-            self._release(turn)
+        self._give_back()
         self._send(encode("goodbye"))
         self.close("the process ends")
 
@@ -240,9 +237,7 @@ class Session:
         if kind == "grant":
             self._take_note_of_grant(_turn_of(message, 1))
         elif kind == "yield":
-            turn = self._take()
-            if turn:
-                self._release(turn)
+            self._give_back()
         elif kind == "revoke":
             self._take_note_of_revocation(_turn_of(message, 0), str(message.get("reason", "")))
         elif kind == "pause":
@@ -316,9 +311,7 @@ class Session:
         self._bell.ring()
         if not self._is_frozen():
             return
-        turn = self._take()
-        if turn:
-            self._release(turn)
+        self._give_back()
         # The token is out and the turn held: an iteration goes on, and its end will answer.
         if final and not self._holding and not self.words[INSIDE]:
             self._answer_pause()
@@ -350,8 +343,19 @@ class Session:
             self._holding = 0  # the page knows of the revocation before its message is here
         return 0
 
-    def _release(self, turn: int, again: bool = False) -> None:
-        self._releasing = True
+    def _give_back(self, again: bool = False) -> None:
+        """Releases the turn if its token is in the box, and asks for the next one if `again`."""
+        self._releasing.append(None)
+        try:
+            turn = self._take()
+            if turn:
+                self._release(turn, again)
+        finally:
+            self._releasing.pop()
+        if turn and self._waiting_thread not in (0, threading.get_ident()):
+            self._bell.ring()
+
+    def _release(self, turn: int, again: bool) -> None:
         try:
             self.before_release()
         except (
@@ -364,10 +368,7 @@ class Session:
             self._requested = True
         self._holding = 0
         self._send(encode_release(turn, iterations, gpu_seconds, again))
-        self._releasing = False
         self._released_ns = time.monotonic_ns()
-        if self._waiting_thread not in (0, threading.get_ident()):
-            self._bell.ring()
 
     def _send(self, packet: bytes) -> None:
         if self.closed:

@@ -78,6 +78,10 @@ WRONG = {
         job("spec.placement", "Anywhere"),
         'supported values: "Auto", "Consolidate", "Spread"',
     ),
+    "an unknown way to fit": (
+        job("spec.memory", {"fit": "Squeeze"}),
+        'supported values: "Auto", "Offload", "Recompute", "Off"',
+    ),
     "an unknown enforcement": (
         job("spec.minimumEnforcement", "hard"),
         'supported values: "cooperative", "watchdog", "mps"',

@@ -195,6 +195,14 @@ def test_the_service_finds_workers_before_they_are_ready() -> None:
     assert service["spec"]["selector"] == {names.JOB_UID_LABEL: "uid-job"}
 
 
+def test_what_may_be_done_for_memory_that_does_not_fit_is_told_to_the_client() -> None:
+    own = template({}, env=[{"name": "LANEWAY_FIT", "value": "Off"}])
+    assert environment(pod_of(memory={"fit": "Recompute"}))["LANEWAY_FIT"] == "Recompute"
+    assert environment(pod_of(memory={"fit": "Recompute"}, template=own))["LANEWAY_FIT"] == "Recompute"
+    assert environment(pod_of(template=own))["LANEWAY_FIT"] == "Off"
+    assert "LANEWAY_FIT" not in environment(pod_of())
+
+
 def test_a_jobs_minimum_enforcement_is_its_pods_demand() -> None:
     annotated = {"annotations": {names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"}}
     template = {"metadata": annotated, "spec": {"containers": [{"name": "trainer", "image": "i"}]}}

@@ -39,6 +39,15 @@ class PreemptionMode(StrEnum):
     NEVER = "Never"
 
 
+class FitMode(StrEnum):
+    """What may be done for an iteration whose memory does not fit the worker's share."""
+
+    AUTO = "Auto"
+    OFFLOAD = "Offload"
+    RECOMPUTE = "Recompute"
+    OFF = "Off"
+
+
 class ConditionType(StrEnum):
     """The conditions of a TrainingJob."""
 
@@ -125,6 +134,17 @@ class Preemption(Model):
     )
 
 
+class Memory(Model):
+    """How the job lives with the memory of its share."""
+
+    fit: FitMode = Field(
+        default=FitMode.AUTO,
+        description="What becomes of activations when an iteration does not fit. Auto: they go to the host's memory, or are computed again where "
+        "that is cheaper, and only when they have to. Offload, Recompute: the one or the other, from the first iteration on. Off: nothing.",
+        validate_default=True,
+    )
+
+
 class TrainingJobSpec(Model):
     """What the user asks for."""
 
@@ -152,6 +172,7 @@ class TrainingJobSpec(Model):
         description="The weakest means of holding containers to their quotas with which a worker may start; any, when left out. "
         "The job waits for GPUs of nodes that hold to it or to a stronger one.",
     )
+    memory: Memory = Field(default=Memory(), description="How the job lives with the memory of its share.")
     suspend: bool = Field(default=False, description="True: do not run; if it runs, checkpoint and stop.")
     backoff_limit: int = Field(
         default=3, description="How many times the gang is started again after a worker failed."

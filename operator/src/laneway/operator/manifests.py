@@ -12,7 +12,7 @@ from typing import Any
 
 from laneway.api import names
 from laneway.api.template_profile import TemplateProfile
-from laneway.api.training_job import TrainingJobSpec, WorkerPlacementStatus
+from laneway.api.training_job import FitMode, TrainingJobSpec, WorkerPlacementStatus
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.template_hash import template_hash
 from laneway.operator.records.worker_pod import trainer_of
@@ -164,6 +164,10 @@ def _environment(
         "LOCAL_RANK": "0",
         "LANEWAY_JOB": job.name,
     }
+    if (
+        spec.memory.fit != FitMode.AUTO
+    ):  # which is the client's own default, and a template's variable may say otherwise
+        ours["LANEWAY_FIT"] = str(spec.memory.fit)
     own = {each["name"] for each in given}
     if "MASTER_PORT" not in own:
         ours["MASTER_PORT"] = str(RENDEZVOUS_PORT)

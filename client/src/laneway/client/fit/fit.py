@@ -1,7 +1,7 @@
 """Makes an iteration fit: learns what it keeps for its backward pass, plans, and follows the plan.
 
     watch ─▶ idle                            (Auto: the first iterations stay below the mark: nothing is done, nothing is in the way any more)
-      └─▶ warm ─▶ learn ─▶ [learn again, with modules that compute again] ─▶ planned ─▶ (a surprise) learn …
+      └─▶ warm ─▶ learn ─▶ [warm ─▶ learn, with modules that compute again] ─▶ planned ─▶ (a surprise) learn …
 
 - *watch* keeps everything, unless memory runs short: then the oldest leaves first. `Offload` and `Recompute` do without it.
 - *warm* and *learn* move everything. The first iteration is not like the others: optimizers have no state yet, and host memory is fresh.
@@ -236,7 +236,8 @@ class Fit:
                 modules = recorder.watch.modules
                 self.recomputed = [modules[index] for index in sorted(made.recomputed)]
                 self._recomputing = Recomputing(self._torch, self.recomputed)
-                return  # and learns again, with these
+                self.stage = Stage.WARM  # they are tried, and then all is learned again
+                return
         made = plan(liveness, self.budget_bytes, rates, Means.OFFLOAD)
         if made.peak_bytes > self.budget_bytes and self._recomputing is not None:
             self._recomputing = None

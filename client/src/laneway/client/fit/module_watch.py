@@ -98,7 +98,7 @@ class ModuleWatch:
             return
         frame = Frame(module, self._stack[-1] if self._stack else None)
         self._calls[id(module)] = self._calls.get(id(module), 0) + 1
-        frame.input_versions = [(tensor, tensor._version) for tensor in _tensors_in(args, self._torch.Tensor)]
+        frame.input_versions = [(tensor, tensor._version) for tensor in tensors_in(args, self._torch.Tensor)]
         frame.buffer_versions = [(buffer, buffer._version) for buffer in self._delicate_buffers(module)]
         frame.repeatable = self._is_plain(module)
         frame.first_place = self._custody.places
@@ -140,11 +140,12 @@ class ModuleWatch:
         return "forward" not in vars(module)
 
 
-def _tensors_in(value: Any, kind: type) -> Iterator[Any]:
+def tensors_in(value: Any, kind: type) -> Iterator[Any]:
+    """The tensors in nested containers, as modules take and return them."""
     if isinstance(value, kind):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors_in(item, kind)
+            yield from tensors_in(item, kind)
     elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()), kind)
+        yield from tensors_in(list(value.values()), kind)

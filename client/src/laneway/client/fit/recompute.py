@@ -2,7 +2,7 @@
 
 PyTorch's own non-reentrant checkpoint does it, for one module at a time: it keeps the inputs, restores its random number generators and autocast, and
 checks that the second run saves the like of the first. Beyond that, the second run finds Python's and NumPy's generators as the first did,
-and batch normalisation's running statistics are copies, so that they move once.
+and batch normalisation's running statistics are copies, so that they move once. A module is tried before it is relied on.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
+
+from laneway.client.fit.module_watch import tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Recomputing:
@@ -26,6 +28,8 @@ class Recomputing:
         self._checkpoint = checkpoint
         self._modules = modules
         self._in_place: list[Any] = []
+        self._repeats: dict[int, bool] = {}
+        """By module, whether two runs of it give the same."""
 
     def put_in(self) -> None:
         """From now on these modules compute again."""
@@ -43,16 +47,70 @@ class Recomputing:
         def recomputed(*args: Any, **kwargs: Any) -> Any:
             if not self._torch.is_grad_enabled():
                 return forward(*args, **kwargs)
+            if id(module) not in self._repeats:
+                self._repeats[id(module)] = self._tries_alike(module, forward, args, kwargs)
+            if not self._repeats[id(module)]:
+                return forward(*args, **kwargs)
             again = Again(self._torch, module)
+            tensors, rebuild = _each_once(args, kwargs, self._torch.Tensor)
+
+            def run(*given: Any) -> Any:
+                words, named = rebuild(given)
+                return forward(*words, **named)
+
             return self._checkpoint(
-                forward,
-                *args,
-                use_reentrant=False,
-                context_fn=lambda: (again.first(), again.second()),
-                **kwargs,
+                run, *tensors, use_reentrant=False, context_fn=lambda: (again.first(), again.second())
             )
 
         return recomputed
+
+    def _tries_alike(self, module: Any, forward: Any, args: Any, kwargs: Any) -> bool:
+        """Runs it twice for nothing: whether both give the same to the bit, and save the like. Else the backward pass would fail."""
+        torch = self._torch
+        again = Again(torch, module)
+        runs = []
+        devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        for _ in range(2):
+            saved: list[Any] = []
+
+            def note(tensor: Any, saved: list[Any] = saved) -> None:
+                saved.append((tensor.shape, tensor.dtype))
+
+            hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda _: None)
+            with again.first(), torch.random.fork_rng(devices), again.second(), hooks:
+                output = forward(*args, **kwargs)
+            runs.append((saved, [tensor.detach() for tensor in tensors_in(output, torch.Tensor)]))
+            del output
+        (saved, outputs), (saved_again, outputs_again) = runs
+        return saved == saved_again and all(map(torch.equal, outputs, outputs_again))
+
+
+def _each_once(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[[Any], Any]]:
+    """The tensors among arguments, each once, and what puts others in their places: modules look whether two inputs are one."""
+    tensors: list[Any] = []
+    places: dict[int, int] = {}
+
+    def place(value: Any) -> Optional[int]:
+        if not isinstance(value, kind):
+            return None
+        if id(value) not in places:
+            places[id(value)] = len(tensors)
+            tensors.append(value)
+        return places[id(value)]
+
+    # What is no tensor is kept as it is; of the tensors nothing is, or they could not leave.
+    words = [(place(value), None if isinstance(value, kind) else value) for value in args]
+    named = {
+        name: (place(value), None if isinstance(value, kind) else value) for name, value in kwargs.items()
+    }
+
+    def rebuild(given: Any) -> tuple[list[Any], dict[str, Any]]:
+        return (
+            [value if at is None else given[at] for at, value in words],
+            {name: value if at is None else given[at] for name, (at, value) in named.items()},
+        )
+
+    return tensors, rebuild
 
 
 class Again:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from laneway.api.training_job import TrainingJobSpec
+from laneway.api.training_job import FitMode, TrainingJobSpec
 from laneway.operator.records.worker_pod import trainer_of
 
 
@@ -22,5 +22,7 @@ def template_hash(spec: TrainingJobSpec) -> str:
         "gpus": spec.gpus.to_json(),
         "workers": spec.workers,
     }
+    if spec.memory.fit != FitMode.AUTO:  # it changes what the template needs
+        what["fit"] = str(spec.memory.fit)
     canonical = json.dumps(what, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

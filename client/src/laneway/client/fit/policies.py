@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PRESSURE_RATIO: Final = 0.85
 """Above this part of the budget storages leave, the oldest first, in an iteration of which nothing is known."""
+ROOM_FOR_LARGEST: Final = 4
+"""So many times the largest storage seen is left free beside: an operation has inputs, results and gradients of that size at a time."""
 
 
 class Everything:
@@ -36,24 +38,32 @@ class UnderPressure:
         """Something had to."""
         self._custody = custody
         self._held = held
-        self._mark_bytes = PRESSURE_RATIO * budget_bytes
+        self._budget_bytes = budget_bytes
+        self._largest_bytes = 0
 
     def leaves(self, saved: Saved) -> bool:
         """Makes room first among those that were saved before."""
-        if self._held() <= self._mark_bytes:
+        self._largest_bytes = max(self._largest_bytes, saved.size)
+        if not self._is_short():
             return False
         self.pressed = True
         for older in self._custody.kept():
             if older is saved:
                 break
             self._custody.send(older)
-            if self._held() <= self._mark_bytes:
+            if not self._is_short():
                 return False
         return True
 
     def fetch_after(self, number: int) -> tuple[int, ...]:
         """Each comes when it is read."""
         return ()
+
+    def _is_short(self) -> bool:
+        free_bytes = self._budget_bytes - self._held()
+        return free_bytes < max(
+            (1 - PRESSURE_RATIO) * self._budget_bytes, ROOM_FOR_LARGEST * self._largest_bytes
+        )
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.client.jobs import EXAMPLES, Job
 from tests.integration.node_agent.node import Node, eventually
+from tests.integration.node_agent.shell import order
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
@@ -100,3 +101,35 @@ def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
     assert said[0] == said[1]
     assert said[0]["inside"] is False
     assert said[0]["steps"] >= 20
+
+
+def test_ranks_that_are_paused_are_stopped_where_they_stand(
+    make_node: MakeNode, run: Run, unused_tcp_port: int
+) -> None:
+    node = make_node(turns={"timeoutSeconds": 120})
+    workers = [
+        run(
+            "ddp_without_handler.py",
+            container=node.container(f"worker-{rank}", 50, gpu=rank, spans_gpus=True),
+            RANK=str(rank),
+            WORLD_SIZE="2",
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(unused_tcp_port),
+            STOPPED_RANK="-1",
+            LANEWAY_STOP_TIMEOUT_SECONDS="1000",
+        )
+        for rank in range(2)
+    ]
+    sessions = [f"worker-{rank}" for rank in range(2)]
+    eventually("they train", lambda: all(node.session(pod)["iterations"] > 20 for pod in sessions), 120)
+    for pod in sessions:
+        order(node, "pause", f"default/{pod}")
+    eventually("they are paused", lambda: {node.session(pod)["state"] for pod in sessions} == {"Paused"}, 60)
+    paused_after = [node.session(pod)["iterations"] for pod in sessions]
+    workers[1].terminate()
+    said = []
+    for worker in workers:
+        status, output, errors = worker.failure()
+        assert status == 143, errors
+        said.append(json.loads(output.splitlines()[-1])["steps"])
+    assert said == paused_after

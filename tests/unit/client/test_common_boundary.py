@@ -193,3 +193,19 @@ def test_all_hear_what_each_has_to_say() -> None:
 def test_a_rank_that_does_not_come_is_named() -> None:
     with pytest.raises(TimeoutError, match="rank 0 waited in vain for topic/1"):
         gather(MemoryBoard(Memory(), 0, 2), "topic", "", timeout_seconds=0.02)
+
+
+def test_ranks_that_wait_at_a_boundary_are_stopped_there() -> None:
+    memory, asked = Memory(), threading.Event()
+    ranks = [
+        CommonBoundary(MemoryBoard(memory, rank, 2), "test", asked.is_set, lambda: None) for rank in range(2)
+    ]
+    for common in ranks:
+        assert common.arrive(7) is None
+        common.stand(7)
+        assert common.arrive(7, setting_out=False) is None
+    asked.set()
+    for common in ranks:
+        wait_until(
+            lambda common=common: common.arrive(7, setting_out=False) == STOP, "it is told where it stands"
+        )

@@ -207,7 +207,7 @@ class AgreedGang:
     def __init__(self, common: int) -> None:
         self.common = common
 
-    def arrive(self, at: int) -> str | None:
+    def arrive(self, at: int, setting_out: bool = True) -> str | None:
         return STOP if at >= self.common else None
 
 

@@ -15,6 +15,7 @@ waits in an all-reduce is heard all the same.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
@@ -34,6 +35,8 @@ LOOK_AGAIN_SECONDS: Final = 0.01
 
 ANSWER_SECONDS: Final = 20.0
 """How long a rank at its boundary waits for the others to answer, where it knows of no deadline."""
+
+CLOSE_SECONDS: Final = 5.0
 
 FINISHED: Final = 1 << 62
 """A boundary that nobody reaches: where a rank has come to its end, the others go on to theirs."""
@@ -96,14 +99,17 @@ class CommonBoundary:
         self._left = False
         self._finished = False
         self._wake = threading.Event()
-        threading.Thread(target=self._listen, name="laneway-common-boundary", daemon=True).start()
+        self._thread = threading.Thread(target=self._listen, name="laneway-common-boundary", daemon=True)
+        self._thread.start()
+        # A thread that is in the store's C++ code when the interpreter ends would take the process down with SIGABRT.
+        atexit.register(self.close)
 
     # --- the training thread ---
 
-    def arrive(self, at: int) -> Optional[str]:
+    def arrive(self, at: int, setting_out: bool = True) -> Optional[str]:
         """Everything before boundary `at` is done: returns what to do here, None to go on to the next.
 
-        To be called again when a `SAVE` is done. Takes a lock and nothing else where nobody wants anything.
+        With `setting_out` False the training stays there for now, and this only asks. To be called again when a `SAVE` is done. Takes a lock and nothing else where nobody wants anything.
         """
         with self._changed:
             while self._round.kind is not None:
@@ -118,8 +124,15 @@ class CommonBoundary:
                 self._committed = at
                 if common == at:
                     return kind
-            self._committed = at + 1
+            if setting_out:
+                self._committed = at + 1
         return STOP if self._deaf and self._asked() else None
+
+    def stand(self, at: int) -> None:
+        """The training has not set out from boundary `at` after all: it waits there, and may wait for long."""
+        with self._changed:
+            if self._round.kind is None:
+                self._committed = at
 
     def want(self, kind: str) -> None:
         """Has all ranks do something at a common boundary soon, unless they are about to do something already."""
@@ -131,6 +144,12 @@ class CommonBoundary:
         """The training comes to no boundary any more."""
         self._finished = True
         self._wake.set()
+
+    def close(self) -> None:
+        """The process ends: stops listening, without a word."""
+        self._left = True
+        self._wake.set()
+        self._thread.join(CLOSE_SECONDS)
 
     def _await_common(self, current: Round) -> Optional[int]:
         left_seconds = self._seconds_left()

@@ -199,7 +199,15 @@ class IterationGate:
             session = self.session
             if session.contested:
                 self.offload.carry_out()
+            gang = self._stop.gang
+            if gang is not None and self._inside is None:
+                gang.stand(self.iterations)
             turn = session.acquire(self._patience) or 0
+            if turn and gang is not None and self._inside is None:
+                self._stop.meet(gang)
+                if self._stop.pending:
+                    session.box.append(turn)
+                    turn = 0
             if turn:
                 return session, turn
             if self._stop.pending:
@@ -210,6 +218,9 @@ class IterationGate:
                 self.detach()
 
     def _patience(self) -> float:
+        gang = self._stop.gang
+        if gang is not None and self._inside is None:
+            self._stop.meet(gang, setting_out=False)
         if (
             self._stop.pending
             or self._inside is not None

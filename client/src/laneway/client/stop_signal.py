@@ -102,9 +102,14 @@ class StopSignal:
         self.adopt()
         return self.requested
 
-    def meet(self, gang: CommonBoundary) -> None:
-        """Between two iterations: has the signal delivered where the ranks have agreed on this boundary, whoever of them got it."""
-        if gang.arrive(self.iterations()) != STOP and not self._is_overdue():
+    def meet(self, gang: CommonBoundary, setting_out: bool = True) -> None:
+        """Between two iterations: has the signal delivered where the ranks have agreed on this boundary, whoever of them got it.
+
+        Args:
+            gang: what they agree with.
+            setting_out: whether the next iteration begins now, if not.
+        """
+        if gang.arrive(self.iterations(), setting_out) != STOP and not self._is_overdue():
             return
         self.gang = None
         self._held = False
@@ -173,7 +178,7 @@ class StopSignal:
         else:
             self._held = True
             if due:
-                self.meet(self.gang)
+                self.meet(self.gang, setting_out=False)
         if due and self.pending:
             self.deliver()
         else:

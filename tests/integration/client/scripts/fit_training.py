@@ -35,9 +35,10 @@ def main() -> None:
         norms = [gradient.norm().item() for gradient in gradients]
         optimizer.step()
         print(json.dumps({"loss": loss.item(), "norms": norms}), flush=True)
-    for buffer in model.state_dict().values():
-        digest.update(buffer.numpy().tobytes())
-    print(json.dumps({"digest": digest.hexdigest()}), flush=True)
+    for kept in model.state_dict().values():
+        digest.update(kept.numpy().tobytes())
+    buffers = [buffer.double().norm().item() for buffer in model.buffers()]
+    print(json.dumps({"digest": digest.hexdigest(), "buffers": buffers}), flush=True)
 
 
 if __name__ == "__main__":

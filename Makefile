@@ -68,6 +68,10 @@ bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of pu
 bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan, scale, attacks; about 12 minutes; ONLY=hand-off,...
 	$(PYTHON) -m tests.performance.bench_node --results docs/measurements --only "$(ONLY)"
 
+.PHONY: bench-client
+bench-client: setup ## The client with real PyTorch: iterations made to fit; about 2 minutes; ONLY=fit
+	$(PYTHON) -m tests.performance.bench_client --results docs/measurements --only "$(ONLY)"
+
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
 .PHONY: cluster-up
@@ -99,7 +103,7 @@ test: verify test-unit test-properties test-integration test-e2e ## Everything t
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
-	$(PYTEST) tests/unit
+	$(PYTEST) --numprocesses auto tests/unit
 
 .PHONY: test-properties
 test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs

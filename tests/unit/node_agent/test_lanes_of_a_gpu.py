@@ -128,6 +128,35 @@ def test_processes_of_one_container_share_its_turn() -> None:
     assert other.holds
 
 
+def test_a_process_that_its_sibling_waits_for_is_let_back_into_the_turn_for_that_iteration_only() -> None:
+    bench = GPUBench(max_lanes=1)
+    hold = bench.container("ranks", 50)
+    behind, ahead = bench.process(hold), bench.process(hold)
+    other = bench.process(bench.container("other", 50))
+    for rank in (behind, ahead):
+        rank.request()
+        rank.begin()
+    other.request()
+    ahead.end()
+    ahead.begin()  # it has not seen that somebody waits, and waits for the other rank inside the iteration
+    bench.clock.advance(0.2)
+    assert behind.asked_to_yield
+    behind.end()
+    behind.release()
+    assert not behind.holds
+    behind.request()
+    assert behind.holds
+    assert behind.asked_to_yield, "for this iteration only"
+    behind.begin()
+    behind.end()
+    behind.release()
+    behind.request()
+    assert not behind.holds, "the other rank is in an iteration that this one has done"
+    ahead.end()
+    ahead.release()
+    assert other.holds
+
+
 def test_memory_of_a_lost_process_counts_until_it_ends() -> None:
     bench = GPUBench()
     first = bench.process(bench.container("first", 100))

@@ -81,6 +81,9 @@ class TurnGiver:
         if turn is not None:
             if turn.yield_asked_seconds is None:
                 self._admit(turn, session)
+            elif turn.waits_for(session):
+                self._admit(turn, session)
+                session.page.show_yield()
             return
         now_seconds = self._clock.monotonic()
         if hold.view is None:

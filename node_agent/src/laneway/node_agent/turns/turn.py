@@ -91,6 +91,14 @@ class Turn:
             since_ns = max(since_ns, min(session.page.boundary_ns, now_ns))
         return since_ns / NANOSECONDS
 
+    def waits_for(self, session: Session) -> bool:
+        """Return whether a process that holds it may be waiting, inside an iteration, for one of its container that has not
+        begun that iteration: ranks of a gang that train together count alike."""
+        return any(
+            holder.page.inside and holder.page.iterations >= session.page.iterations
+            for holder in self.holders
+        )
+
     def count_out(self, session: Session, iterations: int, gpu_seconds: float, now_seconds: float) -> None:
         """Take a process out of the turn, with what it did in it; a claim beyond the turn's length counts as its length."""
         self.holders.remove(session)

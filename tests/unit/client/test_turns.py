@@ -270,6 +270,23 @@ def test_a_request_does_not_overtake_a_release_that_takes_its_time(running: Runn
     again.result()
 
 
+def test_a_turn_that_is_granted_twice_is_not_released_during_an_iteration(running: Running) -> None:
+    """The agent answers a request of who holds the turn with that turn again."""
+    session = running.gate.session
+    assert isinstance(session, Session)
+    acted = threading.Event()
+    session.on_order = lambda _: acted.set()
+    running.gate.begin()
+    running.agent.send("grant", turn=running.agent.granted)
+    running.agent.ask_back()
+    running.agent.send("offload")  # the last of three: once it is acted on, so are the others
+    assert acted.wait(TIMEOUT_SECONDS)
+    running.agent.expect_nothing()
+    running.gate.end()
+    assert running.agent.expect("release")["iterations"] == 1
+    running.agent.expect_nothing()
+
+
 def test_a_second_thread_goes_along_with_the_iteration_of_the_first(running: Running) -> None:
     running.gate.begin()
     second = Background(running.gate.begin)

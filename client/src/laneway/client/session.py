@@ -118,6 +118,8 @@ class Session:
             while not self.closed:
                 # One that stands where its gang may pause goes no further before it is known whether it does.
                 frozen = self._pause_from is not None and not self._pause_is_final and self._is_frozen()
+                # Asked before the box: a grant that the listening thread reads between the two leaves its token and rings.
+                requested = self._requested
                 turn = 0 if frozen else self._take()
                 if turn:
                     return turn
@@ -127,7 +129,7 @@ class Session:
                 if self._releasing:
                     # A request that overtook the release would be answered with the turn that goes.
                     seconds = RELEASE_SECONDS if seconds is None else min(seconds, RELEASE_SECONDS)
-                elif not self._requested and not frozen:
+                elif not requested and not frozen:
                     self._requested = True
                     self._send(REQUEST)
                 for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
@@ -253,6 +255,8 @@ class Session:
 
     def _take_note_of_grant(self, turn: int) -> None:
         self._requested = False
+        if turn == self._holding:
+            return  # the answer to a request that was one too many: a second token would let the turn go during an iteration
         self._iterations_at_grant = self.words[ITERATIONS]
         self._busy_ns_at_grant = self.words[BUSY_NS]
         self._holding = turn

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
 from laneway.client.fit.custody import Custody
+from laneway.client.fit.doubling import Doubling
 from laneway.client.fit.ground import survey
 from laneway.client.fit.hook_stack import HookStack
 from laneway.client.fit.host import PinnedHost, SimulatedHost
@@ -101,6 +102,8 @@ class Fit:
         self._to_learn = 0
         self._rest = 0
         self._told: set[str] = set()
+        self._looks = Doubling()
+        """In mode Auto, at iterations that save nothing, or where nothing can be done: a survey takes longer than they may."""
 
     def limit(self, budget_bytes: int, kind: str) -> None:
         """What the process may hold from the next iteration on; called in any thread.
@@ -127,6 +130,8 @@ class Fit:
             return
         if self._kind == "cuda" and not self._torch.cuda.is_initialized():
             return
+        if self.mode is Mode.AUTO and self.stage is not Stage.PLANNED and not self._looks.is_due():
+            return
         custody, stack = self._prepared()
         if self._survey(custody) and not stack.put_on():
             self._say("the script has hooks of its own for saved tensors: they are left alone")
@@ -147,6 +152,8 @@ class Fit:
             return
         custody, stack = self._prepared()
         self._close()
+        if custody.places:
+            self._looks.begin_anew()
         if stack.on and not stack.take_off():
             self._stand_down("the script's hooks for saved tensors enclose an optimizer's step")
         elif custody.failed:

@@ -155,3 +155,13 @@ def test_the_end_of_a_pause_does_not_take_the_note_of_the_next() -> None:
     notes.leave(after, "7")
     notes.leave(before, "")
     assert notes.said() == [7]
+
+
+def test_the_end_of_the_process_ends_its_thread_in_the_middle_of_a_pause() -> None:
+    first, _ = gang(2)
+    thread = first.told()
+    wait_until(lambda: first.notes.said() == [6], "it has left a note")
+    first.notes.reader = thread
+    first.notes.end()
+    assert not thread.is_alive()
+    assert first.notes.said() == []

@@ -9,6 +9,7 @@ Ranks of one gang do the same iterations, so they count alike.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 import threading
@@ -26,6 +27,8 @@ LOOK_AGAIN_SECONDS: Final = 0.1
 """Whether the pause is over."""
 PATIENCE_SECONDS: Final = 15.0
 """How long the others' notes are waited for: perhaps only this one of them is to pause."""
+END_SECONDS: Final = 5.0
+"""How long the end of the process waits for a store that does not answer."""
 
 
 class Gang(Protocol):
@@ -56,8 +59,12 @@ class TorchGang:
         store = distributed.distributed_c10d._get_default_store()
         if self._notes is None or self._notes.store is not store:
             self._notes = Notes(store, distributed.get_rank(), ranks)
+            # A thread that is inside the store when the interpreter goes takes the process down with it.
+            atexit.register(self._notes.end)
         arguments = (self._notes, self._notes.begin(), session)
-        threading.Thread(target=_guarded, args=arguments, name="laneway-gang", daemon=True).start()
+        thread = threading.Thread(target=_guarded, args=arguments, name="laneway-gang", daemon=True)
+        thread.start()
+        self._notes.reader = thread
         return True
 
 
@@ -70,6 +77,10 @@ class Notes:
         self._rank = rank
         self._pause = 0
         self._lock = threading.Lock()
+        self.ended = threading.Event()
+        """The process ends: nothing is waited for any more."""
+        self.reader: Optional[threading.Thread] = None
+        """Of the last pause; that of an earlier one has ended with it."""
 
     def begin(self) -> int:
         """There is another pause; returns its number."""
@@ -82,6 +93,12 @@ class Notes:
         with self._lock:
             if pause == self._pause:
                 self.store.set(f"{PREFIX}/{self._rank}", text)
+
+    def end(self) -> None:
+        """Has the thread that uses the notes end, and waits for it."""
+        self.ended.set()
+        if self.reader is not None:
+            self.reader.join(END_SECONDS)
 
     def said(self) -> list[int]:
         """What ranks have said, in no order."""
@@ -109,15 +126,15 @@ def stop_together(
     try:
         deadline_seconds = time.monotonic() + patience_seconds
         complete = False
-        while session.is_to_pause and not complete:
+        while session.is_to_pause and not complete and not notes.ended.is_set():
             said = [highest, *notes.said()]
             complete = len(said) > notes.ranks or time.monotonic() >= deadline_seconds
             if complete or max(said) > highest:
                 highest = max(said)
                 session.pause_from(highest, final=complete)
-            time.sleep(LOOK_SECONDS)
-        while session.is_to_pause or session.is_paused:
-            time.sleep(LOOK_AGAIN_SECONDS)
+            notes.ended.wait(LOOK_SECONDS)
+        while (session.is_to_pause or session.is_paused) and not notes.ended.is_set():
+            notes.ended.wait(LOOK_AGAIN_SECONDS)
     finally:
         notes.leave(pause, "")
 

@@ -40,7 +40,7 @@ WRONG = {
     ),
     "an unknown turn policy": (
         "node: {config: {turns: {policy: random}}}",
-        "value must be one of 'fair', 'pack'",
+        "value must be one of 'fair', 'las', 'pack', 'srtf'",
     ),
     "the source of GPUs said twice": (
         "node: {config: {gpuSource: nvml}}",

@@ -9,52 +9,22 @@ them for the attacks.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
+from tests.performance.bench_block import run_block
 from tests.performance.node.tables import NODE
-from tests.performance.page import write_page
-from tests.performance.result_file import run_benchmark
 
 MODULES = {
-    "boundary": "boundary",
-    "hand-off": "hand_off",
-    "fairness": "fairness",
-    "agent-load": "agent_load",
-    "memory": "memory_over_turns",
-    "makespan": "makespan",
-    "scale": "scale",
-    "attacks": "attacks",
+    "boundary": "node.boundary",
+    "hand-off": "node.hand_off",
+    "fairness": "node.fairness",
+    "agent-load": "node.agent_load",
+    "memory": "node.memory_over_turns",
+    "makespan": "node.makespan",
+    "scale": "node.scale",
+    "attacks": "node.attacks",
 }
-"""Below ``tests.performance.node``, by name, in the order in which they run."""
-
-
-def main() -> int:
-    """Run what was asked for; return 1 if one of them failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--results", type=Path, required=True, help="the folder for the JSON files")
-    parser.add_argument("--only", default="", help="names of benchmarks, separated by commas")
-    arguments = parser.parse_args()
-    names = [name for name in arguments.only.split(",") if name] or list(MODULES)
-    unknown = sorted(set(names) - MODULES.keys())
-    if unknown:
-        parser.error(f"there is no benchmark {', '.join(unknown)}: write some of {', '.join(MODULES)}")
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    failed = [name for name in names if not _run(name, arguments.results)]
-    write_page(arguments.results, NODE)
-    if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _run(name: str, results: Path) -> bool:
-    print(name, flush=True)
-    command = f"make bench-node ONLY={name}"
-    return run_benchmark(f"node.{MODULES[name]}", [], command, results / f"node-{name}.json")
-
+"""Below ``tests.performance``, by name, in the order in which they run."""
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_block(NODE, MODULES, __doc__, prefix="node-"))

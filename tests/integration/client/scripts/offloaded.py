@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
+import os
 import time
 from collections.abc import Callable
 
@@ -78,7 +80,7 @@ def state_hash(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, help="how many; else until the file `enough` is in the working folder")
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that loading a batch takes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -89,7 +91,9 @@ def main() -> None:
     optimizer = optimize(list(model.parameters()))
     addresses = [id(tensor) for tensor in model.state_dict(keep_vars=True).values()]
     losses = []
-    for step in range(arguments.steps):
+    for step in itertools.count():
+        if step == arguments.steps or (arguments.steps is None and os.path.exists("enough")):
+            break
         time.sleep(arguments.pace)
         inputs, targets = batch(step)
         optimizer.zero_grad(set_to_none=False)

@@ -80,7 +80,9 @@ def state_hash(model: nn.Module, optimizer: torch.optim.Optimizer) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=sorted(KINDS))
-    parser.add_argument("--steps", type=int, help="how many; else until the file `enough` is in the working folder")
+    parser.add_argument(
+        "--steps", type=int, help="how many; else until the file `enough` is in the working folder"
+    )
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that loading a batch takes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -145,6 +145,7 @@ def training_job() -> Schema:
             column("Placed", "string", condition("Placed", "status"), "Whether it has its GPUs."),
             column("Running", "string", condition("Running", "status"), "Whether all workers run."),
             column("Succeeded", "string", condition("Succeeded", "status"), "Whether all workers succeeded."),
+            column("Percent", "integer", ".status.progress.percent", "How far it says that it is."),
             column("Waits", "string", ".status.waiting.reason", "Why it waits."),
             column("Queue", "integer", ".status.queue", "The queue that its attained service puts it in."),
             column("Service", "string", ".status.attainedService", "GPU-seconds attained."),

@@ -30,6 +30,23 @@ class SessionState(StrEnum):
     """The container gave its ids back; the last figures stay for a minute."""
 
 
+class ReportStatus(Status):
+    """How far a container's training has come, by the last word of its script."""
+
+    step: int | None = Field(default=None, description="Steps that were done.", ge=0)
+    steps: int | None = Field(default=None, description="How many there are in all.", ge=0)
+    epoch: int | None = Field(default=None, ge=0)
+    loss: str | None = Field(
+        default=None, description="A number, NaN, Infinity or -Infinity.", json_schema_extra={"maxLength": 32}
+    )
+    remaining_seconds: int | None = Field(
+        default=None, description="How long the rest would take at the pace of late.", ge=0
+    )
+    reported_at: str | None = Field(
+        default=None, description="When the node heard it.", json_schema_extra={"format": "date-time"}
+    )
+
+
 class SessionStatus(Status):
     """One container's hold on one GPU."""
 
@@ -66,11 +83,22 @@ class SessionStatus(Status):
     iteration_spread_microseconds: int = Field(
         default=0, description="Standard deviation of the iteration's time.", ge=0
     )
+    data_microseconds: int = Field(
+        default=0,
+        description="Mean time before an iteration that was no wait for a turn: loading of data, mostly.",
+        ge=0,
+    )
     model_bytes: int = Field(default=0, ge=0)
     largest_tensor_bytes: int = Field(default=0, ge=0)
     turns: int = Field(default=0, ge=0)
     iterations: int = Field(default=0, ge=0)
     gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
+    data_milliseconds: int = Field(
+        default=0, description="Time between iterations that was no wait for a turn.", ge=0
+    )
+    report: ReportStatus | None = Field(
+        default=None, description="What its script last reported; none where it reports nothing."
+    )
     held_bytes: int = Field(default=0, description="What its processes say they hold of the GPU now.", ge=0)
     offloaded_bytes: int = Field(default=0, description="What they have moved to the host by order.", ge=0)
     message: str = Field(

@@ -25,5 +25,8 @@ class TemplateProfile(Record):
     iteration_seconds_spread: float = Field(
         default=0.0, description="Standard deviation of that time.", ge=0, le=1e9
     )
+    data_seconds: float = Field(
+        default=0.0, description="Mean time before an iteration that was no wait for a turn.", ge=0, le=1e9
+    )
     model_bytes: int = Field(default=0, ge=0, le=_MOST_BYTES)
     largest_tensor_bytes: int = Field(default=0, ge=0, le=_MOST_BYTES)

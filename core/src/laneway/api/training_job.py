@@ -272,10 +272,42 @@ class ProfileStatus(Status):
     iteration_spread_microseconds: int = Field(
         default=0, description="Standard deviation of that time.", ge=0
     )
+    data_microseconds: int = Field(
+        default=0,
+        description="Mean time before an iteration that was no wait for a turn: loading of data, mostly.",
+        ge=0,
+    )
     iterations: int = Field(default=0, description="Iterations that the figures were measured over.", ge=0)
-    model_bytes: int = Field(default=0, description="Size of the model's parameters.", ge=0)
+    model_bytes: int = Field(default=0, description="Size of the parameters that are trained.", ge=0)
     largest_tensor_bytes: int = Field(
         default=0, description="Size of its largest parameter; over modelBytes it is Tiresias' skew.", ge=0
+    )
+
+
+class ProgressStatus(Status):
+    """How far the training has come: by its script's word where it reports, else by the iterations that its nodes count."""
+
+    iterations: int = Field(
+        default=0, description="Iterations of the current attempt; of a gang, its furthest worker's.", ge=0
+    )
+    step: int | None = Field(
+        default=None, description="Steps done, over all attempts where the script counts so.", ge=0
+    )
+    steps: int | None = Field(default=None, description="How many there are in all.", ge=0)
+    percent: int | None = Field(default=None, description="step of steps.", ge=0)
+    epoch: int | None = Field(default=None, ge=0)
+    loss: str | None = Field(
+        default=None,
+        description="As last reported: a number, NaN, Infinity or -Infinity.",
+        json_schema_extra={"maxLength": 32},
+    )
+    remaining_seconds: int | None = Field(
+        default=None, description="How long the rest would take from updatedAt on, at the pace of late.", ge=0
+    )
+    updated_at: str | None = Field(
+        default=None,
+        description="When this last changed, as the operator saw it.",
+        json_schema_extra={"format": "date-time"},
     )
 
 
@@ -336,6 +368,7 @@ class TrainingJobStatus(Status):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["worker"]},
     )
     profile: ProfileStatus | None = Field(default=None, description="What was measured of its iterations.")
+    progress: ProgressStatus | None = Field(default=None, description="How far its training has come.")
     turns: int = Field(default=0, description="Turns that its workers took in their lanes.", ge=0)
     turns_before_attempt: int = Field(
         default=0, description="The part of turns that was taken before the current attempt.", ge=0

@@ -41,7 +41,7 @@ class Allotting:
 
 
 def _malleable_job(job: Job, now_seconds: float) -> MalleableJob:
-    held = () if job.state is JobState.LEAVING else job.placement
+    held = () if job.state.makes_way else job.placement
     return MalleableJob(
         job.key,
         job.demand.fewest_workers,

@@ -19,8 +19,13 @@ from laneway.scheduling.waiting_line import WaitingLine
 PARKED = (JobState.PAUSED, JobState.OFFLOADED)
 """States of jobs that hold their placement and take no turns."""
 
-_KINDS = {JobState.LEAVING: Kind.DEPARTING, JobState.PAUSED: Kind.PARKED, JobState.OFFLOADED: Kind.PARKED}
-
+_KINDS = {
+    JobState.LEAVING: Kind.DEPARTING,
+    JobState.PAUSING: Kind.DEPARTING,
+    JobState.OFFLOADING: Kind.DEPARTING,
+    JobState.PAUSED: Kind.PARKED,
+    JobState.OFFLOADED: Kind.PARKED,
+}
 
 Exposure = tuple[SortKey | None, SortKey]
 """A place from which, and one up to which, those that wait may have a job make way for which it did not before; None: from the first."""

@@ -9,7 +9,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.lanes import RefusalReason
 from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.policy import PlacementPolicy
-from laneway.scheduling.plan_types import WaitingCode, WaitingReason
+from laneway.scheduling.plan_types import Depth, WaitingCode, WaitingReason
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import Job, JobState
 from laneway.scheduling.supply import Supply, count_suited, needs
@@ -43,22 +43,29 @@ def parked(state: JobState) -> WaitingReason:
     )
 
 
-def awaiting_preemption(victims: Sequence[str]) -> WaitingReason:
+_WHEN_MADE_WAY = {
+    Depth.PAUSE: "It starts when they have stopped between two iterations.",
+    Depth.OFFLOAD: "It starts when their memory is on the host.",
+    Depth.EVICT: "It starts when their workers have saved their checkpoints and are gone.",
+}
+
+
+def awaiting_preemption(victims: Sequence[str], depth: Depth) -> WaitingReason:
     """Return the reason of a job for which others make way."""
     return WaitingReason(
         WaitingCode.AWAITING_PREEMPTION,
         f"{listed(victims)} {'makes' if len(victims) == 1 else 'make'} way for it.",
-        "It starts when their workers have saved their checkpoints and are gone.",
+        _WHEN_MADE_WAY[depth],
         blockers=tuple(victims),
     )
 
 
 def awaiting_departure(leaving: Sequence[str]) -> WaitingReason:
-    """Return the reason of a job whose GPUs are held by jobs that leave."""
+    """Return the reason of a job whose GPUs are held by jobs that leave, or are about to be parked."""
     return WaitingReason(
         WaitingCode.AWAITING_DEPARTURE,
         f"GPUs are kept for it that {listed(leaving)} {'is' if len(leaving) == 1 else 'are'} leaving.",
-        "It starts when their workers are gone.",
+        "It starts when their workers are gone, or have stopped to make way.",
         blockers=tuple(leaving),
     )
 

@@ -41,6 +41,9 @@ class Kind(Enum):
 
 _SETTLED, _DEPARTING, _RESERVED = Kind.SETTLED, Kind.DEPARTING, Kind.RESERVED
 
+_DEPTHS = {JobState.PAUSING: Depth.PAUSE, JobState.OFFLOADING: Depth.OFFLOAD}
+"""How far jobs are making way that do not leave."""
+
 
 @dataclass(slots=True)
 class Entry:
@@ -183,8 +186,13 @@ class Ledger:
         self, job: Job, placement: tuple[WorkerPlacement, ...], kind: Kind, level: Level | None
     ) -> None:
         """Let a job hold what its placement says, and nothing else."""
-        before = self.entries.get(job.key)
-        if before is not None and before.kind is kind and before.placement == placement:
+        before, depth = self.entries.get(job.key), _DEPTHS.get(job.state, Depth.EVICT)
+        if (
+            before is not None
+            and before.kind is kind
+            and before.depth is depth
+            and before.placement == placement
+        ):
             was, before.job = before.job, job
             if was.profile != job.profile or (kind is Kind.PARKED and was.state is not job.state):
                 self.frees += 1
@@ -200,7 +208,7 @@ class Ledger:
             if uuid in self.number  # else its node is gone from the cluster, and nothing is left to hold
         )
         percent = sum(percent for _, percent in shares)
-        entry = self.entries[job.key] = Entry(job, placement, kind, shares, percent, level)
+        entry = self.entries[job.key] = Entry(job, placement, kind, shares, percent, level, depth)
         for number, share_percent in shares:
             self._on[number][job.key] = (share_percent, entry)
         self.held_percent[job.namespace] += entry.percent

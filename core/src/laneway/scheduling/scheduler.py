@@ -90,7 +90,7 @@ class Scheduler:
             resumes=tuple(decision.resumes),
             rescales=decision.rescales,
             allocations=allocations(self._books, order, decision),
-            keeps=tuple(key for key in order if key not in gone and jobs[key].state is not JobState.LEAVING),
+            keeps=tuple(key for key in order if key not in gone and not jobs[key].state.makes_way),
             waiting=waiting,
             order=order,
             queues={key: max(0, standings.ranks[key].queue) for key in order},

@@ -162,6 +162,18 @@ class JobState(StrEnum):
     """Its placement and its memory; it takes no turns."""
     OFFLOADED = "Offloaded"
     """Its placement; its memory is on the host, and it takes no turns."""
+    PAUSING = "Pausing"
+    """Its placement and all of its memory, until it has stopped between two iterations; then it is ``PAUSED``."""
+    OFFLOADING = "Offloading"
+    """Its placement and all of its memory, until that is on the host; then it is ``OFFLOADED``."""
+
+    @property
+    def makes_way(self) -> bool:
+        """Whether the job is on its way to holding less, which nothing but time decides any more."""
+        return self in _MAKING_WAY
+
+
+_MAKING_WAY = frozenset({JobState.LEAVING, JobState.PAUSING, JobState.OFFLOADING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +230,9 @@ class Job:
     """How often it has been started again."""
 
     preemptible: bool = True
+    parkable: bool = True
+    """Whether it can make way by being paused or offloaded; else only by ending."""
+
     suspended: bool = False
     """Its user does not want it to run."""
 

@@ -132,7 +132,7 @@ def _check_every_job_has_one_fate(jobs: dict[str, Job], plan: Plan) -> None:
             fates[key].append(fate)
     for key, found in fates.items():
         state = jobs[key].state
-        if state is JobState.LEAVING:
+        if state.makes_way:
             allowed: tuple[list[str], ...] = ([],)
         elif state in _PARKED:
             allowed = (["go on"], ["wait"], ["make way"])

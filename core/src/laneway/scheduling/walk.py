@@ -188,14 +188,17 @@ class Walk:
             self._preempt(victim, job, Depth.EVICT if parked else depth)
         self._makes_way = True
         self._beneficiaries += 1
-        self._decision.waiting[job.key] = explanation.awaiting_preemption([victim.key for victim in victims])
+        self._decision.waiting[job.key] = explanation.awaiting_preemption(
+            [victim.key for victim in victims], depth
+        )
         self._hold(job, placement, Kind.RESERVED)
         return True
 
     def _shallowest(self, trial: Trial, victims: Sequence[Job]) -> tuple[Depth, Placement] | None:
         """Return how far the victims have to make way, and where the job goes then; None if it does not go anywhere after all
         (a placement policy of another package may prefer more company to less)."""
-        for depth in Depth if self._books.ledger.parking else (Depth.EVICT,):
+        parking = self._books.ledger.parking and all(victim.parkable for victim in victims)
+        for depth in Depth if parking else (Depth.EVICT,):
             placement = trial.placed_without(victims, depth)
             if placement is not None:
                 return depth, placement

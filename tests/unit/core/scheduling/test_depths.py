@@ -86,3 +86,30 @@ def test_who_wants_a_gpu_alone_gets_it_where_there_is_room_for_paused_ones() -> 
     )
     assert set(found.starts) == {"alone"}
     assert found.starts["alone"][0].share_percent == 100
+
+
+@pytest.mark.parametrize("state", [JobState.PAUSING, JobState.OFFLOADING])
+def test_who_is_about_to_be_parked_holds_all_that_it_has_until_it_is(state: JobState) -> None:
+    victim = old("old", "n/0").profiled(10 * GIB, 5 * GIB).runs_on("n/0", state=state)
+    new = a_job("new").profiled(20 * GIB, 10 * GIB).created(10)
+    found = planned([with_parking()], victim, new, a_job("next").created(20))
+    assert not found.starts
+    assert not found.preemptions, "what is under way is not ordered a second time"
+    assert found.waiting["new"].code is WaitingCode.AWAITING_DEPARTURE
+    assert found.waiting["new"].blockers == ("old",)
+    assert "old" not in {*found.keeps, *found.waiting, *found.resumes}
+
+
+def test_what_a_job_keeps_that_is_about_to_be_paused_is_not_promised() -> None:
+    victim = old("old", "n/0").profiled(25 * GIB, 5 * GIB)
+    new = a_job("new").profiled(20 * GIB, 10 * GIB).created(10)
+    pausing = planned([with_parking()], victim.runs_on("n/0", state=JobState.PAUSING), new)
+    assert pausing.waiting["new"].code is not WaitingCode.AWAITING_DEPARTURE
+    offloading = planned([with_parking()], victim.runs_on("n/0", state=JobState.OFFLOADING), new)
+    assert offloading.waiting["new"].code is WaitingCode.AWAITING_DEPARTURE
+
+
+def test_who_cannot_be_parked_is_evicted() -> None:
+    unable = JobBuilder(replace(old("old", "n/0").profiled(GIB, GIB).made, parkable=False))
+    found = planned([with_parking()], unable, a_job("new").profiled(GIB, GIB).created(10))
+    assert found.preemptions["old"].depth is Depth.EVICT

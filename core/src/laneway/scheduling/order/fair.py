@@ -106,7 +106,7 @@ class Fair:
 
 def _competes(job: Job) -> bool:
     """Whether a job holds GPUs or competes for them."""
-    return job.state is not JobState.LEAVING and not job.suspended
+    return not job.state.makes_way and not job.suspended
 
 
 def _in_turn(jobs: Collection[Job]) -> list[tuple[bool, Job]]:

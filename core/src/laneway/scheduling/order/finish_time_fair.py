@@ -50,7 +50,7 @@ class FinishTimeFair:
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return those with a lease first, then the others by rho."""
-        competing = sum(job.state is not JobState.LEAVING and not job.suspended for job in jobs)
+        competing = sum(not job.state.makes_way and not job.suspended for job in jobs)
         share_gpus = cluster_gpus / max(1, competing)
         return {job.key: self._rank(job, share_gpus, now_seconds) for job in jobs}
 

@@ -159,7 +159,7 @@ class Training:
                 if not self._await_turn():
                     return {"closed": True, "iterations": self.done}
             self._iterate()
-            if self.page[2]:
+            if 0 < self.page[2] <= time.monotonic_ns():
                 self._release()
             self._pause()
         if self.turn:

@@ -65,15 +65,19 @@ class FakePage:
     room_bytes: int = 0
     busy_ns: int = 0
     turn: int = 0
-    yields: bool = False
+    yields_from_ns: int = 0
     paused: bool = False
     entered: float = 0.0
 
     def show_turn(self, turn: int) -> None:
-        self.turn, self.yields = turn, False
+        self.turn, self.yields_from_ns = turn, 0
 
-    def show_yield(self) -> None:
-        self.yields = True
+    def show_yield(self, from_ns: int = 1) -> None:
+        self.yields_from_ns = from_ns
+
+    @property
+    def yields(self) -> bool:
+        return 0 < self.yields_from_ns <= int(self.clock.now * NANOSECONDS)
 
     def show_room(self, room_bytes: int) -> None:
         self.room_bytes = room_bytes
@@ -91,6 +95,9 @@ class FakeLine:
     def ask_yield(self, turn: int) -> None:
         self.page.show_yield()
         self.sent.append(("yield", turn))
+
+    def excuse(self) -> None:
+        self.sent.append(("excuse",))
 
     def revoke(self, turn: int, reason: str) -> None:
         self.page.show_turn(0)

@@ -132,7 +132,7 @@ class IterationGate:
         stop.inside = False
         words[INSIDE] = 0
         session.box.append(self._turn)
-        if words[YIELD] or words[PAUSED]:
+        if 0 < words[YIELD] <= now_ns or words[PAUSED]:
             session.give_way()
         if session is not self.session:
             self._end_in(self.session, now_ns)

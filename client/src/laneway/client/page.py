@@ -17,7 +17,7 @@ MAGIC_WORD: Final = 0
 TURN: Final = 1
 """Agent: the turn that this session holds, 0 for none."""
 YIELD: Final = 2
-"""Agent: 1: release at the next boundary."""
+"""Agent: release at the first boundary from this CLOCK_MONOTONIC (ns) on, which may lie ahead; 0: nobody asks."""
 PAUSED: Final = 3
 """Agent: 1: paused."""
 ROOM: Final = 4

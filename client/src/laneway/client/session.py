@@ -148,7 +148,7 @@ class Session:
     def give_way(self) -> None:
         """At a boundary, the token put back, when the page asks for the turn or for a pause."""
         frozen = self._is_frozen()
-        if self.words[PAUSED] and not frozen and not self.words[YIELD]:
+        if self.words[PAUSED] and not frozen and not self._is_to_yield():
             return  # its gang goes on to a later boundary
         self._give_back(self._returns_at_once and self.welcome.release_again and not frozen)
         if frozen and self._pause_is_final:
@@ -161,7 +161,7 @@ class Session:
             self.box.append(self._lent.pop())
         except IndexError:
             return
-        if self.words[YIELD] or self.words[PAUSED]:
+        if self._is_to_yield() or self.words[PAUSED]:
             self.give_way()
 
     def interrupt(self) -> None:
@@ -319,6 +319,9 @@ class Session:
         # The token is out and the turn held: an iteration goes on, and its end will answer.
         if final and not self._holding and not self.words[INSIDE]:
             self._answer_pause()
+
+    def _is_to_yield(self) -> bool:
+        return 0 < self.words[YIELD] <= time.monotonic_ns()
 
     def _is_frozen(self) -> bool:
         """The process stands where it pauses, or may have to."""

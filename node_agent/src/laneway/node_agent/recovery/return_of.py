@@ -43,7 +43,7 @@ class RememberedPage:
     def show_turn(self, turn: int) -> None:
         """Nobody reads it."""
 
-    def show_yield(self) -> None:
+    def show_yield(self, from_ns: int = 1) -> None:
         """Nobody reads it."""
 
     def show_room(self, room_bytes: int) -> None:
@@ -58,6 +58,9 @@ class NoLine:
 
     def ask_yield(self, turn: int) -> None:
         """Nobody hears it."""
+
+    def excuse(self) -> None:
+        """It sends nothing."""
 
     def revoke(self, turn: int, reason: str) -> None:
         """Nobody hears it."""

@@ -120,6 +120,11 @@ class Connection:
             self._told = True
             self._send(b'{"type":"yield","turn":%d}' % turn)
 
+    def excuse(self) -> None:
+        """Pay for a release that the page asked for by its time. One that comes unasked is paid for by nobody: whoever takes turns
+        and gives them back at once is held to the packets that everybody has."""
+        self._packets.give(self._limits.packets_per_yield)
+
     def revoke(self, turn: int, reason: str) -> None:
         """Tell the client that it holds no turn any more."""
         self._page().show_turn(0)

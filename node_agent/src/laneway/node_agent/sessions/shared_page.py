@@ -62,9 +62,9 @@ class SharedPage:
         self._words[_YIELD] = 0
         self._words[_TURN] = turn
 
-    def show_yield(self) -> None:
-        """Write that the session is to release at its next boundary."""
-        self._words[_YIELD] = 1
+    def show_yield(self, from_ns: int = 1) -> None:
+        """Write that the session is to release at its first boundary from that time on (CLOCK_MONOTONIC); 1: at the next one."""
+        self._words[_YIELD] = from_ns
 
     def show_paused(self, paused: bool) -> None:
         """Write whether the session is to hold no turn."""

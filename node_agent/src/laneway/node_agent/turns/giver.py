@@ -119,6 +119,8 @@ class TurnGiver:
         now_seconds = self._clock.monotonic()
         if turn.heir and len(turn.holders) == 1:
             self._hand_over(turn, now_seconds)
+        if turn.leaves_seconds is not None and turn.leaves_seconds <= now_seconds:
+            session.line.excuse()
         self._count_out(turn, session, now_seconds, iterations, gpu_seconds)
         if not turn.holders:
             session.asked = again
@@ -320,6 +322,10 @@ class TurnGiver:
             self._ask_yield(turn)
             return
         turn.quantum_ends_seconds = verdict.quantum_ends_seconds
+        if verdict.leaves_seconds is not None and len(turn.hold.sessions) == 1:
+            # Of several processes each would leave at a boundary of its own, and come back for the others.
+            turn.leaves_seconds, turn.heir = verdict.leaves_seconds, verdict.heir
+            turn.hold.sessions[0].page.show_yield(int(verdict.leaves_seconds * NANOSECONDS))
         turn.check = self._timers.call_at(verdict.look_again_seconds, partial(self._look_again, turn))
 
     def _ask_yield(self, turn: Turn) -> None:
@@ -388,8 +394,8 @@ class TurnGiver:
         hold.service_seconds += charge_seconds
         hold.attained_seconds += charge_seconds
         hold.away_since_seconds = now_seconds
-        asked_seconds = turn.yield_asked_seconds
-        hold.overstayed_seconds = 0.0 if asked_seconds is None else now_seconds - asked_seconds
+        asked_seconds = turn.leaves_seconds if turn.yield_asked_seconds is None else turn.yield_asked_seconds
+        hold.overstayed_seconds = 0.0 if asked_seconds is None else max(0.0, now_seconds - asked_seconds)
         if hold.wants_turn:
             self._enter(hold, now_seconds)
         if self._unsettled:

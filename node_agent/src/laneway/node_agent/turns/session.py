@@ -35,8 +35,8 @@ class Page(Protocol):
         """Write the turn that the session holds, 0 for none, and take back the wish that it yield."""
         ...
 
-    def show_yield(self) -> None:
-        """Write that the session is to release at its next boundary."""
+    def show_yield(self, from_ns: int = 1) -> None:
+        """Write that the session is to release at its first boundary from that time on (CLOCK_MONOTONIC); 1: at the next one."""
         ...
 
     def show_room(self, room_bytes: int) -> None:
@@ -83,6 +83,10 @@ class Line(Protocol):
 
     def ask_yield(self, turn: int) -> None:
         """Ask it to release; asking again for the same turn costs nothing."""
+        ...
+
+    def excuse(self) -> None:
+        """Take note that it released because its page said so: what that takes in packets is paid for."""
         ...
 
     def revoke(self, turn: int, reason: str) -> None:

@@ -48,6 +48,9 @@ class Turn:
     heir: str = ""
     """Who the policy prefers to follow, as it was when the turn was asked for; empty where that is not known (any more)."""
 
+    leaves_seconds: float | None = None
+    """From when on its holder releases at a boundary without being asked again: its page says so."""
+
     left_idle: bool = False
     """It was asked for because its holder was between iterations: who comes next fills a gap."""
 

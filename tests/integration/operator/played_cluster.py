@@ -15,6 +15,9 @@ from tests.integration.operator.waiting import until
 
 GIB = 2**30
 
+PLAYED_IN_LABEL = "played-in"
+"""Of objects that are in no namespace: the namespace of the test that made them."""
+
 
 class PlayedCluster:
     """What one test sees and does: nodes of its own, and jobs that accept only these nodes' GPUs."""
@@ -32,11 +35,12 @@ class PlayedCluster:
         """Add a ready Node and its GPUNode; returns the node's full name."""
         full = f"{self.namespace}-{name}"
         self._nodes.append(full)
+        metadata = {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}}
         await self.api.request(
-            "POST", NODES.path(), body={"apiVersion": "v1", "kind": "Node", "metadata": {"name": full}}
+            "POST", NODES.path(), body={"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         )
         await self.set_ready(full, True)
-        body = {"apiVersion": names.API_VERSION, "kind": "GPUNode", "metadata": {"name": full}, "spec": {}}
+        body = {"apiVersion": names.API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
         await self.api.request("POST", GPU_NODES.path(), body=body)
         status = [self._gpu(full, index, memory_bytes) for index in range(gpus)]
         await self.report(full, status)
@@ -128,7 +132,7 @@ class PlayedCluster:
         body = {
             "apiVersion": PRIORITY_CLASSES.api_version,
             "kind": PRIORITY_CLASSES.kind,
-            "metadata": {"name": full},
+            "metadata": {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}},
             "value": value,
         }
         await self.api.request("POST", PRIORITY_CLASSES.path(), body=body)
@@ -247,11 +251,20 @@ class PlayedCluster:
         status = {"phase": "Failed", "reason": reason, "message": message}
         await self._patch(PODS.path(self.namespace, pod["metadata"]["name"], "status"), {"status": status})
 
+    async def take_away(self, pod: Raw) -> None:
+        """Take a pod away as the kubelet does when its containers have ended."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        try:
+            await self.api.request("DELETE", PODS.path(self.namespace, pod["metadata"]["name"]), body=body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
     async def let_go(self, job: str) -> None:
         """Take the pods of a job that are being deleted away, as the kubelet does when their containers have ended."""
         for pod in await self.pods(job):
             if "deletionTimestamp" in pod["metadata"]:
-                await self._remove(pod)
+                await self.take_away(pod)
 
     async def until_leaving(self, job: str, count: int) -> None:
         """Wait until so many pods of a job are being deleted, then take them away."""
@@ -272,7 +285,7 @@ class PlayedCluster:
         """Delete all that the test made."""
         await self.api.request("DELETE", TRAINING_JOBS.path(self.namespace))
         for pod in (await self.api.request("GET", PODS.path(self.namespace)))["items"]:
-            await self._remove(pod)
+            await self.take_away(pod)
         for name in self._nodes:
             await self.api.request("DELETE", GPU_NODES.path(name=name))
             await self.api.request("DELETE", NODES.path(name=name))
@@ -298,14 +311,6 @@ class PlayedCluster:
         return await self._patch(
             PODS.path(self.namespace, pod["metadata"]["name"], "status"), {"status": status}
         )
-
-    async def _remove(self, pod: Raw) -> None:
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        try:
-            await self.api.request("DELETE", PODS.path(self.namespace, pod["metadata"]["name"]), body=body)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     async def _patch(self, path: str, body: Raw) -> Raw:
         return await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")

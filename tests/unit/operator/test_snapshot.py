@@ -9,7 +9,7 @@ from laneway.operator.lifecycle import advance
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.sessions import index_sessions
 from laneway.operator.snapshot import build_snapshot
-from laneway.operator.templates import template_profiles
+from laneway.operator.templates import known_templates
 from laneway.scheduling import ClusterSnapshot, JobState
 
 from tests.unit.operator.builders import (
@@ -29,7 +29,7 @@ from tests.unit.operator.builders import (
 def snapshot_of(view: ClusterView) -> ClusterSnapshot:
     facts = facts_of(view)
     standings = [advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
-    sessions, templates = index_sessions(view.gpu_nodes), template_profiles(view.jobs)
+    sessions, templates = index_sessions(view.gpu_nodes), known_templates(view.jobs)
     return build_snapshot(view, standings, sessions, LaneRules(), templates, NOW)
 
 

@@ -13,7 +13,7 @@ from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.sessions import index_sessions, measured_profile
 from laneway.operator.snapshot import build_snapshot
-from laneway.operator.templates import from_node, larger, template_profiles, to_node
+from laneway.operator.templates import from_node, known_templates, larger, to_node
 from laneway.scheduling import Profile
 
 from tests.unit.operator.builders import (
@@ -37,6 +37,7 @@ MEASURED = ProfileStatus(
     framework_bytes=GIB,
     iteration_microseconds=250_000,
     iteration_spread_microseconds=9_000,
+    data_microseconds=40_000,
     iterations=500,
     model_bytes=GIB,
     largest_tensor_bytes=GIB // 4,
@@ -98,21 +99,21 @@ def seen(name: str, profile: ProfileStatus | None = MEASURED, **metadata: Any) -
 
 def test_a_template_is_known_by_all_of_its_jobs_with_the_most_memory_that_one_needed() -> None:
     big = MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB, "iterations": 3, "persistent_bytes": 1})
-    known = template_profiles([seen("a"), seen("b", big), seen("c", None)])
-    (profile,) = known.values()
-    assert profile == MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
-    assert larger(big, MEASURED) == profile
+    known = known_templates([seen("a"), seen("b", big), seen("c", None)])
+    (template,) = known.values()
+    assert template.profile == MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
+    assert larger(big, MEASURED) == template.profile
 
 
 def test_what_one_namespace_measured_does_not_count_in_another() -> None:
-    known = template_profiles([seen("a"), seen("b", namespace="others")])
+    known = known_templates([seen("a"), seen("b", namespace="others")])
     assert {namespace for namespace, _ in known} == {"ns", "others"}
 
 
 def test_a_job_whose_spec_is_wrong_tells_nothing() -> None:
     broken = a_job().spec(gpus={}).placed("n1").status(profile=MEASURED).record
     assert broken.wish is None
-    assert template_profiles([broken]) == {}
+    assert known_templates([broken]) == {}
 
 
 def test_a_profile_comes_back_from_the_node_as_it_went_there() -> None:
@@ -126,7 +127,7 @@ def planned_profile(job: JobRecord, others: list[JobRecord], pods: list[WorkerPo
     view = a_view([job, *others], pods=pods, gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1")])
     facts = facts_of(view)
     standings = [advance(each, view.pods.get(each.uid, ()), facts) for each in view.jobs]
-    sessions, templates = index_sessions(view.gpu_nodes), template_profiles(view.jobs)
+    sessions, templates = index_sessions(view.gpu_nodes), known_templates(view.jobs)
     snapshot = build_snapshot(view, standings, sessions, LaneRules(), templates, NOW)
     return next(each.profile for each in snapshot.jobs if each.key == job.key)
 

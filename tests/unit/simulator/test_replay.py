@@ -10,7 +10,7 @@ import pytest
 from laneway.api.clock_text import to_text
 from laneway.cli import exit_codes
 from laneway.cli.main import main
-from laneway.scheduling import Demand, PlacementMode, Profile
+from laneway.scheduling import Demand, PlacementMode, Profile, StageSeconds
 from laneway.simulator import Costs, TraceError, compared, costs_as_recorded, read_records
 
 from tests.unit.simulator.builders import FREE, simulated
@@ -124,6 +124,7 @@ def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
             "persistentBytes": 5,
             "ephemeralBytes": 6,
             "iterationMicroseconds": 250_000,
+            "dataMicroseconds": 50_000,
             "modelBytes": 8,
             "largestTensorBytes": 2,
         },
@@ -137,7 +138,7 @@ def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
         2, share_percent=50, models=frozenset({"A100"}), mode=PlacementMode.SPREAD
     )
     assert (record.job.duration_seconds, record.job.priority) == (15.5, 7)
-    assert record.job.profile == Profile(5, 6, 0.25, 8, 2)
+    assert record.job.profile == Profile(5, 6, 0.3, 8, 2, StageSeconds(0.0, 0.0, 0.25, 0.0))
     assert (record.preemptions, record.restarts) == (2, 1)
     assert record.job.submit_seconds == 0, "times count from the first submission"
     assert record.jct_seconds == pytest.approx(19.75), "the operator saw it 0.25 s after the second began"

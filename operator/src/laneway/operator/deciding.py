@@ -34,7 +34,7 @@ from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import index_sessions
 from laneway.operator.sick_gpus import sick_gpus
 from laneway.operator.snapshot import build_snapshot
-from laneway.operator.templates import TemplateKey, template_of, template_profiles
+from laneway.operator.templates import NOTHING_KNOWN, KnownTemplate, TemplateKey, known_templates, template_of
 from laneway.scheduling import (
     InvalidPlan,
     JobState,
@@ -122,7 +122,7 @@ def decide(
         refusals=memory.refusals,
     )
     standings = [_advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
-    templates = template_profiles(view.jobs)
+    templates = known_templates(view.jobs)
     snapshot = build_snapshot(view, standings, sessions, config.lane_rules(), templates, now_seconds)
     problem = ""
     try:
@@ -208,7 +208,7 @@ def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: fl
 
 
 def _draft(
-    job: JobRecord, standing: Standing, templates: Mapping[TemplateKey, ProfileStatus]
+    job: JobRecord, standing: Standing, templates: Mapping[TemplateKey, KnownTemplate]
 ) -> JobStatement:
     status = standing.job.status
     key = template_of(job)
@@ -225,7 +225,7 @@ def _draft(
         status=status,
         write=_gist(status) != _gist(job.status) and not job.deleting,
         creates=tuple(missing),
-        profile=templates.get(key) if missing and key is not None else None,
+        profile=templates.get(key, NOTHING_KNOWN).profile if missing and key is not None else None,
         doomed=standing.doomed,
         happenings=standing.happenings,
         expired=standing.expired,
@@ -331,4 +331,6 @@ def _job_figures(standing: Standing, now_seconds: float) -> JobFigures:
             for worker in standing.holds
             for gpu in worker.gpus
         ),
+        progress=job.status.progress,
+        profile=job.status.profile,
     )

@@ -20,6 +20,7 @@ from laneway.operator.gang import (
     due_on_sick_gpus_seconds,
     judge,
 )
+from laneway.operator.progress import progress_made
 from laneway.operator.records.job_record import JobRecord, Wish
 from laneway.operator.records.priority_class import PriorityClassRecord
 from laneway.operator.records.worker_pod import WorkerPod
@@ -269,7 +270,8 @@ def _measured(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Fac
     sessions = facts.around.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
     profile = measured_profile(mine, sessions) or status.profile
-    return transitions.changed(status, turns=max(status.turns, taken), profile=profile)
+    progress = progress_made(status.progress, mine, sessions, facts.now_seconds)
+    return transitions.changed(status, turns=max(status.turns, taken), profile=profile, progress=progress)
 
 
 def _corrected(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Facts) -> TrainingJobStatus:

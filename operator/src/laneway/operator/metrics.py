@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from laneway.api.training_job import ProfileStatus, ProgressStatus
+from laneway.operator.training_metrics import training_metrics
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -39,6 +41,8 @@ class JobFigures:
     """None while it does not wait."""
 
     shares: tuple[GPUShare, ...] = ()
+    progress: ProgressStatus | None = None
+    profile: ProfileStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,9 @@ class _FiguresCollector(Collector):
             for share in job.shares:
                 percent.add_metric([job.namespace, job.job, share.node, share.gpu], share.percent)
         yield from (service, waiting, percent)
+        yield from training_metrics(
+            (job.namespace, job.job, job.progress, job.profile) for job in figures.jobs
+        )
 
 
 class Metrics:

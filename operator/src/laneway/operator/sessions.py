@@ -81,6 +81,7 @@ def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> Profi
         framework_bytes=max(each.framework_bytes for each in measured),
         iteration_microseconds=slowest.iteration_microseconds,
         iteration_spread_microseconds=slowest.iteration_spread_microseconds,
+        data_microseconds=slowest.data_microseconds,
         iterations=max(each.iterations for each in measured),
         model_bytes=max(each.model_bytes for each in measured),
         largest_tensor_bytes=max(each.largest_tensor_bytes for each in measured),

@@ -21,11 +21,19 @@ from laneway.operator import accounting, transitions
 from laneway.operator.cache import ClusterView
 from laneway.operator.eligibility import ineligible_nodes, is_constrained
 from laneway.operator.lifecycle import Standing
+from laneway.operator.progress import expected_seconds
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.records.job_record import preemptible
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import Hold, SessionIndex
-from laneway.operator.templates import TemplateKey, from_node, larger, template_of
+from laneway.operator.templates import (
+    NOTHING_KNOWN,
+    KnownTemplate,
+    TemplateKey,
+    from_node,
+    larger,
+    template_of,
+)
 from laneway.scheduling import (
     GPU,
     ClusterSnapshot,
@@ -34,9 +42,9 @@ from laneway.scheduling import (
     Job,
     JobState,
     Node,
-    Profile,
     WorkerPlacement,
 )
+from laneway.scheduling.measured_profile import profile_of
 
 _RELEASE_SECONDS = 10.0
 """Between the end of a worker's containers and the kubelet's giving its ids free lies a moment in which the node still
@@ -52,7 +60,7 @@ def build_snapshot(
     standings: Iterable[Standing],
     sessions: SessionIndex,
     rules: LaneRules,
-    templates: Mapping[TemplateKey, ProfileStatus],
+    templates: Mapping[TemplateKey, KnownTemplate],
     now_seconds: float,
 ) -> ClusterSnapshot:
     """Return the picture to plan from."""
@@ -71,7 +79,7 @@ def build_snapshot(
     return ClusterSnapshot(
         nodes=nodes,
         jobs=(
-            *(_job(each, _counted_profile(each, view, templates), now_seconds) for each in planned),
+            *(_job(each, view, templates, now_seconds) for each in planned),
             *(_departure(hold) for hold, departs in holds if departs),
         ),
         avoid=_avoid(view, planned, [node.name for node in nodes], now_seconds),
@@ -82,9 +90,7 @@ def _gpus(standing: Standing) -> Iterable[str]:
     return (gpu for worker in standing.holds for gpu in worker.gpus)
 
 
-def _counted_profile(
-    standing: Standing, view: ClusterView, templates: Mapping[TemplateKey, ProfileStatus]
-) -> ProfileStatus | None:
+def _counted_profile(standing: Standing, view: ClusterView, template: KnownTemplate) -> ProfileStatus | None:
     """Return what the node counts a job's workers with, or will: what was measured, and what was known when they were made."""
     job = standing.job
     pods = [pod for pod in view.pods.get(job.uid, ()) if pod.attempt == job.status.attempt]
@@ -92,16 +98,20 @@ def _counted_profile(
         written = next((pod.profile for pod in pods), None)
         known = None if written is None else from_node(written)
     else:
-        key = template_of(job)
-        known = None if key is None else templates.get(key)
+        known = template.profile
     own = job.status.profile
     if own is None or known is None:
         return own or known
     return larger(own, known)
 
 
-def _job(standing: Standing, counted: ProfileStatus | None, now_seconds: float) -> Job:
+def _job(
+    standing: Standing, view: ClusterView, templates: Mapping[TemplateKey, KnownTemplate], now_seconds: float
+) -> Job:
     job, wish, state = standing.job, standing.job.wish, standing.state
+    key = template_of(job)
+    template = NOTHING_KNOWN if key is None else templates.get(key, NOTHING_KNOWN)
+    counted = _counted_profile(standing, view, template)
     assert wish is not None
     assert state is not None
     status = accounting.counted(job.status, now_seconds)
@@ -122,21 +132,10 @@ def _job(standing: Standing, counted: ProfileStatus | None, now_seconds: float) 
         if running
         else None,
         service_at_promotion_gpu_seconds=float(quantity.parse(status.service_at_promotion)),
-        profile=_profile(counted),
+        expected_seconds=expected_seconds(status, now_seconds, template.expected_seconds),
+        profile=None if counted is None else profile_of(counted),
         preemptible=preemptible(wish.spec),
         suspended=wish.spec.suspend,
-    )
-
-
-def _profile(measured: ProfileStatus | None) -> Profile | None:
-    if measured is None:
-        return None
-    return Profile(
-        persistent_bytes=measured.persistent_bytes,
-        ephemeral_bytes=measured.ephemeral_bytes,
-        iteration_seconds=measured.iteration_microseconds / 1e6,
-        model_bytes=measured.model_bytes,
-        largest_tensor_bytes=measured.largest_tensor_bytes,
     )
 
 

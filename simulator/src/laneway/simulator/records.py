@@ -19,7 +19,8 @@ from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
 from laneway.api.training_job import ConditionType, TrainingJobSpec, TrainingJobStatus
-from laneway.scheduling import Node, Profile
+from laneway.scheduling import Node
+from laneway.scheduling.measured_profile import profile_of
 from laneway.scheduling.spec_demand import demand_of
 from laneway.simulator.nodes_file import nodes_of_records
 from laneway.simulator.trace import TraceError, TraceJob
@@ -131,7 +132,7 @@ def _jobs(
                     _submitted_seconds(item["metadata"]["creationTimestamp"], status),
                     executed_seconds,
                     priority=priorities.get(spec.priority_class_name or "", 0),
-                    profile=_profile(status),
+                    profile=None if status.profile is None else profile_of(status.profile),
                 ),
                 to_seconds(status.completion_time),
                 to_seconds(status.start_time),
@@ -149,18 +150,6 @@ def _submitted_seconds(creation: str, status: TrainingJobStatus) -> float:
         if condition.type == ConditionType.ADMITTED
     ]
     return max(created, min([created + 1.0, *seen])) if seen else created
-
-
-def _profile(status: TrainingJobStatus) -> Profile | None:
-    if status.profile is None:
-        return None
-    return Profile(
-        status.profile.persistent_bytes,
-        status.profile.ephemeral_bytes,
-        status.profile.iteration_microseconds / 1e6,
-        status.profile.model_bytes,
-        status.profile.largest_tensor_bytes,
-    )
 
 
 def _from_first(jobs: list[JobRecord]) -> tuple[JobRecord, ...]:

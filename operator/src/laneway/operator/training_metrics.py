@@ -1,0 +1,71 @@
+"""Gauges of how far the trainings have come, by job; those of which something is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from laneway.api.training_job import ProfileStatus, ProgressStatus
+from prometheus_client.core import GaugeMetricFamily
+
+_LABELS = ("namespace", "job")
+
+JobTraining = tuple[str, str, ProgressStatus | None, ProfileStatus | None]
+"""Namespace, name, and what is known."""
+
+_PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...] = (
+    ("laneway_job_step", "Steps that a job has reported.", lambda made: made.step),
+    (
+        "laneway_job_progress_ratio",
+        "Steps done of all, as a job has reported them.",
+        lambda made: None if made.step is None or not made.steps else min(1.0, made.step / made.steps),
+    ),
+    (
+        "laneway_job_loss",
+        "The loss that a job reported last.",
+        lambda made: None if made.loss is None else _number(made.loss),
+    ),
+    (
+        "laneway_job_remaining_seconds",
+        "How long a job still runs, by its steps and its pace.",
+        lambda made: made.remaining_seconds,
+    ),
+)
+
+_PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float]], ...] = (
+    (
+        "laneway_job_iteration_seconds",
+        "Mean time of an iteration of a job's slowest worker.",
+        lambda measured: measured.iteration_microseconds / 1e6,
+    ),
+    (
+        "laneway_job_data_seconds",
+        "Mean time before such an iteration that was no wait for a turn.",
+        lambda measured: measured.data_microseconds / 1e6,
+    ),
+)
+
+
+def training_metrics(jobs: Iterable[JobTraining]) -> Iterator[GaugeMetricFamily]:
+    """Yield the gauges."""
+    jobs = tuple(jobs)
+    for name, text, read in _PROGRESS:
+        family = GaugeMetricFamily(name, text, labels=_LABELS)
+        for namespace, job, progress, _ in jobs:
+            value = None if progress is None else read(progress)
+            if value is not None:
+                family.add_metric([namespace, job], value)
+        yield family
+    for name, text, measure in _PROFILE:
+        family = GaugeMetricFamily(name, text, labels=_LABELS)
+        for namespace, job, _, profile in jobs:
+            if profile is not None and profile.iterations:
+                family.add_metric([namespace, job], measure(profile))
+        yield family
+
+
+def _number(text: str) -> float | None:
+    """Return a loss as a number; None for text that is none, which only a broken node writes."""
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -62,10 +62,16 @@ class Books:
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
-        """Replace the cluster's nodes; return whether any has changed. Then all is counted anew."""
-        if tuple(sorted(nodes, key=lambda node: node.name)) == self.ledger.nodes:
+        """Replace the cluster's nodes; return whether any has changed. Where one has other GPUs than before, all is counted anew."""
+        wanted = tuple(sorted(nodes, key=lambda node: node.name))
+        if wanted == self.ledger.nodes:
             return False
-        self._set_cluster(nodes)
+        if self.ledger.renew(wanted):
+            self.supply = Supply(self.ledger)
+            self._rooms = {}
+            self.departures += 1
+        else:
+            self._set_cluster(wanted)
         return True
 
     def observe(self, job: Job) -> None:

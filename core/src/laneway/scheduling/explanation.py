@@ -25,6 +25,15 @@ def suspended() -> WaitingReason:
     )
 
 
+def not_reached() -> WaitingReason:
+    """Return the reason of a job that a decision did not come to, as many had started before it."""
+    return WaitingReason(
+        WaitingCode.NOT_CONSIDERED,
+        "Many jobs that go before it are being started.",
+        "It is considered next, within a moment.",
+    )
+
+
 def not_allotted() -> WaitingReason:
     """Return the reason of a malleable job that gets no workers for now."""
     return WaitingReason(

@@ -14,10 +14,12 @@ from enum import Enum
 
 from laneway.lanes import Crowd, Tenant, fits
 from laneway.scheduling.free_index import FreeIndex
+from laneway.scheduling.numbering import grouped, in_order, interned
 from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.suitability import GPUClass, class_of
 from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
+from laneway.scheduling.usable_gpus import UsableGPUs
 from laneway.scheduling.views import LATER, NOW, Level, Look, View
 
 _IDLE_DECISIONS = 1024
@@ -70,33 +72,17 @@ class Ledger:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
-        numbered = [
-            (number, gpu)
-            for number, node in enumerate(self.nodes)
-            for gpu in sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.uuid))
-        ]
-        self.gpus: tuple[GPU, ...] = tuple(gpu for _, gpu in numbered)
+        numbered = [(number, gpu) for number, node in enumerate(self.nodes) for gpu in in_order(node.gpus)]
+        self.gpus: list[GPU] = [gpu for _, gpu in numbered]
         self.node_numbers: tuple[int, ...] = tuple(number for number, _ in numbered)
-        self.classes: tuple[GPUClass, ...] = _interned(class_of(gpu) for gpu in self.gpus)
+        self.classes: tuple[GPUClass, ...] = interned(class_of(gpu) for gpu in self.gpus)
         self.number = {gpu.uuid: number for number, gpu in enumerate(self.gpus)}
-        self.usable = frozenset(
-            number
-            for number, gpu in enumerate(self.gpus)
-            if gpu.healthy and self.nodes[self.node_numbers[number]].schedulable
-        )
-        self.usable_classes = tuple(sorted({self.classes[number] for number in self.usable}))
-        self.gpus_of_node: tuple[tuple[int, ...], ...] = _grouped(self.node_numbers, len(self.nodes))
-        self._usable_on: tuple[dict[GPUClass, tuple[int, ...]], ...] = tuple(
-            {
-                gpu_class: tuple(
-                    number
-                    for number in numbers
-                    if number in self.usable and self.classes[number] is gpu_class
-                )
-                for gpu_class in {self.classes[number] for number in numbers}
-            }
-            for numbers in self.gpus_of_node
-        )
+        self.gpus_of_node: tuple[tuple[int, ...], ...] = grouped(self.node_numbers, len(self.nodes))
+        self._usable = UsableGPUs(self.classes, self.gpus_of_node)
+        self._usable.note(range(len(self.nodes)), self.nodes, self.gpus)
+        self.usable = self._usable.numbers
+        """Numbers of the GPUs that may be given to jobs."""
+
         self.entries: dict[str, Entry] = {}
         self.held_percent: Counter[str] = Counter()
         """By namespace: what its jobs hold of all GPUs together."""
@@ -126,9 +112,56 @@ class Ledger:
         self._touched: list[int] = []
         """Numbers of GPUs on which something has changed, in order of time, as far back as a view has not seen it."""
 
+    @property
+    def usable_classes(self) -> tuple[GPUClass, ...]:
+        """The classes of which there are GPUs that may be given to jobs, rising."""
+        return self._usable.classes
+
+    def renew(self, nodes: tuple[Node, ...]) -> bool:
+        """Take over what is new of nodes, ordered by name; return False, and change nothing, where their GPUs are not those of
+        before: then all has to be counted anew."""
+        changed = [
+            (number, node)
+            for number, (before, node) in enumerate(zip(self.nodes, nodes, strict=False))
+            if node is not before and node != before
+        ]
+        if len(nodes) != len(self.nodes) or not all(self._has_same_gpus(*each) for each in changed):
+            return False
+        self.nodes = nodes
+        for _, node in changed:
+            for gpu in node.gpus:
+                place = self.number[gpu.uuid]
+                self.gpus[place] = gpu
+                self._foreign_percent[place] = gpu.foreign_percent
+                self._empty_percent[place] = max(0, self._limits[place][0] - gpu.foreign_percent)
+        if self._usable.note((number for number, _ in changed), self.nodes, self.gpus):
+            self._looks.clear()
+            self._touched.clear()
+        else:
+            places = [place for number, _ in changed for place in self.gpus_of_node[number]]
+            self._touched.extend(places)
+            for look in self._looks.values():
+                for place in places:
+                    look.crowds.pop(place, None)
+        self.frees += 1
+        return True
+
+    def _has_same_gpus(self, number: int, node: Node) -> bool:
+        places = self.gpus_of_node[number]
+        return (
+            node.name == self.nodes[number].name
+            and len(node.gpus) == len(places)
+            and all(
+                gpu.uuid == self.gpus[place].uuid
+                and gpu.index == self.gpus[place].index
+                and class_of(gpu) == self.classes[place]
+                for gpu, place in zip(in_order(node.gpus), places, strict=True)
+            )
+        )
+
     def usable_on(self, node: int, gpu_class: GPUClass) -> tuple[int, ...]:
         """Return the usable GPUs of a node and class, in rising order."""
-        return self._usable_on[node].get(gpu_class, ())
+        return self._usable.on(node, gpu_class)
 
     def look(self, view: View) -> Look:
         """Return what is free in a view. It is as of when it was asked for last: see :meth:`index`."""
@@ -360,16 +393,3 @@ def _counts(entry: Entry, view: View) -> bool:
     if entry.kind is Kind.DEPARTING:
         return view.now
     return view.counts(entry.level)
-
-
-def _interned(classes: Iterable[GPUClass]) -> tuple[GPUClass, ...]:
-    """Return equal classes as one object, so that looking them up in a dict need not compare them."""
-    seen: dict[GPUClass, GPUClass] = {}
-    return tuple(seen.setdefault(each, each) for each in classes)
-
-
-def _grouped(node_numbers: Iterable[int], count: int) -> tuple[tuple[int, ...], ...]:
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for gpu, node in enumerate(node_numbers):
-        groups[node].append(gpu)
-    return tuple(tuple(group) for group in groups)

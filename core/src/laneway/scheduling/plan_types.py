@@ -66,6 +66,9 @@ class WaitingCode(StrEnum):
     BEHIND_OTHERS = "BehindOthers"
     """It is not its turn: a job before it waits for room on the same GPUs, and the order policy lets nobody pass."""
 
+    NOT_CONSIDERED = "NotConsidered"
+    """Its turn has not come in a decision that let many start: the next one follows at once."""
+
     NOT_ADMITTED = "NotAdmitted"
     """An admission policy holds it back."""
 
@@ -185,3 +188,6 @@ class Plan:
     promotions: tuple[str, ...] = ()
     """Jobs that this plan counts in the first queue because they waited long. The caller keeps, for each, its attained
     service as ``Job.service_at_promotion_gpu_seconds``, so that it stays promoted once it runs."""
+
+    cut_short: bool = False
+    """As many start as may at once: the next plan is due now."""

@@ -56,8 +56,12 @@ class Scheduler:
         self._books.avoid(key, nodes)
         self._holdings.avoid(key, nodes)
 
-    def decide(self, now_seconds: float) -> Decision:
+    def decide(self, now_seconds: float, most_starts: float = math.inf) -> Decision:
         """Return what is to be done now.
+
+        Args:
+            now_seconds: the moment.
+            most_starts: so many jobs may start by it; others that could are left to the next decision.
 
         Raises:
             InvalidPlan: a policy broke an invariant (see :func:`laneway.scheduling.validate`).
@@ -67,18 +71,18 @@ class Scheduler:
             self._allotting.refresh(self._books, now_seconds)
             self._books.refresh(now_seconds)
         self._books.ledger.forget_idle_views()
-        decision = Walk(self._books, self._closures, now_seconds).run()
+        decision = Walk(self._books, self._closures, now_seconds, most_starts).run()
         decision.promotions = sorted(self._books.standings.promoted)
         check_decision(self._holdings, decision)
         return decision
 
-    def plan(self, now_seconds: float) -> Plan:
-        """Decide, and say of every job what becomes of it and why.
+    def plan(self, now_seconds: float, most_starts: float = math.inf) -> Plan:
+        """Decide, and say of every job what becomes of it and why; arguments as for :meth:`decide`.
 
         Raises:
             InvalidPlan: a policy broke an invariant.
         """
-        decision = self.decide(now_seconds)
+        decision = self.decide(now_seconds, most_starts)
         self._books.look_up(self._books.jobs, now_seconds)
         jobs, standings = self._books.jobs, self._books.standings
         order = tuple(place[-1] for place in sorted(standings.keys.values()))
@@ -95,6 +99,7 @@ class Scheduler:
             order=order,
             queues={key: max(0, standings.ranks[key].queue) for key in order},
             promotions=tuple(key for key in order if key in standings.promoted),
+            cut_short=decision.cut_short,
         )
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:

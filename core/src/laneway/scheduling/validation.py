@@ -43,13 +43,23 @@ class Holdings:
         self.on_gpu: dict[str, dict[str, WorkerPlacement]] = {}
         """By uuid and job; also of GPUs that the cluster no longer has."""
 
+        self.nodes: dict[str, Node] = {}
+        self.gpus: dict[str, GPU] = {}
+        self.classes: dict[str, GPUClass] = {}
         self.set_nodes(nodes)
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the cluster's nodes."""
-        self.nodes = {node.name: node for node in nodes}
-        self.gpus = {gpu.uuid: gpu for node in self.nodes.values() for gpu in node.gpus}
-        self.classes = {uuid: class_of(gpu) for uuid, gpu in self.gpus.items()}
+        before, self.nodes = self.nodes, {node.name: node for node in nodes}
+        for name, node in before.items():
+            if self.nodes.get(name) is not node:
+                for gpu in node.gpus:
+                    del self.gpus[gpu.uuid], self.classes[gpu.uuid]
+        for name, node in self.nodes.items():
+            if before.get(name) is not node:
+                for gpu in node.gpus:
+                    self.gpus[gpu.uuid] = gpu
+                    self.classes[gpu.uuid] = class_of(gpu)
 
     def observe(self, job: Job) -> None:
         """Note a job that is new or has changed."""

@@ -14,7 +14,8 @@ same conclusion, or to a better one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from laneway.scheduling import explanation
@@ -46,13 +47,19 @@ class Decision:
     waiting: dict[str, WaitingReason] = field(default_factory=dict)
     """Of some waiting jobs: why. Of the others, see the closure of their shape."""
 
+    cut_short: bool = False
+    """As many start as may at once: the next decision goes on where this one ended, and is due now."""
+
 
 class Walk:
     """One walk over the waiting jobs."""
 
-    def __init__(self, books: Books, closures: Closures, now_seconds: float) -> None:
+    def __init__(
+        self, books: Books, closures: Closures, now_seconds: float, most_starts: float = math.inf
+    ) -> None:
         self._books = books
         self._closures = closures
+        self._most_starts = most_starts
         self._now_seconds = now_seconds
         self._policies = books.policies
         self._placement = books.policies.placement
@@ -78,6 +85,9 @@ class Walk:
         queue += [(self._books.standings.keys[key], 0, None) for key in self._books.parked]
         heapq.heapify(queue)
         while queue:
+            if len(self._decision.starts) >= self._most_starts:
+                self._cut_short(queue)
+                break
             place, position, shape = heapq.heappop(queue)
             if shape is None:
                 self._resume(place)
@@ -98,6 +108,12 @@ class Walk:
         else:
             self._closures.keep()
         return self._decision
+
+    def _cut_short(self, queue: Iterable[tuple[SortKey, int, Shape | None]]) -> None:
+        self._decision.cut_short = True
+        for place, _, shape in queue:
+            if shape is None and place[-1] not in self._decision.preemptions:
+                self._decision.waiting[place[-1]] = explanation.not_reached()
 
     def _settle(self, place: SortKey, shape: Shape) -> bool:
         """Decide about a waiting job; return whether the next of its shape is to be tried."""
@@ -277,6 +293,8 @@ def reason_of(
     if closure is None:  # it was not even tried: somebody holds all others up
         job = books.waits_for(key)
         classes = [gpu_class for gpu_class, _ in books.room(NOW).choices(job)]
+        if decision.cut_short and not all(each in closures.held_up for each in classes):
+            return explanation.not_reached()
         before = min((closures.held_up[each] for each in classes), default=closures.barrier)
         assert before is not None
         return books.supply.unfit(job.demand, shape.avoided) or explanation.behind(before[-1])

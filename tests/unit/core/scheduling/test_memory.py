@@ -13,6 +13,7 @@ from laneway.scheduling import (
     ClusterSnapshot,
     Decision,
     Depth,
+    ForeignTenant,
     Job,
     JobState,
     Node,
@@ -116,6 +117,27 @@ class WithMemory(RuleBasedStateMachine):
         )
         self.scheduler.set_nodes(self.nodes)
 
+    @rule(data=st.data(), change=st.sampled_from(["stranger", "sick"]))
+    def touch_a_gpu(self, data: st.DataObject, change: str) -> None:
+        """A plain pod comes or goes, or a GPU is taken out of use or back."""
+        node = data.draw(st.sampled_from(self.nodes))
+        if not node.gpus:
+            return
+        gpu = data.draw(st.sampled_from(node.gpus))
+        foreign = () if gpu.foreign else (ForeignTenant("other/notebook", 30),)
+        touched = (
+            replace(gpu, foreign=foreign) if change == "stranger" else replace(gpu, healthy=not gpu.healthy)
+        )
+        gpus = tuple(touched if each is gpu else each for each in node.gpus)
+        self.nodes = tuple(replace(node, gpus=gpus) if each is node else each for each in self.nodes)
+        self.scheduler.set_nodes(self.nodes)
+
+    @rule()
+    def lose_a_node(self) -> None:
+        if len(self.nodes) > 1:
+            self.nodes = self.nodes[1:]
+            self.scheduler.set_nodes(self.nodes)
+
     @rule(seconds=st.sampled_from([1.0, 50.0, 400.0, 3000.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -124,6 +146,17 @@ class WithMemory(RuleBasedStateMachine):
     def carry_out(self) -> None:
         decision = self.scheduler.decide(self.now)
         self.carry(decision)
+
+    @rule()
+    def carry_out_one_start_at_a_time(self) -> None:
+        """A decision that may start only so many is followed by another that goes on where it ended."""
+        while True:
+            decision = self.scheduler.decide(self.now, most_starts=1)
+            assert len(decision.starts) <= 1
+            assert not decision.cut_short or decision.starts
+            self.carry(decision)
+            if not decision.cut_short:
+                break
 
     @rule()
     def carry_out_nothing(self) -> None:

@@ -19,7 +19,7 @@ from laneway.operator.cache import ClusterView
 from laneway.operator.config import OperatorConfig, PatienceConfig
 from laneway.operator.deciding import Decision, JobStatement, Memory, decide
 from laneway.operator.gang import Surroundings
-from laneway.operator.lifecycle import Facts, Standing, advance
+from laneway.operator.lifecycle import advance
 from laneway.operator.manifests import worker_pod
 from laneway.operator.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.records.job_record import JobRecord, parse_job
@@ -28,6 +28,7 @@ from laneway.operator.records.priority_class import PriorityClassRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.sessions import index_sessions
 from laneway.operator.sick_gpus import sick_gpus
+from laneway.operator.standing import Facts, Standing
 from laneway.scheduling import WorkerPlacement
 
 GIB = 2**30

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from laneway.api.clock_text import to_text
+from laneway.api.job_standing import WaitingStatus
 from laneway.operator import deciding, transitions
 from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.records.priority_class import PriorityClassRecord
@@ -152,7 +153,7 @@ class TestWhenWhatMerelyChangesIsWritten:
 
     def waiting(self, position: int) -> Any:
         job = a_job("b").visited()
-        text = transitions.WaitingStatus(
+        text = WaitingStatus(
             reason="GPUsBusy", message="m", position=position, since=to_text(NOW - 100)
         )
         job.status(waiting=text)

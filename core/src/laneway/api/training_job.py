@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from laneway.api import quantity
 from laneway.api.conditions import Condition
+from laneway.api.job_standing import AvoidedNodeStatus, NodeFailuresStatus, PreemptionStatus, WaitingStatus
 from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION
 from laneway.api.pod_template import POD_TEMPLATE_SCHEMA
 from laneway.api.schema import Model, Status, rules
@@ -311,26 +312,6 @@ class ProgressStatus(Status):
     )
 
 
-class WaitingStatus(Status):
-    """Why a job waits, and what would let it run."""
-
-    reason: str = Field(description="Why, as one CamelCase word that programs may rely on.")
-    message: str = Field(description="Why, as a sentence.")
-    unblock: str = Field(default="", description="What change would let it run.")
-    position: int = Field(default=0, description="Its place among the waiting jobs, 1 is next.", ge=0)
-    since: str | None = Field(
-        default=None, description="Since when it waits.", json_schema_extra={"format": "date-time"}
-    )
-
-
-class AvoidedNodeStatus(Status):
-    """A node that the job is kept away from for a while."""
-
-    node: str = Field(description="The node.")
-    until: str = Field(description="Until when.", json_schema_extra={"format": "date-time"})
-    message: str = Field(default="", description="What went wrong there, as a sentence.")
-
-
 class TrainingJobStatus(Status):
     """What the operator says about the job; only it writes here."""
 
@@ -375,12 +356,20 @@ class TrainingJobStatus(Status):
     )
     preemptions: int = Field(default=0, description="How many times it made way for others.", ge=0)
     restarts: int = Field(default=0, description="How many times it was started again after a failure.", ge=0)
+    preemption: PreemptionStatus | None = Field(
+        default=None, description="While it makes way for another job: for which, and how."
+    )
     waiting: WaitingStatus | None = Field(
         default=None, description="While it waits or starts: why it does not run."
     )
     avoid: tuple[AvoidedNodeStatus, ...] = Field(
         default=(),
-        description="Nodes that it is not placed on for a while, because its workers could not start there.",
+        description="Nodes that it is not placed on for a while, because its workers could not start there, or failed again and again.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
+    failures: tuple[NodeFailuresStatus, ...] = Field(
+        default=(),
+        description="Where its workers failed lately.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
     )
     start_time: str | None = Field(

@@ -40,6 +40,13 @@ class SchedulingConfig(Model):
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
     preemption: PolicyConfig = PolicyConfig(policy="lowest-first")
+    active_percent: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Percent of a GPU whose holders take turns at the same time. What nodes offer beyond it (overcommitPercent) is for jobs "
+        "that make way by pausing or by moving their memory to the host; without it, who makes way ends.",
+    )
 
     def policies(self) -> Policies:
         """Return the policies.
@@ -87,6 +94,31 @@ class PatienceConfig(Model):
     )
     lost_node_seconds: int = Field(
         default=60, ge=0, le=86_400, description="A node that is not ready for so long has lost its workers."
+    )
+    lost_node_removal_seconds: int = Field(
+        default=300,
+        ge=0,
+        le=604_800,
+        description="A worker that is to end on a node that is not ready for so long is removed without its kubelet's word, so "
+        "that its gang can start elsewhere; 0: never.",
+    )
+    node_failures: int = Field(
+        default=2,
+        ge=1,
+        le=1000,
+        description="A job whose workers failed so often in a row on one node keeps away from it, avoidNodeSeconds for the first time.",
+    )
+    park_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=3600,
+        description="A job that was told to pause or to move its memory to the host, and has not after so long, is evicted instead.",
+    )
+    parked_seconds: int = Field(
+        default=1800,
+        ge=1,
+        le=604_800,
+        description="A job that has stood aside for so long is evicted, so that it can compete for other GPUs as well.",
     )
     unhealthy_gpu_seconds: int = Field(
         default=15,

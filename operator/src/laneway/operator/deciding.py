@@ -16,30 +16,30 @@ from dataclasses import dataclass, replace
 from laneway.api import quantity
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
-from laneway.api.training_job import (
-    ConditionType,
-    ProfileStatus,
-    TrainingJobStatus,
-    WaitingStatus,
-    WorkerPlacementStatus,
-)
-from laneway.operator import accounting, transitions
+from laneway.api.job_standing import WaitingStatus
+from laneway.api.training_job import ConditionType, ProfileStatus, TrainingJobStatus, WorkerPlacementStatus
+from laneway.operator import accounting, parking, transitions
 from laneway.operator.cache import ClusterView
 from laneway.operator.config import CycleConfig, OperatorConfig
 from laneway.operator.gang import Surroundings
-from laneway.operator.lifecycle import Facts, Happening, Standing, advance
+from laneway.operator.lifecycle import advance
 from laneway.operator.metrics import Figures, GPUShare, JobFigures
+from laneway.operator.node_orders import NodeStatement, order_statements
+from laneway.operator.preemption_events import made_way_for
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import index_sessions
 from laneway.operator.sick_gpus import sick_gpus
 from laneway.operator.snapshot import build_snapshot
+from laneway.operator.standing import Facts, Happening, Standing
 from laneway.operator.templates import NOTHING_KNOWN, KnownTemplate, TemplateKey, known_templates, template_of
 from laneway.scheduling import (
+    Depth,
     InvalidPlan,
     JobState,
     Plan,
     Policies,
+    Preemption,
     PreemptionReason,
     WaitingReason,
     next_decision_seconds,
@@ -82,6 +82,9 @@ class JobStatement:
     doomed: tuple[WorkerPod, ...] = ()
     """Pods to be deleted."""
 
+    forsaken: tuple[WorkerPod, ...] = ()
+    """Pods to be removed without waiting for their node, which does not answer."""
+
     happenings: tuple[Happening, ...] = ()
     expired: bool = False
     """The job is to be deleted."""
@@ -92,7 +95,7 @@ class JobStatement:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.write or self.creates or self.doomed or self.expired)
+        return not (self.write or self.creates or self.doomed or self.forsaken or self.expired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,9 @@ class Decision:
     """When the next cycle is due though nothing changes."""
 
     plan: Plan
+    orders: tuple[NodeStatement, ...] = ()
+    """Nodes whose orders are to be others."""
+
     problem: str = ""
     """Why there is no plan, as a sentence; what happened to jobs is written all the same. Empty where there is one."""
 
@@ -123,7 +129,15 @@ def decide(
     )
     standings = [_advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
     templates = known_templates(view.jobs)
-    snapshot = build_snapshot(view, standings, sessions, config.lane_rules(), templates, now_seconds)
+    snapshot = build_snapshot(
+        view,
+        standings,
+        sessions,
+        config.lane_rules(),
+        templates,
+        now_seconds,
+        active_percent=config.scheduling.active_percent,
+    )
     problem = ""
     try:
         planned = plan(snapshot, now_seconds, policies)
@@ -140,6 +154,7 @@ def decide(
         figures=_figures(standings, now_seconds),
         due_seconds=min([now_seconds + config.cycle.resync_seconds, *due, *later_seconds]),
         plan=planned,
+        orders=order_statements(view, standings),
         problem=problem,
     )
 
@@ -177,17 +192,38 @@ def _with_plan(standing: Standing, planned: Plan, view: ClusterView, now_seconds
             standing.becomes(status, happening), state=JobState.STARTING, holds=workers, present=frozenset()
         )
     if (preemption := planned.preemptions.get(job.key)) is not None:
-        if preemption.reason is PreemptionReason.SUSPENDED:
-            status = transitions.unplaced(status, "Suspended", preemption.message, now_seconds, now_seconds)
-            happening = Happening("Suspended", preemption.message)
-        else:
-            status = transitions.preempted(status, str(preemption.reason), preemption.message, now_seconds)
-            happening = Happening("Preempted", preemption.message)
-        doomed = tuple(pod for pod in view.pods.get(job.uid, ()) if not pod.deleting)
-        return replace(standing.becomes(status, happening), state=JobState.LEAVING, doomed=doomed)
+        return _make_way(standing.becomes(status), preemption, view.pods.get(job.uid, ()), now_seconds)
+    if job.key in planned.resumes:
+        happening = Happening("Resumed", "The GPUs' turns are free again: it goes on where it is.")
+        return replace(
+            standing.becomes(transitions.resumed(status, now_seconds), happening), state=JobState.RUNNING
+        )
+    happenings: tuple[Happening, ...] = ()
     if (reason := planned.waiting.get(job.key)) is not None:
         status = _explained(status, reason, now_seconds)
-    return standing.becomes(status)
+        happenings = made_way_for(job.key, planned)
+    return standing.becomes(status, *happenings)
+
+
+def _make_way(
+    standing: Standing, preemption: Preemption, pods: tuple[WorkerPod, ...], now_seconds: float
+) -> Standing:
+    """Have a job make way as far as the plan says."""
+    status, reason, message = standing.job.status, str(preemption.reason), preemption.message
+    if preemption.depth is not Depth.EVICT:
+        status = transitions.told_to_park(
+            status, preemption.depth, reason, message, now_seconds, preemption.beneficiary
+        )
+        happening = Happening("Preempted", f"{message} It is told to {parking.WORDS[preemption.depth]}.")
+        return standing.becomes(status, happening)
+    if preemption.reason is PreemptionReason.SUSPENDED:
+        status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        happening = Happening("Suspended", message)
+    else:
+        status = transitions.preempted(status, reason, message, now_seconds, preemption.beneficiary)
+        happening = Happening("Preempted", message)
+    doomed = tuple(pod for pod in pods if not pod.deleting)
+    return replace(standing.becomes(status, happening), state=JobState.LEAVING, doomed=doomed)
 
 
 def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: float) -> TrainingJobStatus:
@@ -200,8 +236,11 @@ def _explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: fl
         unblock=reason.unblock,
         position=reason.position,
         since=status.waiting.since if status.waiting else None,
+        blockers=reason.blockers,
     )
     status = transitions.changed(status, waiting=waiting)
+    if status.preemption is not None and status.placement:
+        return status  # it stands aside, and has its GPUs all the same
     return transitions.with_conditions(
         status, now_seconds, (ConditionType.PLACED, False, waiting.reason, message)
     )
@@ -223,10 +262,11 @@ def _draft(
     return JobStatement(
         job=job,
         status=status,
-        write=_gist(status) != _gist(job.status) and not job.deleting,
+        write=(_gist(status) != _gist(job.status) or bool(standing.happenings)) and not job.deleting,
         creates=tuple(missing),
         profile=templates.get(key, NOTHING_KNOWN).profile if missing and key is not None else None,
         doomed=standing.doomed,
+        forsaken=standing.forsaken,
         happenings=standing.happenings,
         expired=standing.expired,
         waited_seconds=waited_seconds,
@@ -286,6 +326,7 @@ def _gist(status: TrainingJobStatus) -> tuple[object, ...]:
         status.service_at_promotion,
         status.profile is None,
         status.preemptions,
+        status.preemption,
         status.restarts,
         status.waiting.reason if status.waiting else "",
         status.avoid,
@@ -308,6 +349,8 @@ def _state_name(standing: Standing) -> str:
         return "succeeded" if is_true(job.status.conditions, ConditionType.SUCCEEDED) else "failed"
     if standing.state is JobState.LEAVING:
         return "preempting"
+    if job.placed and not job.running and parking.parking_depth(job.status) is not None:
+        return "parked"
     if job.placed:
         return "running" if job.running else "starting"
     return "suspended" if job.wish is not None and job.wish.spec.suspend else "waiting"

@@ -23,6 +23,7 @@ from laneway.operator.leader import Leadership
 from laneway.operator.logs import CYCLE
 from laneway.operator.manifests import rendezvous_service, worker_pod
 from laneway.operator.metrics import Figures, Metrics
+from laneway.operator.node_orders import NodeStatement
 from laneway.operator.orphans import Orphans
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
@@ -31,6 +32,9 @@ from laneway.operator.templates import to_node
 from laneway.operator.writer import FencedOff, Refused, Writer
 
 logger = logging.getLogger(__name__)
+
+_ORDER_RETRY_SECONDS = 0.2
+"""A node writes its own object about once a second; then the watch has brought what it wrote."""
 
 _RETRY_SECONDS = 1.0
 """Wait after a cycle that the API server did not answer."""
@@ -119,6 +123,7 @@ class Engine:
         self._metrics.show(decision.figures)
         self._due_seconds = decision.due_seconds
         await self._together(self._carry_out(statement, now_seconds) for statement in decision.statements)
+        await self._together(self._order(statement) for statement in decision.orders)
         await self._together(self._remove(pod) for pod in self._orphans.overdue(view, now_seconds))
         self._forget_gone_jobs({job.uid for job in view.jobs})
         took_seconds = time.monotonic() - began_seconds
@@ -178,6 +183,7 @@ class Engine:
             if statement.creates and job.wish is not None:
                 await self._create(statement, job.wish.spec)
             await self._together(self._delete(pod) for pod in statement.doomed)
+            await self._together(self._forsake(pod) for pod in statement.forsaken)
             if statement.expired:
                 async with self._slots:
                     await self._writer.delete_job(job)
@@ -242,6 +248,26 @@ class Engine:
     async def _delete(self, pod: WorkerPod) -> None:
         async with self._slots:
             await self._writer.delete_pod(pod)
+
+    async def _forsake(self, pod: WorkerPod) -> None:
+        extra = {"pod": f"{pod.namespace}/{pod.name}", "node": pod.node}
+        logger.warning("a worker is removed without its node, which does not answer", extra=extra)
+        async with self._slots:
+            await self._writer.delete_pod(pod, forsake=True)
+
+    async def _order(self, statement: NodeStatement) -> None:
+        """Order a node what it is to be ordered; one that has changed meanwhile is looked at again at once."""
+        if statement.jobs & self._doubtful.keys():
+            return  # why it is ordered has not been written
+        try:
+            async with self._slots:
+                await self._writer.write_orders(statement)
+            logger.info(
+                "orders were written", extra={"node": statement.node.name, "orders": len(statement.orders)}
+            )
+        except (ApiError, UnknownOutcome) as error:
+            logger.info("orders were not written", extra={"node": statement.node.name, "problem": str(error)})
+            self._due_seconds = min(self._due_seconds, self._wall() + _ORDER_RETRY_SECONDS)
 
     async def _remove(self, pod: WorkerPod) -> None:
         """Delete a worker without a job, after asking the API server whether there really is none."""

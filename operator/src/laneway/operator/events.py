@@ -6,9 +6,9 @@ from typing import Any
 
 from laneway.api.clock_text import to_text
 from laneway.api.names import GROUP
-from laneway.operator.lifecycle import Happening
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.resources import EVENTS, TRAINING_JOBS
+from laneway.operator.standing import Happening
 
 CYCLE_ANNOTATION = f"{GROUP}/cycle"
 

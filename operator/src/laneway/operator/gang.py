@@ -46,6 +46,9 @@ class Verdict:
     avoid: tuple[str, ...] = ()
     """Nodes to keep away from for a while."""
 
+    failed_on: str = ""
+    """Where the worker was that failed first; empty where none did, or where that is not known."""
+
     started_seconds: float | None = None
     """When the last of its workers started; None where not all did."""
 
@@ -165,6 +168,7 @@ def _failed(attempt: Attempt, around: Surroundings) -> Verdict | None:
         Outcome.FAILED,
         reason if reason.isalnum() else "WorkerFailed",
         ": ".join([message, *details]),
+        failed_on=cause.node if cause.bound else "",
         started_seconds=started_seconds,
         ended_seconds=_all_ended_seconds(attempt) or around.now_seconds,
     )

@@ -2,93 +2,36 @@
 
 ``advance`` is a pure function of the job, its pods and its nodes. It moves the status on by as many steps as the facts
 demand, and says which pods have to go. What the job is to do next is the planner's decision, taken from all standings.
+
+    admission ─▶ an attempt: gang (verdict), parking ─▶ attempt_end ─▶ between_attempts ─▶ the plan, or the next attempt
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from laneway.api.clock_text import to_seconds, to_text
-from laneway.api.training_job import ConditionType, TrainingJobStatus, WaitingStatus
-from laneway.operator import accounting, transitions
-from laneway.operator.gang import (
-    Attempt,
-    Outcome,
-    Surroundings,
-    Verdict,
-    due_on_sick_gpus_seconds,
-    judge,
-)
+from laneway.api.job_standing import WaitingStatus
+from laneway.api.training_job import ConditionType, TrainingJobStatus
+from laneway.operator import accounting, parking, transitions
+from laneway.operator.admission import admit
+from laneway.operator.attempt_end import end_attempt
+from laneway.operator.between_attempts import after_the_end, had_succeeded, leaving, wait
+from laneway.operator.gang import Attempt, Outcome, Verdict, due_on_sick_gpus_seconds, judge
 from laneway.operator.progress import progress_made
-from laneway.operator.records.job_record import JobRecord, Wish
-from laneway.operator.records.priority_class import PriorityClassRecord
+from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import actual_gpus, measured_profile, turns_taken
-from laneway.scheduling import JobState, WorkerPlacement
-
-_LONGEST_BACKOFF_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """Something worth an event."""
-
-    reason: str
-    message: str
-    warning: bool = False
+from laneway.operator.standing import Facts, Happening, Standing
+from laneway.scheduling import Depth, JobState, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a job stands in this cycle."""
+class _Terms:
+    """What an attempt is held to. Of a spec that became wrong while the job ran, only what the status says is left."""
 
-    job: JobRecord
-    """With the status that it is to have, as far as known."""
-
-    state: JobState | None
-    """As the planner is to see it; None: not at all."""
-
-    holds: tuple[WorkerPlacement, ...] = ()
-    """What the planner is to count as held by it."""
-
-    accounted: frozenset[str] = frozenset()
-    """Uids of the pods that ``holds`` stands for."""
-
-    doomed: tuple[WorkerPod, ...] = ()
-    """Pods to be deleted."""
-
-    present: frozenset[int] = frozenset()
-    """Ranks of the current attempt that have a pod."""
-
-    happenings: tuple[Happening, ...] = ()
-    priority: int = 0
-    due_seconds: float | None = None
-    """When it has to be looked at again though nothing changes."""
-
-    expired: bool = False
-    """It ended long enough ago to be deleted."""
-
-    def becomes(self, status: TrainingJobStatus, *happenings: Happening) -> Standing:
-        """Return this standing with another status, and what happened."""
-        if status is self.job.status and not happenings:
-            return self
-        return replace(self, job=self.job.with_status(status), happenings=(*self.happenings, *happenings))
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What all jobs are judged by."""
-
-    around: Surroundings
-    priority_classes: Mapping[str, PriorityClassRecord]
-    refusals: Mapping[tuple[str, int], str]
-    """By job uid and attempt: what the API server said when it refused one of the attempt's objects."""
-
-    @property
-    def now_seconds(self) -> float:
-        """The time of the cycle."""
-        return self.around.now_seconds
+    workers: int
+    backoff_limit: int
+    deadline_seconds: int | None
 
 
 def advance(job: JobRecord, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
@@ -99,95 +42,61 @@ def advance(job: JobRecord, pods: tuple[WorkerPod, ...], facts: Facts) -> Standi
     # Nodes report the last figures of a worker when it has ended already, so this comes before every other question.
     standing = Standing(job, None).becomes(_measured(job.status, mine, facts))
     if job.finished:
-        return _leaving(_after_the_end(standing, facts), pods, facts)
+        return leaving(after_the_end(standing, facts), pods, facts)
     if job.deleting:
-        return _leaving(standing, pods, facts)
+        return leaving(standing, pods, facts)
     standing = standing.becomes(
         transitions.first_visited(standing.job.status, job.created_seconds, facts.now_seconds)
     )
-    standing = _admit(standing, pods, facts)
-    if job.wish is None:
-        return standing
+    standing = admit(standing, pods, facts)
     if job.placed:
-        standing = _follow(standing, job.wish, pods, facts)
+        standing = _follow(standing, _terms(job), pods, facts)
+    elif (succeeded := had_succeeded(standing, pods, facts)) is not None:
+        return leaving(after_the_end(succeeded, facts), pods, facts)
     if standing.job.placed and not standing.job.finished:
-        return standing
-    return _wait(_leaving(standing, pods, facts), pods, facts)
+        return standing if job.wish is not None else _unplannable(standing)
+    return wait(leaving(standing, pods, facts), pods, facts)
 
 
-def _admit(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
-    job, now_seconds = standing.job, facts.now_seconds
-    reason, message = "InvalidSpec", job.problem
-    if job.wish is not None:
-        name = job.wish.spec.priority_class_name
-        priority = _priority(name, facts.priority_classes)
-        if priority is None and job.placed:
-            priority = max(
-                (pod.priority for pod in pods), default=0
-            )  # the class was deleted; what runs keeps its value
-        if priority is not None:
-            standing = replace(standing, priority=priority)
-            status = _observed(transitions.admitted(job.status, now_seconds), job)
-            was = transitions.condition(job.status, ConditionType.ADMITTED)
-            if was is not None and was.status == "True":
-                return standing.becomes(status)
-            return standing.becomes(status, Happening("Admitted", "the job may be scheduled"))
-        reason = "UnknownPriorityClass"
-        message = (
-            f"priorityClassName: there is no PriorityClass {name!r}: create it, or write one of "
-            f"{', '.join(sorted(facts.priority_classes)) or 'those that you create'}, or leave it out"
-        )
-    was = transitions.condition(job.status, ConditionType.ADMITTED)
-    status = _observed(transitions.refused(job.status, reason, message, now_seconds), job)
-    if not job.placed:
-        waiting = WaitingStatus(
-            reason=reason,
-            message=message,
-            unblock="a corrected spec" if reason == "InvalidSpec" else "the PriorityClass being there",
-            since=status.waiting.since if status.waiting else to_text(job.created_seconds),
-        )
-        status = transitions.changed(status, waiting=waiting)
-    news = (
-        ()
-        if was is not None and (was.reason, was.message) == (reason, message)
-        else (Happening("Refused", message, warning=True),)
-    )
-    return standing.becomes(status, *news)
+def _terms(job: JobRecord) -> _Terms:
+    if job.wish is None:
+        return _Terms(max(1, len(job.status.placement)), job.status.restarts + 1, None)
+    spec = job.wish.spec
+    return _Terms(job.wish.demand.workers, spec.backoff_limit, spec.active_deadline_seconds)
 
 
-def _priority(name: str | None, classes: Mapping[str, PriorityClassRecord]) -> int | None:
-    if name is None:
-        return next((each.value for each in classes.values() if each.is_default), 0)
-    found = classes.get(name)
-    return None if found is None else found.value
+def _unplannable(standing: Standing) -> Standing:
+    """A job whose spec became wrong while it runs goes on; the planner sees strangers on its GPUs, which nobody can move."""
+    return replace(standing, state=None, holds=(), accounted=frozenset())
 
 
-def _observed(status: TrainingJobStatus, job: JobRecord) -> TrainingJobStatus:
-    return transitions.changed(status, observed_generation=job.generation)
-
-
-def _follow(standing: Standing, wish: Wish, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
+def _follow(standing: Standing, terms: _Terms, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
     """Judge the current attempt, and take the step that the verdict demands."""
     job, now_seconds = standing.job, facts.now_seconds
-    if len(job.status.placement) != wish.demand.workers:
-        message = f"the status places {len(job.status.placement)} of {wish.demand.workers} workers"
+    if len(job.status.placement) != terms.workers:
+        message = f"the status places {len(job.status.placement)} of {terms.workers} workers"
         lost = transitions.unplaced(job.status, "PlacementLost", message, now_seconds, now_seconds)
         return standing.becomes(lost, Happening("Rollback", message, warning=True))
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
+    parked = parking.parking_depth(job.status)
     attempt = Attempt(
-        workers=wish.demand.workers,
+        workers=terms.workers,
         placed_seconds=transitions.since_seconds(job.status, ConditionType.PLACED, now_seconds),
-        was_running=job.running,
+        was_running=job.running or parked is not None,
         pods=mine,
         refused=facts.refusals.get((job.uid, job.status.attempt), ""),
     )
     verdict = judge(attempt, facts.around)
-    if verdict.started_seconds is not None and not job.running:
+    if verdict.started_seconds is not None and not job.running and parked is None:
         standing = _start(standing, attempt, verdict, now_seconds)
     standing = replace(standing, present=frozenset(pod.rank for pod in mine))
-    if verdict.outcome in (Outcome.STARTING, Outcome.RUNNING):
-        return _go_on(standing, wish, mine, verdict, facts, pods)
-    return _end_attempt(standing, wish, verdict, facts)
+    if verdict.outcome not in (Outcome.STARTING, Outcome.RUNNING):
+        return end_attempt(standing, terms.backoff_limit, verdict, facts)
+    strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)
+    standing = replace(standing, doomed=strays)
+    if parked is not None:
+        return _stand_aside(standing, parked, mine, facts)
+    return _go_on(standing, terms, mine, verdict, facts)
 
 
 def _start(standing: Standing, attempt: Attempt, verdict: Verdict, now_seconds: float) -> Standing:
@@ -201,15 +110,9 @@ def _start(standing: Standing, attempt: Attempt, verdict: Verdict, now_seconds: 
 
 
 def _go_on(
-    standing: Standing,
-    wish: Wish,
-    mine: tuple[WorkerPod, ...],
-    verdict: Verdict,
-    facts: Facts,
-    pods: tuple[WorkerPod, ...],
+    standing: Standing, terms: _Terms, mine: tuple[WorkerPod, ...], verdict: Verdict, facts: Facts
 ) -> Standing:
     status, now_seconds = standing.job.status, facts.now_seconds
-    limit_seconds = wish.spec.active_deadline_seconds
     due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, facts.around)
     if verdict.outcome == Outcome.STARTING:
         waiting = status.waiting or WaitingStatus(reason=transitions.STARTING, message="")
@@ -219,50 +122,51 @@ def _go_on(
         status = transitions.changed(status, waiting=waiting)
         placed_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
         due_seconds = placed_seconds + facts.around.patience.gang_timeout_seconds
-    elif limit_seconds is not None:
-        left_seconds = limit_seconds - accounting.executed_seconds(accounting.counted(status, now_seconds))
-        due_seconds = now_seconds + left_seconds
-        if left_seconds <= 0:
-            message = f"the job ran for {limit_seconds} s, its activeDeadlineSeconds"
+    elif terms.deadline_seconds is not None:
+        ran_seconds = accounting.executed_seconds(accounting.counted(status, now_seconds))
+        due_seconds = now_seconds + terms.deadline_seconds - ran_seconds
+        if due_seconds <= now_seconds:
+            message = f"the job ran for {terms.deadline_seconds} s, its activeDeadlineSeconds"
             ended = transitions.failed(status, "DeadlineExceeded", message, now_seconds, now_seconds)
             return standing.becomes(ended, Happening("Failed", message, warning=True))
-    corrected = _corrected(status, mine, facts)
     state = JobState.RUNNING if verdict.outcome == Outcome.RUNNING else JobState.STARTING
     return replace(
-        standing.becomes(corrected),
-        state=state,
-        holds=_as_plan(corrected),
-        accounted=frozenset(pod.uid for pod in mine),
-        doomed=tuple(pod for pod in pods if pod.attempt != status.attempt and not pod.deleting),
+        _holding(standing.becomes(_corrected(status, mine, facts)), mine, state),
+        parkable=state is JobState.RUNNING and parking.can_park(mine, facts.around.sessions),
         due_seconds=min((each for each in (due_seconds, move_seconds) if each is not None), default=None),
     )
 
 
-def _end_attempt(standing: Standing, wish: Wish, verdict: Verdict, facts: Facts) -> Standing:
-    status, now_seconds, patience = standing.job.status, facts.now_seconds, facts.around.patience
-    message = verdict.message
-    end_seconds = now_seconds if verdict.ended_seconds is None else min(now_seconds, verdict.ended_seconds)
-    if verdict.outcome == Outcome.SUCCEEDED:
-        return standing.becomes(
-            transitions.succeeded(status, message, end_seconds, now_seconds), Happening("Succeeded", message)
+def _stand_aside(standing: Standing, depth: Depth, mine: tuple[WorkerPod, ...], facts: Facts) -> Standing:
+    """Follow a job that was told to make way without ending."""
+    status, now_seconds, around = standing.job.status, facts.now_seconds, facts.around
+    assert status.preemption is not None
+    seen = parking.look(status, depth, mine, around.sessions, around.patience, now_seconds)
+    if seen.in_vain:
+        message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
+        was = transitions.condition(status, ConditionType.PREEMPTED)
+        reason = was.reason if was is not None else "HigherQueue"
+        evicted = transitions.preempted(
+            status, reason, message, now_seconds, beneficiary=status.preemption.beneficiary
         )
-    if verdict.outcome == Outcome.FAILED:
-        limit = wish.spec.backoff_limit
-        if status.restarts >= limit:
-            why = (
-                f"{message}; it was restarted {status.restarts} times, its backoffLimit" if limit else message
-            )
-            ended = transitions.failed(status, verdict.reason, why, end_seconds, now_seconds)
-            return standing.becomes(ended, Happening("Failed", why, warning=True))
-        again = transitions.restarted(status, "WorkerFailed", message, end_seconds, now_seconds)
-        note = f"{message}; restart {again.restarts} of at most {limit}"
-        return standing.becomes(again, Happening("Restarted", note, warning=True))
-    status = transitions.unplaced(status, verdict.reason, message, end_seconds, now_seconds)
-    until_seconds = now_seconds + patience.avoid_node_seconds
-    if verdict.avoid and patience.avoid_node_seconds:
-        status = transitions.kept_away(status, verdict.avoid, message, until_seconds, now_seconds)
-    reason = "Rollback" if verdict.outcome == Outcome.ROLLED_BACK else "Disrupted"
-    return standing.becomes(status, Happening(reason, message, warning=True))
+        return standing.becomes(evicted, Happening("Preempted", message))
+    if seen.just_done:
+        status = transitions.parked(status, now_seconds)
+        standing = standing.becomes(status, Happening(transitions.PARKED[depth], f"{_PARKED_WORDS[depth]}."))
+    standing = _holding(standing.becomes(_corrected(status, mine, facts)), mine, seen.state)
+    return replace(standing, due_seconds=seen.due_seconds)
+
+
+_PARKED_WORDS = {
+    Depth.PAUSE: "Its workers have stopped between two iterations; their memory stays on the GPU",
+    Depth.OFFLOAD: "Its workers have stopped between two iterations, and their memory is on the host",
+}
+
+
+def _holding(standing: Standing, mine: tuple[WorkerPod, ...], state: JobState) -> Standing:
+    """The job has what its placement says."""
+    accounted = frozenset(pod.uid for pod in mine)
+    return replace(standing, state=state, holds=_as_plan(standing.job.status), accounted=accounted)
 
 
 def _measured(status: TrainingJobStatus, mine: tuple[WorkerPod, ...], facts: Facts) -> TrainingJobStatus:
@@ -294,92 +198,3 @@ def _as_plan(status: TrainingJobStatus) -> tuple[WorkerPlacement, ...]:
         WorkerPlacement(worker.worker, worker.node, worker.gpus, worker.share_percent)
         for worker in status.placement
     )
-
-
-def _leaving(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
-    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they are gone."""
-    alive = [pod for pod in pods if not pod.ended]
-    finished = standing.job.finished
-    # The pods of a finished job stay for their logs; those of one that is to start again are in its way.
-    doomed = tuple(pod for pod in (alive if finished else pods) if not pod.deleting)
-    holding: dict[int, WorkerPlacement] = {}
-    accounted = set()
-    for pod in alive:
-        gpus = actual_gpus(pod, facts.around.sessions)
-        if gpus and pod.share_percent and pod.rank not in holding:
-            holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
-            accounted.add(pod.uid)
-    holds = tuple(holding[rank] for rank in sorted(holding))
-    return replace(
-        standing,
-        state=JobState.LEAVING if holds and standing.job.wish is not None else None,
-        holds=holds,
-        accounted=frozenset(accounted) if standing.job.wish is not None else frozenset(),
-        doomed=doomed,
-        present=frozenset(),
-    )
-
-
-def _wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
-    """Say whether a job without GPUs is up for the plan; if not, its status says why."""
-    job, now_seconds = standing.job, facts.now_seconds
-    if job.finished or not _is_admitted(job):
-        return standing
-    status = transitions.changed(job.status, avoid=transitions.unexpired(job.status.avoid, now_seconds))
-    standing = standing.becomes(status)
-    if pods:
-        names = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:3])
-        message = f"its last workers are ending: {names}" + (
-            f" and {len(pods) - 3} more" if len(pods) > 3 else ""
-        )
-        unblock = "their end; a pod on a node that does not answer goes when the node is back, deleted, or tainted out-of-service"
-        return standing.becomes(_waits_for(status, transitions.ENDING, message, unblock))
-    again_seconds = _backoff_until(status, facts)
-    if again_seconds is not None and again_seconds > now_seconds:
-        placed = transitions.condition(status, ConditionType.PLACED)
-        message = placed.message if placed else ""
-        waiting = _waits_for(
-            status,
-            transitions.BACKING_OFF,
-            f"{message}; starts again not before {to_text(again_seconds)}",
-            "time",
-        )
-        return replace(standing.becomes(waiting), due_seconds=again_seconds)
-    due_seconds = min((to_seconds(each.until) for each in status.avoid), default=None)
-    return replace(standing, state=JobState.WAITING, due_seconds=due_seconds)
-
-
-def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
-    """Return when a job that failed or was refused may be tried again; the Placed condition remembers what happened."""
-    placed = transitions.condition(status, ConditionType.PLACED)
-    if placed is None or placed.status != "False":
-        return None
-    since_seconds, patience = to_seconds(placed.last_transition_time), facts.around.patience
-    if placed.reason == "WorkerFailed":
-        wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, status.restarts - 1)
-        return since_seconds + min(wait_seconds, _LONGEST_BACKOFF_SECONDS)
-    if placed.reason == "PodRefused":
-        return since_seconds + patience.refusal_backoff_seconds
-    return None
-
-
-def _waits_for(status: TrainingJobStatus, reason: str, message: str, unblock: str) -> TrainingJobStatus:
-    since = status.waiting.since if status.waiting else None
-    waiting = WaitingStatus(reason=reason, message=message, unblock=unblock, since=since)
-    return transitions.changed(status, waiting=waiting)
-
-
-def _is_admitted(job: JobRecord) -> bool:
-    found = transitions.condition(job.status, ConditionType.ADMITTED)
-    return found is not None and found.status == "True"
-
-
-def _after_the_end(standing: Standing, facts: Facts) -> Standing:
-    """See to it that an ended job is deleted in time."""
-    job = standing.job
-    ttl_seconds = job.wish.spec.ttl_seconds_after_finished if job.wish else None
-    completed = job.status.completion_time
-    if ttl_seconds is None or completed is None or job.deleting:
-        return standing
-    due_seconds = to_seconds(completed) + ttl_seconds
-    return replace(standing, due_seconds=due_seconds, expired=due_seconds <= facts.now_seconds)

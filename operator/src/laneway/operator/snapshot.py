@@ -20,12 +20,12 @@ from laneway.lanes import LaneRules
 from laneway.operator import accounting, transitions
 from laneway.operator.cache import ClusterView
 from laneway.operator.eligibility import ineligible_nodes, is_constrained
-from laneway.operator.lifecycle import Standing
 from laneway.operator.progress import expected_seconds
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.records.job_record import preemptible
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import Hold, SessionIndex
+from laneway.operator.standing import Standing
 from laneway.operator.templates import (
     NOTHING_KNOWN,
     KnownTemplate,
@@ -62,8 +62,19 @@ def build_snapshot(
     rules: LaneRules,
     templates: Mapping[TemplateKey, KnownTemplate],
     now_seconds: float,
+    active_percent: int | None = None,
 ) -> ClusterSnapshot:
-    """Return the picture to plan from."""
+    """Return the picture to plan from.
+
+    Args:
+        view: what the cluster says.
+        standings: what has become of the jobs.
+        sessions: of ``view``.
+        rules: how a GPU's memory is counted.
+        templates: what is known of templates.
+        now_seconds: the moment.
+        active_percent: of a GPU: what may take turns at the same time; None: all that its node offers.
+    """
     known = {gpu.uuid for node in view.gpu_nodes for gpu in node.gpus}
     relevant = [standing for standing in standings if standing.state is not None]
     planned = [each for each in relevant if all(gpu in known for gpu in _gpus(each))]
@@ -75,7 +86,9 @@ def build_snapshot(
     staying = [hold for hold, departs in holds if not departs]
     foreign = _foreign_tenants(view, unplanned, covered, staying, sessions)
     reported_by = _first_reporters(view.gpu_nodes)
-    nodes = tuple(_node(record, view, foreign, rules, reported_by) for record in view.gpu_nodes)
+    nodes = tuple(
+        _node(record, view, foreign, rules, reported_by, active_percent) for record in view.gpu_nodes
+    )
     return ClusterSnapshot(
         nodes=nodes,
         jobs=(
@@ -135,6 +148,7 @@ def _job(
         expected_seconds=expected_seconds(status, now_seconds, template.expected_seconds),
         profile=None if counted is None else profile_of(counted),
         preemptible=preemptible(wish.spec),
+        parkable=standing.parkable,
         suspended=wish.spec.suspend,
     )
 
@@ -154,6 +168,7 @@ def _node(
     foreign: Mapping[str, list[ForeignTenant]],
     rules: LaneRules,
     reported_by: Mapping[str, str],
+    active_percent: int | None,
 ) -> Node:
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
     refusal = (
@@ -163,7 +178,11 @@ def _node(
     )
     return Node(
         name=record.name,
-        gpus=tuple(_gpu(gpu, record.name, foreign, rules) for gpu in record.gpus if gpu.uuid not in disputed),
+        gpus=tuple(
+            _gpu(gpu, record.name, foreign, rules, active_percent)
+            for gpu in record.gpus
+            if gpu.uuid not in disputed
+        ),
         schedulable=not refusal,
         reason=refusal,
     )
@@ -179,7 +198,13 @@ def _refusal(record: GPUNodeRecord, view: ClusterView) -> str:
     return node.refusal or record.refusal
 
 
-def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], rules: LaneRules) -> GPU:
+def _gpu(
+    gpu: GPUStatus,
+    node: str,
+    foreign: Mapping[str, list[ForeignTenant]],
+    rules: LaneRules,
+    active_percent: int | None,
+) -> GPU:
     return GPU(
         uuid=gpu.uuid,
         node=node,
@@ -188,6 +213,7 @@ def _gpu(gpu: GPUStatus, node: str, foreign: Mapping[str, list[ForeignTenant]], 
         memory_bytes=gpu.memory_bytes,
         allocatable_bytes=gpu.allocatable_bytes,
         allocatable_percent=gpu.allocatable_percent,
+        active_percent=None if active_percent is None else min(active_percent, gpu.allocatable_percent),
         healthy=gpu.healthy,
         enforcement=Enforcement(gpu.enforcement),
         numa_node=gpu.numa_node,

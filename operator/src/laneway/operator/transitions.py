@@ -11,15 +11,10 @@ from typing import Any
 
 from laneway.api.clock_text import to_seconds, to_text
 from laneway.api.conditions import Condition, ConditionStatus, with_condition
-from laneway.api.training_job import (
-    AvoidedNodeStatus,
-    ConditionType,
-    TrainingJobStatus,
-    WaitingStatus,
-    WorkerPlacementStatus,
-)
+from laneway.api.job_standing import AvoidedNodeStatus, NodeFailuresStatus, PreemptionStatus, WaitingStatus
+from laneway.api.training_job import ConditionType, TrainingJobStatus, WorkerPlacementStatus
 from laneway.operator import accounting
-from laneway.scheduling import WorkerPlacement
+from laneway.scheduling import Depth, WorkerPlacement
 
 Status = TrainingJobStatus
 
@@ -38,6 +33,11 @@ _LONGEST_MESSAGE = 32_000
 STARTING = "Starting"
 BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
+PARKED = {Depth.PAUSE: "Paused", Depth.OFFLOAD: "Offloaded"}
+"""Reason of Running=False, and of waiting, for a job that made way without ending."""
+
+FAILURES_IN_A_ROW_SECONDS = 3600.0
+"""Two failures on a node with more than this between them have nothing to do with one another."""
 
 
 def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, bool, str, str]) -> Status:
@@ -110,6 +110,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
             since=_waits_since(status, now_seconds),
         ),
         avoid=unexpired(status.avoid, now_seconds),
+        preemption=None,
     )
 
 
@@ -131,14 +132,61 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         (ConditionType.PLACED, False, reason, message),
         (ConditionType.RUNNING, False, reason, message),
     )
-    return changed(status, placement=(), waiting=WaitingStatus(reason=reason, message=message, since=since))
+    waiting = WaitingStatus(reason=reason, message=message, since=since)
+    return changed(status, placement=(), waiting=waiting, preemption=None)
 
 
-def preempted(status: Status, reason: str, message: str, now_seconds: float) -> Status:
-    """The job makes way for another."""
+def preempted(
+    status: Status, reason: str, message: str, now_seconds: float, beneficiary: str | None = None
+) -> Status:
+    """The job makes way for another by ending. One that was told to stay, and is now told to end, makes way only once."""
+    again = status.preemption is not None
     status = unplaced(status, "Preempted", message, now_seconds, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
-    return changed(status, preemptions=status.preemptions + 1)
+    making_way = PreemptionStatus(
+        depth=Depth.EVICT.value, beneficiary=beneficiary or "", message=message, since=to_text(now_seconds)
+    )
+    return changed(status, preemptions=status.preemptions + (not again), preemption=making_way)
+
+
+def told_to_park(
+    status: Status, depth: Depth, reason: str, message: str, now_seconds: float, beneficiary: str | None
+) -> Status:
+    """The job is to make way without ending; it runs until its nodes say that it has."""
+    status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
+    making_way = PreemptionStatus(
+        depth="Pause" if depth is Depth.PAUSE else "Offload",
+        beneficiary=beneficiary or "",
+        message=message,
+        since=to_text(now_seconds),
+    )
+    return changed(status, preemptions=status.preemptions + 1, preemption=making_way)
+
+
+def parked(status: Status, now_seconds: float) -> Status:
+    """The job has made way without ending: it keeps its workers, and takes no turns."""
+    making_way = status.preemption
+    assert making_way is not None
+    reason = PARKED[Depth(making_way.depth)]
+    status = accounting.stopped(status, now_seconds)
+    status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, reason, making_way.message))
+    return changed(
+        status,
+        preemption=making_way.model_copy(update={"reached_at": to_text(now_seconds)}),
+        waiting=WaitingStatus(reason=reason, message=making_way.message, since=to_text(now_seconds)),
+    )
+
+
+def resumed(status: Status, now_seconds: float) -> Status:
+    """A parked job goes on where it is."""
+    message = "the job goes on where it is"
+    status = with_conditions(
+        status,
+        now_seconds,
+        (ConditionType.PREEMPTED, False, "Resumed", message),
+        (ConditionType.RUNNING, True, "Resumed", message),
+    )
+    return changed(accounting.started(status, now_seconds), preemption=None, waiting=None)
 
 
 def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -156,6 +204,21 @@ def kept_away(
         AvoidedNodeStatus(node=node, until=to_text(until_seconds), message=message) for node in sorted(nodes)
     ]
     return changed(status, avoid=(*others, *new))
+
+
+def failed_on(status: Status, node: str, now_seconds: float) -> Status:
+    """A worker failed on a node."""
+    count = 1 + next((each.count for each in lately_failed(status, now_seconds) if each.node == node), 0)
+    others = [each for each in lately_failed(status, now_seconds) if each.node != node]
+    last = NodeFailuresStatus(node=node, count=count, last=to_text(now_seconds))
+    return changed(status, failures=(*others, last))
+
+
+def lately_failed(status: Status, now_seconds: float) -> tuple[NodeFailuresStatus, ...]:
+    """Return where workers of the job failed, without what is long ago."""
+    return tuple(
+        each for each in status.failures if now_seconds - to_seconds(each.last) <= FAILURES_IN_A_ROW_SECONDS
+    )
 
 
 def succeeded(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -183,11 +246,14 @@ def failed(status: Status, reason: str, message: str, end_seconds: float, now_se
 def _finished(
     status: Status, end_seconds: float, now_seconds: float, *changes: tuple[str, bool, str, str]
 ) -> Status:
-    ended = (ConditionType.PLACED, False, "Finished", "the job ended and gave its GPUs back")
+    ended = [(ConditionType.PLACED, False, "Finished", "the job ended and gave its GPUs back")]
+    if _is_true(status, ConditionType.PREEMPTED):
+        ended.append((ConditionType.PREEMPTED, False, "Finished", "the job ended"))
     status = accounting.stopped(status, end_seconds)
-    status = with_conditions(status, now_seconds, ended, *changes)
+    status = with_conditions(status, now_seconds, *ended, *changes)
     # The placement stays: it says where the job ran last, and where its logs are.
-    return changed(status, waiting=None, avoid=(), completion_time=to_text(end_seconds))
+    completed = to_text(end_seconds)
+    return changed(status, waiting=None, avoid=(), failures=(), preemption=None, completion_time=completed)
 
 
 def placement_status(placement: Iterable[WorkerPlacement]) -> tuple[WorkerPlacementStatus, ...]:

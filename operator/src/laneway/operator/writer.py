@@ -20,9 +20,10 @@ from laneway.api.training_job import TrainingJobStatus
 from laneway.operator.apiserver import APPLY_PATCH, ApiError, ApiServer, Raw, UnknownOutcome
 from laneway.operator.cache import ClusterCache
 from laneway.operator.metrics import Metrics
+from laneway.operator.node_orders import NodeStatement
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.resources import EVENTS, LEASES, PODS, SERVICES, TRAINING_JOBS, Resource
+from laneway.operator.resources import EVENTS, GPU_NODES, LEASES, PODS, SERVICES, TRAINING_JOBS, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -97,15 +98,42 @@ class Writer:
         """
         await self._create(SERVICES, job, manifest)
 
-    async def delete_pod(self, pod: WorkerPod) -> None:
-        """Ask for the pod's end, with its own grace period.
+    async def write_orders(self, statement: NodeStatement) -> None:
+        """Apply the operator's orders to a node, unless its object has changed since it was read.
+
+        Raises:
+            ApiError: with status 409 when it has, 404 when it is gone.
+            FencedOff, UnknownOutcome
+        """
+        node = statement.node
+        orders = [order.to_json() for order in statement.orders]
+        body = {
+            "apiVersion": GPU_NODES.api_version,
+            "kind": GPU_NODES.kind,
+            "metadata": {"name": node.name, "resourceVersion": node.resource_version},
+            "spec": {"orders": orders},
+        }
+        answer = await self._send(
+            "apply",
+            GPU_NODES,
+            "PATCH",
+            GPU_NODES.path(name=node.name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        self._cache.gpu_nodes.observe(answer)
+
+    async def delete_pod(self, pod: WorkerPod, *, forsake: bool = False) -> None:
+        """Ask for the pod's end, with its own grace period; with ``forsake`` remove it at once, whatever its node says.
 
         Raises:
             ApiError, FencedOff, UnknownOutcome
         """
         metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         try:
-            answer = await self._delete(PODS, pod.namespace, pod.name, pod.uid)
+            options = {"gracePeriodSeconds": 0} if forsake else {}
+            answer = await self._delete(PODS, pod.namespace, pod.name, pod.uid, **options)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -185,12 +213,13 @@ class Writer:
             )
         return found
 
-    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str) -> Raw:
+    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, **more: int) -> Raw:
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
             "propagationPolicy": "Background",
+            **more,
         }
         return await self._send("delete", resource, "DELETE", resource.path(namespace, name), body=options)
 

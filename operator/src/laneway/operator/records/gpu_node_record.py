@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
+from laneway.api.names import OPERATOR_FIELD_MANAGER
+from laneway.api.orders import PodOrder
 from laneway.api.records import explain
 from pydantic import ValidationError
 
 READY = "Ready"
+
+_DECISIVE_STATES = (SessionState.ENDED, SessionState.PAUSED, SessionState.OFFLOADED)
+"""Whether a container waits or has a turn is the node's own affair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,13 @@ class GPUNodeRecord:
     decisive: tuple[object, ...]
     """What of it can change a decision. Figures that only grow (turns, iterations) are left out, so that a node's regular
     report does not wake the engine."""
+
+    resource_version: str = ""
+    own_orders: tuple[PodOrder, ...] = ()
+    """What the operator has ordered, by its field manager."""
+
+    others_orders: frozenset[str] = frozenset()
+    """Uids of pods to which somebody else gave an order."""
 
     @property
     def refusal(self) -> str:
@@ -46,12 +59,40 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
         status, problem = GPUNodeStatus(), explain(error, "status")
     gpus = () if problem else status.gpus
     ready = is_true(status.conditions, READY)
+    own_orders, others_orders = _orders(raw)
     decisive = (
         ready,
         problem,
+        own_orders,
+        others_orders,
         *((_decisive_gpu(gpu), *map(_decisive_session, gpu.sessions)) for gpu in gpus),
     )
-    return GPUNodeRecord(name=name, gpus=gpus, ready=ready, problem=problem, decisive=decisive)
+    return GPUNodeRecord(
+        name=name,
+        gpus=gpus,
+        ready=ready,
+        problem=problem,
+        decisive=decisive,
+        resource_version=raw["metadata"].get("resourceVersion", ""),
+        own_orders=own_orders,
+        others_orders=others_orders,
+    )
+
+
+def _orders(raw: dict[str, Any]) -> tuple[tuple[PodOrder, ...], frozenset[str]]:
+    """Return the operator's orders, and the pods that others gave one to; ``managedFields`` tells them apart."""
+    listed = (raw.get("spec") or {}).get("orders") or ()
+    if not listed:
+        return (), frozenset()
+    own: set[str] = set()
+    others: set[str] = set()
+    for entry in raw["metadata"].get("managedFields") or ():
+        mine = entry.get("manager") == OPERATOR_FIELD_MANAGER and entry.get("operation") == "Apply"
+        fields = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:orders") or {}
+        (own if mine else others).update(
+            json.loads(field[2:])["podUID"] for field in fields if field.startswith("k:")
+        )
+    return tuple(PodOrder.model_validate(each) for each in listed if each["podUID"] in own), frozenset(others)
 
 
 def _twice(gpus: tuple[GPUStatus, ...]) -> str:
@@ -88,7 +129,7 @@ def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
         session.pod_uid,
         session.pod,
         session.share_percent,
-        session.state == SessionState.ENDED,
+        session.state if session.state in _DECISIVE_STATES else "",
         session.profiled,
         session.persistent_bytes,
         session.ephemeral_bytes,

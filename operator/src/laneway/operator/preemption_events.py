@@ -1,0 +1,23 @@
+"""What the job is told for which others make way."""
+
+from __future__ import annotations
+
+from laneway.operator.standing import Happening
+from laneway.scheduling import Depth, Plan
+
+_WORDS = {
+    Depth.PAUSE: "pauses",
+    Depth.OFFLOAD: "moves its memory to the host",
+    Depth.EVICT: "saves its checkpoint and ends",
+}
+
+
+def made_way_for(job: str, planned: Plan) -> tuple[Happening, ...]:
+    """Return what others do for a job in this plan, as one event; none where nobody makes way for it."""
+    victims = sorted(
+        (each for each in planned.preemptions.values() if each.beneficiary == job), key=lambda each: each.job
+    )
+    if not victims:
+        return ()
+    text = "; ".join(f"{each.job} {_WORDS[each.depth]} ({each.reason})" for each in victims)
+    return (Happening("Preempting", f"Others make way for it: {text}."),)

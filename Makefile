@@ -37,8 +37,10 @@ $(INSTALLED): requirements/bootstrap.txt requirements/dev.txt $(DISTRIBUTIONS:%=
 	touch $@
 
 OURS := $(foreach d,$(subst _,-,$(DISTRIBUTIONS)),--no-emit-package laneway-$(d))
-COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	--no-emit-find-links --no-annotate --no-header $(OURS)
+LOCK = $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+COMPILE = $(LOCK) --universal --python-version 3.11 $(OURS)
+# These are Debian's own in the root file system of the tests: nothing of theirs is resolved.
+DEBIANS = torch numpy scipy
 
 .PHONY: lock
 lock: ## Resolve the dependencies anew and write requirements/*.txt
@@ -47,6 +49,8 @@ lock: ## Resolve the dependencies anew and write requirements/*.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
 	echo hatchling | $(COMPILE) -c requirements/dev.txt - -o requirements/build.txt
 	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
+	$(LOCK) --python-version 3.13 --python-platform x86_64-manylinux_2_28 --group frameworks \
+		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 
 .PHONY: generate
 generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the chart's schema, dashboard and tables
@@ -111,7 +115,7 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
-	$(PYTHON) -m hack.images rootfs examples
+	$(PYTHON) -m hack.images rootfs frameworks
 	$(PYTEST) tests/integration
 
 .PHONY: test-e2e

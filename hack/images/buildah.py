@@ -59,7 +59,7 @@ class Buildah:
             ]
             command += [f"--build-arg={'EXAMPLES_BASE' if target.base == 'examples' else 'BASE'}={base}"]
             if target.requirements:
-                wheels = wheelhouse(target.requirements)
+                wheels = wheelhouse(target.requirements, root_file_system("python"))
                 command += [
                     f"--volume={wheels}:/mnt:ro",
                     "--build-arg=PIP_NO_INDEX=1",

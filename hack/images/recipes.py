@@ -6,10 +6,13 @@ Data only. The name of a root file system in the cache ends in the hash of its r
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 SUITE = "trixie"
 """Debian 13: its Python is 3.13, for which the requirement files are locked, and it has PyTorch 2.6 without CUDA."""
+
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,11 @@ class Recipe:
     """One root file system.
 
     Attributes:
-        packages: what apt installs over the bootstrap (or over `parent`), without recommendations.
+        packages: what apt installs over the bootstrap (or over `parent`), without recommendations; whole again where `parent` has removed
+            some of it.
         parent: the root file system that it begins from; None for debootstrap's.
+        requirements: a locked requirement file (a name under `requirements/`) whose wheels are installed where Debian's own Python
+            finds them; empty for none.
         remove: glob patterns, relative to the root, of what an image has no use for.
         warm_up: Python that runs once in it after all byte code is gone, so that exactly the modules which it imports have theirs.
     """
@@ -28,6 +34,7 @@ class Recipe:
     parent: str | None = None
     remove: tuple[str, ...] = ()
     warm_up: str = ""
+    requirements: str = field(default="", repr=False)
 
 
 DOCUMENTATION = (
@@ -89,10 +96,33 @@ EXAMPLES = Recipe(
     ),
 )
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (PYTHON, EXAMPLES)}
+FRAMEWORKS = Recipe(
+    name="frameworks",
+    parent="examples",
+    # What torch.compile builds its kernels with: a compiler, the headers of PyTorch and Python.
+    packages=("g++", "libtorch-dev", "python3-dev", "python3-setuptools", "python3-torch"),
+    requirements="frameworks.txt",
+    remove=(*DOCUMENTATION, *APT_LEFTOVERS),
+    warm_up=(
+        "import torch, torch.distributed.fsdp, torch.distributed.run, torch.utils.data\n"
+        "import sklearn.datasets\n"
+        "import accelerate, jax, jax.numpy, pytorch_lightning\n"
+        "import ipykernel.kernelapp, nbclient, nbformat\n"
+        "from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments\n"
+        "jax.jit(jax.grad(lambda x: (x**2).sum()))(jax.numpy.ones(3))\n"
+        "model = torch.nn.Linear(2, 2)\n"
+        "torch.compile(model)(torch.ones(2, 2)).sum().backward()\n"
+    ),
+)
+"""For tests only: the libraries through which people train, over the PyTorch of the examples."""
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (PYTHON, EXAMPLES, FRAMEWORKS)}
 
 
 def recipe_hash(recipe: Recipe) -> str:
-    """12 hex digits that change with the recipe and with the one that it begins from."""
+    """12 hex digits that change with the recipe, with its requirement file, and with the one that it begins from."""
     parent = recipe_hash(RECIPES[recipe.parent]) if recipe.parent else ""
-    return hashlib.sha256(f"{SUITE} {recipe!r} {parent}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{SUITE} {recipe!r} {parent}".encode())
+    if recipe.requirements:
+        digest.update((REQUIREMENTS / recipe.requirements).read_bytes())
+    return digest.hexdigest()[:12]

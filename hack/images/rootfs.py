@@ -1,6 +1,6 @@
 """Makes root file systems of Debian, unpacked in the cache: base images of the container images, and a place to run PyTorch on a CPU.
 
-debootstrap ─▶ python ─▶ copy + apt ─▶ examples
+debootstrap ─▶ python ─▶ copy + apt ─▶ examples ─▶ copy + apt + wheels ─▶ frameworks
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hack.images import apt_sources
 from hack.images.cache import entry, remove
 from hack.images.chroot import require_tools, run, run_inside
 from hack.images.recipes import RECIPES, SUITE, Recipe, recipe_hash
+from hack.images.wheels import install_wheels, wheelhouse
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _EMPTIED = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
@@ -41,13 +42,24 @@ def _make(recipe: Recipe, parent: Path | None, root: Path) -> None:
     if parent is None:
         _bootstrap(recipe, root)
     else:
-        run(["cp", "-a", "--reflink=auto", str(parent), str(root)])
+        _copy(parent, root)
         _install(recipe, root)
+    if recipe.requirements:
+        python = root_file_system("python")
+        install_wheels(recipe.requirements, wheelhouse((recipe.requirements,), python), root)
     for pattern in recipe.remove:
         for path in list(root.glob(pattern)):
             remove(path)
     if recipe.warm_up:
         _keep_only_needed_byte_code(recipe, root)
+
+
+def _copy(parent: Path, root: Path) -> None:
+    """A copy that shares the files below /usr, most of a gigabyte: dpkg and Python replace those, and never write into them."""
+    root.mkdir(mode=0o755)
+    for child in parent.iterdir():
+        sharing = ["--link"] if child.name == "usr" else ["--reflink=auto"]
+        run(["cp", "-a", *sharing, str(child), str(root)])
 
 
 def _bootstrap(recipe: Recipe, root: Path) -> None:
@@ -73,7 +85,7 @@ def _install(recipe: Recipe, root: Path) -> None:
             (Path(folder) / "sources.list").write_text(f"deb {mirror} {SUITE} main\n", encoding="utf-8")
             options += ["-o", "Dir::Etc::sourcelist=/mnt/sources.list"]
         environment = {"APT_CONFIG": "/mnt/apt.conf", "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update"], ["install", *recipe.packages]):
+        for arguments in (["update"], ["install", "--reinstall", *recipe.packages]):
             run_inside(root, ["apt-get", *options, *arguments], {Path(folder): "/mnt"}, environment)
 
 

@@ -1,7 +1,8 @@
 """Downloads third-party wheels for the images, by the images' own Python and with this machine's way to its package index.
 
 The build stages then install from a folder, offline: how this machine reaches an index (addresses, certificates, credentials) is in no
-image. pip runs in the `python` root file system because a requirement file's markers are about the Python that evaluates them.
+image. pip runs in the `python` root file system because a requirement file's markers are about the Python that evaluates them. The files are locked, so they
+name all that is needed, and pip looks for nothing beyond them.
 """
 
 from __future__ import annotations
@@ -15,17 +16,34 @@ from pathlib import Path
 from hack.cluster.cache import cache_folder
 from hack.images.cache import entry
 from hack.images.chroot import host_ca_bundle, run_inside
-from hack.images.rootfs import root_file_system
-from hack.images.targets import ROOT
+from hack.images.recipes import REQUIREMENTS
+
+SITE_PACKAGES = "/usr/local/lib/python3.13/dist-packages"
+"""Where Debian's Python looks first for what is not Debian's."""
 
 
-def wheelhouse(requirements: tuple[str, ...]) -> Path:
-    """A folder with the wheels that the requirement files (names under `requirements/`) lock, hashes checked."""
-    files = [ROOT / "requirements" / name for name in requirements]
+def wheelhouse(requirements: tuple[str, ...], root: Path) -> Path:
+    """A folder with the wheels that requirement files lock, hashes checked.
+
+    Args:
+        requirements: names of files under `requirements/`.
+        root: the root file system `python`.
+    """
+    files = [REQUIREMENTS / name for name in requirements]
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    root = root_file_system("python")
     name = "-".join([*(path.stem for path in files), root.name, digest])
     return entry(cache_folder() / "wheels", name, lambda folder: _download(files, root, folder))
+
+
+def install_wheels(requirements: str, wheels: Path, root: Path) -> None:
+    """Installs what a requirement file locks, from the folder `wheels`, for the Python of the root file system `root`."""
+    install = (
+        "/tmp/pip/bin/pip install --quiet --no-deps --no-index --find-links /mnt --require-hashes --no-compile"
+        f" --target {SITE_PACKAGES} --requirement /mnt/{requirements}"
+    )
+    # pip unpacks beside the target first, because /tmp is memory.
+    environment = {"TMPDIR": "/usr/local"}
+    run_inside(root, ["sh", "-c", f"python3 -m venv /tmp/pip && {install}"], {wheels: "/mnt"}, environment)
 
 
 def _download(files: list[Path], root: Path, folder: Path) -> None:
@@ -33,7 +51,7 @@ def _download(files: list[Path], root: Path, folder: Path) -> None:
     folder.mkdir()
     for path in files:
         (folder / path.name).write_bytes(path.read_bytes())
-    download = "/tmp/pip/bin/pip download --quiet --no-input --require-hashes --only-binary=:all: --dest /mnt --requirement"
+    download = "/tmp/pip/bin/pip download --quiet --no-input --no-deps --require-hashes --only-binary=:all: --dest /mnt --requirement"
     script = " && ".join(["python3 -m venv /tmp/pip", *(f"{download} /mnt/{path.name}" for path in files)])
     run_inside(root, ["sh", "-c", script], {folder: "/mnt"}, _pip_environment())
 

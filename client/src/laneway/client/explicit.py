@@ -28,13 +28,14 @@ class _Block(ContextDecorator):
         gate.explicit += 1
 
     def __exit__(self, *raised: object) -> None:
-        gate = client().gate
-        if (
-            gate.explicit
-        ):  # a child that was forked inside the block has a gate of its own, where none is open
+        owner = client()
+        gate = owner.gate
+        # A child that was forked inside the block has a gate of its own, where none is open.
+        if gate.explicit:
             gate.explicit -= 1
             if not gate.explicit:
                 gate.end()
+                owner.after_block()
 
 
 _block = _Block()

@@ -46,6 +46,8 @@ class Client:
         self._joined_gang = False
         self.open_session: Callable[[], None] = self.start
         """What starts this client; a framework's hooks put in one that knows the framework."""
+        self.after_block: Callable[[], None] = _nothing
+        """Called at the end of an outermost `iteration()` block: the framework's hooks count again."""
         self.on_fork: Callable[[], None] = _nothing
         """Called in a forked child, last."""
         self._link: Optional[Link] = None
@@ -127,7 +129,8 @@ class Client:
 
     def _new_gate(self) -> IterationGate:
         environment = self._environment
-        return IterationGate(self.stop, environment.agent_timeout_seconds if environment else 0.0)
+        timeout_seconds = environment.agent_timeout_seconds if environment else 0.0
+        return IterationGate(self.stop, timeout_seconds, has_agent=environment is not None)
 
     def _on_stop_signal(self) -> None:
         self.gate.interrupt()
@@ -137,6 +140,7 @@ class Client:
     def finish(self) -> None:
         """Says goodbye, if there is anybody; called when the process ends."""
         if self._link is not None and os.getpid() == self._pid:
+            self.gate.progress.finish(self.gate.session)
             self._link.stop()
 
     def _forget(self) -> None:
@@ -151,6 +155,7 @@ class Client:
         self.stop = StopSignal(timeout_seconds, self._on_stop_signal)
         self.gate = self._new_gate()
         self.started = False
+        self._joined_gang = False
         self._pid = os.getpid()
         atexit.unregister(self.finish)
         self.on_fork()

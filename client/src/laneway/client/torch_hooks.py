@@ -2,18 +2,23 @@
 
 - The first parameter of the process, or its first forward, opens the session.
 - The first forward after a boundary begins an iteration. The hook that sees it is then taken out until the boundary, so that the
-  forwards of a model's inner modules cost nothing.
+  forwards of a model's inner modules cost nothing. A module without parameters begins none, unless it is given what lies on a CUDA
+  device: it transforms data.
 - A forward without gradients (evaluation, generation) is an iteration of its own, which ends with the outermost module's forward.
-- The end of an optimizer's step is the boundary, whichever optimizer it is. A step without a forward is an iteration, too.
+- The end of an optimizer's step is the boundary; of several, `optimizer_steps` says which. A step that a GradScaler skips counts as
+  done; steps during a backward pass are one, which ends with the pass. A step without a forward is an iteration, too.
 
 A forked child, or one that multiprocessing started, takes part once it has stepped an optimizer, not before.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
+import weakref
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
 from laneway.client.cpu_memory import CpuMeter
 from laneway.client.cuda_memory import CudaMeter
@@ -21,11 +26,21 @@ from laneway.client.fit.fit import Fit, Mode
 from laneway.client.fit.fit_meter import FitMeter
 from laneway.client.gang import TorchGang
 from laneway.client.offload_storages import TorchMover
+from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.runtime import Client, client, is_our_fault
 
 if TYPE_CHECKING:
     from laneway.client.memory_meter import MemoryMeter
+
+NO_BACKWARD: Final = -1
+"""PyTorch's number for the backward pass where none goes on."""
+
+IN_BACKWARD: Final = -1
+"""Stands for all the optimizers that are stepped during one backward pass; no object has this address."""
+
+GRAD_SCALERS: Final = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler")
+"""Where versions of PyTorch have the class GradScaler."""
 
 
 def install(torch: Any) -> None:
@@ -69,18 +84,31 @@ class TorchHooks:
         self._torch = torch
         self._client = owner
         self._helper = is_multiprocessing_child()
+        self._over = False
+        """After a fault of the client: the hooks do nothing any more."""
         self._evaluated: Optional[Any] = None
         """The outermost module of the evaluation that goes on."""
-        self._optimizers: dict[int, tuple[int, int]] = {}
+        self._models: set[int] = set()
+        """Modules that were found to have parameters."""
+        self._optimizers: dict[int, tuple[Any, int, int]] = {}
+        """By address: a weak reference, the bytes that it trains, and those of its largest tensor."""
+        self._steps = OptimizerSteps()
+        self._steps_seen = 0
+        self._backward = NO_BACKWARD
+        """The backward pass at whose end there will be a boundary."""
         self._is_compiling = _is_compiling(torch)
         self._is_grad_enabled = torch.is_grad_enabled
+        self._current_backward = getattr(torch._C, "_current_graph_task_id", _no_backward)
         self._before_forward = Switch(modules.register_module_forward_pre_hook(self._on_forward))
         self._after_forward = Switch(_register_forward_end(modules, self._on_forward_end))
-        self._before_step = Switch(optimizer.register_optimizer_step_pre_hook(self._on_step))
-        self._after_step = Switch(optimizer.register_optimizer_step_post_hook(self._on_step_end))
+        optimizer.register_optimizer_step_pre_hook(self._on_step)
+        optimizer.register_optimizer_step_post_hook(self._on_step_end)
         register = getattr(modules, "register_module_parameter_registration_hook", None)
         self._first_parameter = Switch(register(self._on_parameter)) if register else None
+        for name in GRAD_SCALERS:
+            self._count_skipped_steps(getattr(sys.modules.get(name), "GradScaler", None))
         owner.open_session = self._start
+        owner.after_block = self._expect_forward
         owner.on_fork = self._become_helper
 
     def arm(self) -> None:
@@ -92,8 +120,83 @@ class TorchHooks:
     # --- the hooks; PyTorch's compiler traces the first two, and must see nothing in them ---
 
     def _on_forward(self, module: Any, args: Any) -> None:
-        if self._is_compiling() or self._client.gate.explicit:
+        if self._is_compiling():
             return
+        gate = self._client.gate
+        if gate.explicit:
+            self._before_forward.take_out()  # until the block's end
+            return
+        if id(module) not in self._models and not self._is_computed(module, args):
+            return
+        if self._steps.forward():
+            self._boundary(trained=True)
+        if gate.inside:
+            self._before_forward.take_out()
+        else:
+            self._begin(module)
+
+    def _on_forward_end(self, module: Any, args: Any, output: Any) -> None:
+        if self._is_compiling() or module is not self._evaluated:
+            return
+        self._evaluated = None
+        self._boundary(trained=False)
+
+    def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        gate = self._client.gate
+        if self._over or self._helper or gate.explicit or self._is_compiling():
+            return
+        if self._current_backward() == NO_BACKWARD:
+            self._step_begins(id(optimizer))
+        if not gate.inside:
+            self._begin(None)
+
+    def _on_step_end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._over or self._is_compiling():
+            return
+        self._steps_seen += 1
+        if self._helper:
+            self._become_trainer()
+        try:
+            if id(optimizer) not in self._optimizers:
+                self._take_note_of(optimizer)
+                self._client.join_gang()
+        except BaseException as raised:
+            if not self._absorbs(raised):
+                raise
+        if self._client.gate.explicit:
+            return
+        backward = self._current_backward()
+        if backward == NO_BACKWARD:
+            self._step_ends(id(optimizer))
+        elif backward != self._backward:
+            self._backward = backward
+            self._torch.autograd.Variable._execution_engine.queue_callback(self._on_backward_end)
+
+    def _on_backward_end(self) -> None:
+        if not self._over and not self._client.gate.explicit:
+            self._step_begins(IN_BACKWARD)
+            self._step_ends(IN_BACKWARD)
+
+    def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
+        if parameter is None or self._is_compiling():
+            return
+        if self._first_parameter is not None:
+            self._first_parameter.take_out()
+        self._start_guarded()
+
+    # --- within ---
+
+    def _is_computed(self, module: Any, args: Any) -> bool:
+        """Whether a forward is the device's work, and not a transformation of data on the way to it."""
+        try:
+            if next(iter(module.parameters()), None) is None:
+                return any(isinstance(value, self._torch.Tensor) and value.is_cuda for value in args)
+        except Exception:  # the script's own method
+            return True
+        self._models.add(id(module))
+        return True
+
+    def _begin(self, module: Any) -> None:
         self._before_forward.take_out()
         try:
             self._start()
@@ -105,52 +208,35 @@ class TorchHooks:
                 self._client.stop.meet(gang)
             self._client.gate.begin()
         except BaseException as raised:
-            self._after_forward.take_out()
-            self._before_forward.put_in()
+            self._expect_forward()
             if not self._absorbs(raised):
                 raise
 
-    def _on_forward_end(self, module: Any, args: Any, output: Any) -> None:
-        if self._is_compiling() or module is not self._evaluated:
-            return
-        self._evaluated = None
-        self._boundary(trained=False)
+    def _step_begins(self, key: int) -> None:
+        if self._steps.begins(key, self._client.gate.inside):
+            self._boundary(trained=True)
 
-    def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        gate = self._client.gate
-        if gate.inside or gate.explicit or self._helper or self._is_compiling():
-            return
-        self._on_forward(None, args)
-
-    def _on_step_end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_compiling():
-            return
-        if self._helper:
-            self._become_trainer()
-        if self._client.gate.explicit:
-            return
-        if id(optimizer) not in self._optimizers:
-            self._take_note_of(optimizer)
-            self._client.join_gang()
-        self._boundary(trained=True)
-
-    def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
-        if parameter is None or self._is_compiling():
-            return
-        if self._first_parameter is not None:
-            self._first_parameter.take_out()
-        self._start_guarded()
-
-    # --- within ---
+    def _step_ends(self, key: int) -> None:
+        outcome = self._steps.ends(key)
+        if outcome != NOT_YET:
+            self._boundary(trained=outcome == ITERATION)
+        elif self._steps.awaiting == key:
+            self._before_forward.put_in()  # in case that a forward comes first, after all
 
     def _boundary(self, trained: bool) -> None:
-        self._after_forward.take_out()
-        self._before_forward.put_in()
+        self._expect_forward()
         try:
             self._client.gate.end(trained)
         except BaseException as raised:
             if not self._absorbs(raised):
                 raise
+
+    def _expect_forward(self) -> None:
+        if self._over or self._helper:
+            return
+        self._evaluated = None
+        self._after_forward.take_out()
+        self._before_forward.put_in()
 
     def _start_guarded(self) -> None:
         try:
@@ -171,32 +257,59 @@ class TorchHooks:
 
     def _take_note_of(self, optimizer: Any) -> None:
         """Sizes of what an optimizer trains: the model, and its largest tensor (Tiresias' skew)."""
+        key = id(optimizer)
         sizes = [p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"]]
-        self._optimizers[id(optimizer)] = (sum(sizes), max(sizes, default=0))
+        reference = weakref.ref(optimizer, lambda _: self._forget_optimizer(key))
+        self._optimizers[key] = (reference, sum(sizes), max(sizes, default=0))
         profiler = self._client.gate.profiler
-        profiler.model_bytes = sum(total for total, _ in self._optimizers.values())
-        profiler.largest_tensor_bytes = max(largest for _, largest in self._optimizers.values())
+        known = self._optimizers.copy().values()  # one may go at any moment, in any thread
+        profiler.model_bytes = sum(total for _, total, _ in known)
+        profiler.largest_tensor_bytes = max(largest for _, _, largest in known)
+
+    def _forget_optimizer(self, key: int) -> None:
+        self._optimizers.pop(key, None)
+        self._steps.forget(key)
+
+    def _count_skipped_steps(self, scaler: Any) -> None:
+        """A GradScaler that finds an infinite gradient steps nothing, and no hook is called: has it seen all the same."""
+        step = vars(scaler).get("step") if isinstance(scaler, type) else None
+        if step is None:
+            return
+
+        @functools.wraps(step)
+        def step_or_skip(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            seen = self._steps_seen
+            result = step(scaler, optimizer, *args, **kwargs)
+            if self._steps_seen == seen:
+                self._on_step(optimizer, args, kwargs)
+                self._on_step_end(optimizer, args, kwargs)
+            return result
+
+        scaler.step = step_or_skip
 
     def _become_helper(self) -> None:
         self._helper = True
         self._evaluated = None
+        self._steps = OptimizerSteps()
+        self._optimizers.clear()
         self._before_forward.take_out()
         self._after_forward.take_out()
-        self._before_step.put_in()
-        self._after_step.put_in()
         if self._first_parameter is not None:
             self._first_parameter.take_out()
 
     def _become_trainer(self) -> None:
         self._helper = False
+        self._expect_forward()
         self._start_guarded()
 
     def _absorbs(self, raised: BaseException) -> bool:
         """After a fault of our own, takes the hooks out; False for what is meant for the script."""
         if not is_our_fault(raised):
             return False
-        for switch in (self._before_forward, self._after_forward, self._before_step, self._after_step):
-            switch.take_out()
+        self._over = True
+        # The step's hooks stay in: PyTorch is going through them, and would notice that one is missing.
+        self._before_forward.take_out()
+        self._after_forward.take_out()
         self._client.give_up(raised)
         return True
 
@@ -215,6 +328,10 @@ def _is_compiling(torch: Any) -> Any:
 
 def _never() -> bool:
     return False
+
+
+def _no_backward() -> int:
+    return NO_BACKWARD
 
 
 def _has_cuda(torch: Any) -> bool:

@@ -1,0 +1,135 @@
+"""Which step's end is an iteration's, told of scripts as they go: `f` is a forward, a capital letter the step of that optimizer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
+
+
+class Script:
+    """Does what the hooks in PyTorch do: begins iterations, and ends them when it is told."""
+
+    def __init__(self) -> None:
+        self.steps = OptimizerSteps()
+        self.inside = False
+        self.iterations = 0
+        self.boundaries = 0
+
+    def run(self, events: str) -> int:
+        """Goes through the events; returns how many iterations ended meanwhile."""
+        before = self.iterations
+        for event in events:
+            if event == "f":
+                self._forward()
+            else:
+                self._step(event)
+        return self.iterations - before
+
+    def nested(self, outer: str, inner: str) -> None:
+        self._begin_step(outer)
+        for each in inner:
+            self._step(each)
+        self._end(self.steps.ends(ord(outer)))
+
+    def fail(self, optimizer: str) -> None:
+        """A step that raises: its end is never seen."""
+        self._begin_step(optimizer)
+
+    def _forward(self) -> None:
+        if self.steps.forward():
+            self._end(ITERATION)
+        self.inside = True
+
+    def _step(self, optimizer: str) -> None:
+        self._begin_step(optimizer)
+        self._end(self.steps.ends(ord(optimizer)))
+
+    def _begin_step(self, optimizer: str) -> None:
+        if self.steps.begins(ord(optimizer), self.inside):
+            self._end(ITERATION)
+        self.inside = True
+
+    def _end(self, outcome: int) -> None:
+        if outcome != NOT_YET:
+            self.inside = False
+            self.boundaries += 1
+            self.iterations += outcome == ITERATION
+
+
+ROUNDS = {
+    "one optimizer": ("fA", 1),
+    "no module, so no forward": ("A", 1),
+    "accumulation": ("fffA", 1),
+    "GAN": ("fAfB", 2),
+    "GAN whose critic trains more": ("fAfAfAfB", 4),
+    "two in a row": ("fAB", 1),
+    "three in a row": ("fABC", 1),
+    "two in a row, twice": ("fABfAB", 2),
+    "two in a row, and both again": ("fABAB", 2),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), ROUNDS.values(), ids=ROUNDS.keys())
+def test_a_round_of_the_loop_is_so_many_iterations(events: str, expected: int) -> None:
+    script = Script()
+    first = [script.run(events) for _ in range(3)]
+    before = script.boundaries
+    assert [script.run(events) for _ in range(5)] == [expected] * 5, f"it began with {first}"
+    assert script.boundaries - before == 5 * expected
+
+
+def test_steps_in_a_row_count_once_from_the_first_round_on() -> None:
+    script = Script()
+    assert [script.run("fABC") for _ in range(4)] == [1, 1, 1, 1]
+    assert not script.inside, "the last of them ends it: waiting for data is outside"
+
+
+def test_an_optimizer_that_is_followed_now_and_then_is_not_waited_for() -> None:
+    script = Script()
+    assert script.run("fAB" + "fA" * 3 + "f") == 4
+    assert script.inside
+    for _ in range(4):
+        script.run("A")
+        assert not script.inside
+        script.run("BfABf")
+    assert script.iterations == 12
+
+
+def test_the_outer_one_of_two_nested_steps_ends_the_iteration() -> None:
+    script = Script()
+    for _ in range(3):
+        script.run("f")
+        script.nested("Z", "A")
+        assert not script.inside
+    assert script.iterations == 3
+    assert script.boundaries == 3
+
+
+def test_a_step_that_failed_is_not_waited_for() -> None:
+    script = Script()
+    script.run("f")
+    script.fail("A")
+    assert script.run("fBfBfB") == 2
+
+
+def test_an_address_may_come_again() -> None:
+    script = Script()
+    script.run("fABfAB")
+    script.steps.forget(ord("A"))
+    assert script.run("fA") == 1
+    assert not script.inside
+
+
+@given(before=st.text("fABC", max_size=30), a_round=st.text("fABC", min_size=1, max_size=6))
+def test_whatever_the_loop_does_there_are_boundaries_and_no_more_iterations_than_steps(
+    before: str, a_round: str
+) -> None:
+    script = Script()
+    script.run(before)
+    script.run(a_round * 4)
+    steps = sum(event != "f" for event in a_round)
+    for _ in range(5):
+        assert (script.run(a_round * 2) > 0) == (steps > 0)
+    assert script.iterations <= sum(event != "f" for event in before) + 14 * steps

@@ -1,4 +1,4 @@
-"""Real PyTorch for tests: this interpreter's, where it has one, else the root file system of the examples image.
+"""Real PyTorch for tests, and the libraries over it: this interpreter's, where it has them, else a root file system of `hack.images`.
 
 The root file system is entered in a mount namespace of its own, so nothing stays mounted when the process is gone, however it
 goes; and it is entered by exec alone, so the process that was started is the Python process itself, for signals and waiting.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENT = REPOSITORY / "client" / "src"
+FRAMEWORKS = ("torch", "accelerate", "ipykernel", "jax", "nbclient", "pytorch_lightning", "transformers")
 
 ENTER = """
 root=$1 scripts=$2 work=$3 client=$4 laneway=$5
@@ -89,10 +90,25 @@ def torch_runtime() -> TorchRuntime:
     Raises:
         RuntimeError: there is neither PyTorch nor a way to make a root file system; the message says what is missing.
     """
-    if importlib.util.find_spec("torch") is not None:
+    return _runtime("examples", ("torch",))
+
+
+@cache
+def frameworks_runtime() -> TorchRuntime:
+    """The like with the libraries through which people train.
+
+    Raises:
+        RuntimeError: as above.
+    """
+    return _runtime("frameworks", FRAMEWORKS)
+
+
+def _runtime(name: str, modules: tuple[str, ...]) -> TorchRuntime:
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if not missing:
         return TorchRuntime(None)
     made = subprocess.run(
-        [sys.executable, "-m", "hack.images", "rootfs", "examples"],
+        [sys.executable, "-m", "hack.images", "rootfs", name],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
@@ -100,6 +116,6 @@ def torch_runtime() -> TorchRuntime:
     )
     if made.returncode != 0:
         raise RuntimeError(
-            "no PyTorch: neither in this interpreter nor as a root file system; see the lines above"
+            f"no {', '.join(missing)}: neither in this interpreter nor as the root file system {name!r}; see the lines above"
         )
     return TorchRuntime(Path(made.stdout.strip()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.node_agent.node import Container, Node
-from tests.torch_runtime import REPOSITORY, torch_runtime
+from tests.torch_runtime import REPOSITORY, TorchRuntime, torch_runtime
 
 SCRIPTS = Path(__file__).with_name("scripts")
 EXAMPLES = REPOSITORY / "examples"
@@ -28,12 +28,13 @@ class Job:
         container: Container | None = None,
         laneway: Path | None = None,
         scripts: Path = SCRIPTS,
+        runtime: TorchRuntime | None = None,
         **environment: str,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
         door = laneway if container is None else container.await_socket().folder
         self.work = work
-        self._process = torch_runtime().start(command, scripts, work, door, **environment)
+        self._process = (runtime or torch_runtime()).start(command, scripts, work, door, **environment)
 
     @property
     def pid(self) -> int:

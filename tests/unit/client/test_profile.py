@@ -22,11 +22,19 @@ class Training:
         highest: int = 30 * MIB,
         milliseconds: int = 10,
         trained: bool = True,
+        data_milliseconds: int = 0,
     ) -> list[Profile]:
         reports = []
         for _ in range(times):
-            self.now_ns += milliseconds * 1_000_000
-            report = self.profiler.observe(held, highest, milliseconds * 1_000_000, self.now_ns, trained)
+            self.now_ns += (milliseconds + data_milliseconds) * 1_000_000
+            report = self.profiler.observe(
+                held,
+                highest,
+                milliseconds * 1_000_000,
+                self.now_ns,
+                trained,
+                data_milliseconds * 1_000_000,
+            )
             if report is not None:
                 reports.append(report)
         return reports
@@ -163,3 +171,22 @@ def test_a_changed_iteration_time_is_told_but_not_often() -> None:
     reports = training.run(iterations, milliseconds=20)
     assert 1 <= len(reports) <= 4
     assert reports[0].iteration_seconds > 0.01
+
+
+def test_the_time_for_data_leaves_an_evaluation_in_between_out() -> None:
+    training = Training()
+    training.run(WINDOW_ITERATIONS)
+    training.now_ns += int(TIME_REPORT_SECONDS * 2e9)
+    training.run(1, data_milliseconds=60_000)
+    (profile,) = training.run(WINDOW_ITERATIONS - 1, data_milliseconds=4)
+    assert profile.data_seconds == pytest.approx(0.004)
+    assert profile.iteration_seconds == pytest.approx(0.01)
+
+
+def test_a_change_of_the_time_for_data_is_told_by_what_it_is_of_the_whole() -> None:
+    training = Training()
+    training.run(WINDOW_ITERATIONS, milliseconds=100)
+    training.now_ns += int(TIME_REPORT_SECONDS * 2e9)
+    assert training.run(WINDOW_ITERATIONS, milliseconds=100, data_milliseconds=4) == []
+    (profile,) = training.run(WINDOW_ITERATIONS, milliseconds=100, data_milliseconds=50)
+    assert profile.data_seconds == pytest.approx(0.05)

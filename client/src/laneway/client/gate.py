@@ -15,6 +15,7 @@ from laneway.client.offload import Offload
 from laneway.client.page import (
     BOUNDARY_NS,
     BUSY_NS,
+    DATA_NS,
     HELD_BYTES,
     HIGHEST_BYTES,
     INSIDE,
@@ -24,6 +25,7 @@ from laneway.client.page import (
     YIELD,
 )
 from laneway.client.profile import Profiler
+from laneway.client.progress import Progress
 
 if TYPE_CHECKING:
     from laneway.client.gang import Gang
@@ -38,20 +40,24 @@ LONGEST_WAIT_SECONDS: Final = 1.0
 class IterationGate:
     """One a process. `begin` and `end` are called in the thread that trains."""
 
-    def __init__(self, stop: StopSignal, agent_timeout_seconds: float = 0.0) -> None:
+    def __init__(self, stop: StopSignal, agent_timeout_seconds: float = 0.0, has_agent: bool = True) -> None:
         """Makes an open gate.
 
         Args:
             stop: what became of SIGTERM.
             agent_timeout_seconds: how long an agent that was lost is waited for.
+            has_agent: whether there can be one.
         """
         self.session: Union[Session, Detached] = Detached()
         self.meter: MemoryMeter = NoMeter()
         self.profiler = Profiler()
+        self.progress = Progress(self.profiler, has_agent)
         self.offload = Offload(self._tell, self._note_held)
         self.gang: Optional[Gang] = None
         self.iterations = 0
         self.busy_ns = 0
+        self.data_ns = 0
+        """Time between iterations that was no wait for a turn, since the first one."""
         self.explicit = 0
         """How many `iteration()` blocks are open; while there are any, the framework's hooks do not count."""
         self._stop = stop
@@ -60,6 +66,9 @@ class IterationGate:
         self._inside: Optional[Union[Session, Detached]] = None
         self._turn = 0
         self._began_ns = 0
+        self._ended_ns = 0
+        self._waited_ns = 0
+        """For the turn of the iteration that begins."""
         self._watches_stop = False
 
     @property
@@ -91,9 +100,11 @@ class IterationGate:
         except IndexError:
             turn = 0
         if not turn or session.words[TURN] != turn or stop.pending:
+            came_ns = monotonic_ns()
             session, turn = self._wait_for_turn(session, turn)
             if self._inside is not None:
                 return  # another thread's iteration began meanwhile: this one goes along with it
+            self._waited_ns += monotonic_ns() - came_ns
         self._inside = session
         self._turn = turn
         stop.inside = True
@@ -120,12 +131,19 @@ class IterationGate:
         self.busy_ns += spent_ns
         words[BUSY_NS] = self.busy_ns
         words[BOUNDARY_NS] = now_ns
+        data_ns = self._began_ns - self._ended_ns - self._waited_ns
+        if data_ns < 0 or not self.iterations:  # before the first one the script starts
+            data_ns = 0
+        self.data_ns += data_ns
+        words[DATA_NS] = self.data_ns
+        self._ended_ns = now_ns
+        self._waited_ns = 0
         if trained:
             self.iterations += 1
             words[ITERATIONS] = self.iterations
         memory = self.meter.end()
         if memory is not None:
-            self._take_note(memory, spent_ns, now_ns, trained)
+            self._take_note(memory, spent_ns, now_ns, trained, data_ns)
         self._inside = None
         stop = self._stop
         stop.boundary_ns = now_ns
@@ -136,6 +154,8 @@ class IterationGate:
             session.give_way()
         if session is not self.session:
             self._end_in(self.session, now_ns)
+        if self.progress.pending:
+            self.progress.send(self.session, now_ns)
         if stop.pending:
             stop.boundary()
 
@@ -144,6 +164,7 @@ class IterationGate:
         words = session.words
         words[ITERATIONS] = self.iterations
         words[BUSY_NS] = self.busy_ns
+        words[DATA_NS] = self.data_ns
         words[HELD_BYTES] = self._held_bytes
         words[INSIDE] = self._inside is not None
         session.before_release = self.meter.settle
@@ -158,6 +179,7 @@ class IterationGate:
             words[INSIDE] = 0
             session.iteration_ended()
         before.interrupt()
+        self.progress.renew()
         profile = self.profiler.again()
         if profile is not None:
             session.tell("profile", **profile.fields())
@@ -249,17 +271,20 @@ class IterationGate:
         """The iteration that ends began in an earlier session: ends it in this one, too."""
         words = session.words
         words[BUSY_NS] = self.busy_ns
+        words[DATA_NS] = self.data_ns
         words[BOUNDARY_NS] = now_ns
         words[ITERATIONS] = self.iterations
         words[INSIDE] = 0
         session.iteration_ended()
 
-    def _take_note(self, memory: tuple[int, int], spent_ns: int, now_ns: int, trained: bool) -> None:
+    def _take_note(
+        self, memory: tuple[int, int], spent_ns: int, now_ns: int, trained: bool, data_ns: int
+    ) -> None:
         held_bytes, highest_bytes = memory
         self._held_bytes = held_bytes
         session = self.session
         words = session.words
         words[HELD_BYTES] = words[HIGHEST_BYTES] = held_bytes
-        profile = self.profiler.observe(held_bytes, highest_bytes, spent_ns, now_ns, trained)
+        profile = self.profiler.observe(held_bytes, highest_bytes, spent_ns, now_ns, trained, data_ns)
         if profile is not None:
             session.tell("profile", **profile.fields())

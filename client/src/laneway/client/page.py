@@ -34,6 +34,8 @@ HIGHEST_BYTES: Final = 12
 """Client: highest bytes held since the last boundary."""
 BUSY_NS: Final = 13
 """Client: time inside iterations, total."""
+DATA_NS: Final = 14
+"""Client: time between iterations that was no wait for a turn, total."""
 
 
 class PageError(Exception):

@@ -36,6 +36,8 @@ class Profile:
     """Standard deviation of the iteration's time."""
     remaining_seconds: Optional[float] = None
     """How much longer it would run alone; None: the script has not said how many iterations are left."""
+    data_seconds: float = 0.0
+    """Mean time before an iteration that was no wait for a turn; the longest of a window, say an evaluation, left out."""
 
     def fields(self) -> dict[str, Any]:
         """The message's fields."""
@@ -57,6 +59,7 @@ class Profiler:
         self._held = self._highest = 0
         self._spent_ns = self._timed = self._in_window = 0
         self._squares_ns2 = 0
+        self._data_ns = self._longest_data_ns = 0
         self._ends_at: Optional[int] = None
         self._told_ends_at: Optional[int] = None
 
@@ -73,7 +76,13 @@ class Profiler:
         return self.reported
 
     def observe(
-        self, held_bytes: int, highest_bytes: int, spent_ns: int, now_ns: int, trained: bool
+        self,
+        held_bytes: int,
+        highest_bytes: int,
+        spent_ns: int,
+        now_ns: int,
+        trained: bool,
+        data_ns: int = 0,
     ) -> Optional[Profile]:
         """Takes note of one iteration; returns the report if one is due.
 
@@ -83,6 +92,7 @@ class Profiler:
             spent_ns: how long it took.
             now_ns: any clock that only rises.
             trained: it was an iteration of training; an evaluation's counts for memory, not for time.
+            data_ns: how long it was after the one before, waits for the turn not counted.
         """
         if held_bytes > self._held:  # noqa: PLR1730 - a call of max() costs more, here and below
             self._held = held_bytes
@@ -92,10 +102,12 @@ class Profiler:
             return self._observe_evaluation(spent_ns, now_ns)
         self._iterations += 1
         if self._iterations == 1:
-            self._spent_ns = self._squares_ns2 = self._timed = 0
+            self._spent_ns = self._squares_ns2 = self._timed = self._data_ns = self._longest_data_ns = 0
         else:  # the first one compiles, allocates and caches
             self._spent_ns += spent_ns
             self._squares_ns2 += spent_ns * spent_ns
+            self._data_ns += data_ns
+            self._longest_data_ns = max(self._longest_data_ns, data_ns)
             self._timed += 1
         self._in_window += 1
         if self.reported is None:
@@ -153,7 +165,13 @@ class Profiler:
             model_bytes=self.model_bytes,
             iteration_seconds_spread=self._spread_seconds(),
             remaining_seconds=self._remaining_seconds(mean_seconds),
+            data_seconds=self._data_seconds(),
         )
+
+    def _data_seconds(self) -> float:
+        if self._timed > 1:
+            return (self._data_ns - self._longest_data_ns) / (self._timed - 1) / 1e9
+        return self.reported.data_seconds if self.reported else 0.0
 
     def _spread_seconds(self) -> float:
         if self._timed:
@@ -184,11 +202,16 @@ class Profiler:
         )
 
     def _time_changed(self, profile: Profile) -> bool:
-        return self.reported is None or _differ(profile.iteration_seconds, self.reported.iteration_seconds)
+        told = self.reported
+        if told is None or _differ(profile.iteration_seconds, told.iteration_seconds):
+            return True
+        # Loading of data counts by what it is of the whole: a little time may vary a lot and mean nothing.
+        whole = profile.iteration_seconds + max(profile.data_seconds, told.data_seconds)
+        return abs(profile.data_seconds - told.data_seconds) * 100 > CHANGE_PERCENT * whole
 
     def _start_window(self) -> None:
         self._held = self._highest = self._timed = self._in_window = 0
-        self._spent_ns = self._squares_ns2 = 0
+        self._spent_ns = self._squares_ns2 = self._data_ns = self._longest_data_ns = 0
 
 
 def _differ(now: float, before: float) -> bool:

@@ -225,7 +225,7 @@ class PlayedCluster:
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "uid": pod["metadata"]["uid"]},
             "target": {"kind": "Node", "name": node},
         }
         await self.api.request("POST", PODS.path(self.namespace, name, "binding"), body=binding)
@@ -253,11 +253,16 @@ class PlayedCluster:
 
     async def take_away(self, pod: Raw) -> None:
         """Take a pod away as the kubelet does when its containers have ended."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": pod["metadata"]["uid"]},
+        }
         try:
             await self.api.request("DELETE", PODS.path(self.namespace, pod["metadata"]["name"]), body=body)
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in (404, 409):  # it is gone, or another is in its place
                 raise
 
     async def let_go(self, job: str) -> None:
@@ -309,7 +314,8 @@ class PlayedCluster:
         ]
         status = {"phase": phase, "containerStatuses": containers}
         return await self._patch(
-            PODS.path(self.namespace, pod["metadata"]["name"], "status"), {"status": status}
+            PODS.path(self.namespace, pod["metadata"]["name"], "status"),
+            {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status},
         )
 
     async def _patch(self, path: str, body: Raw) -> Raw:

@@ -35,9 +35,12 @@ class NodeStatement:
 def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[NodeStatement, ...]:
     """Return the nodes whose orders are not as they are to be."""
     wanted: dict[str, dict[str, tuple[PodOrder, str]]] = {}
+    attempts: dict[str, int] = {}
     for standing in standings:
         status = standing.job.status
-        depth = parking_depth(status) if standing.job.placed and not standing.job.finished else None
+        depth = None
+        if standing.job.placed and not standing.job.finished:
+            depth, attempts[standing.job.uid] = parking_depth(status), status.attempt
         if depth is None or status.preemption is None:
             continue
         reason = f"{standing.job.key}: {status.preemption.message}"[:_LONGEST_REASON]
@@ -46,7 +49,7 @@ def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[
                 order = PodOrder(podUID=pod.uid, order=_ORDERS[depth], reason=reason)
                 wanted.setdefault(pod.node, {})[pod.uid] = (order, standing.job.uid)
     nodes = [node for node in view.gpu_nodes if node.own_orders or node.name in wanted]
-    ending = _ending(view) if any(node.own_orders for node in nodes) else {}
+    ending = _ending(view, attempts) if any(node.own_orders for node in nodes) else frozenset()
     return tuple(
         statement
         for node in nodes
@@ -55,7 +58,7 @@ def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[
 
 
 def _statement(
-    node: GPUNodeRecord, wanted: Mapping[str, tuple[PodOrder, str]], ending: Mapping[str, str]
+    node: GPUNodeRecord, wanted: Mapping[str, tuple[PodOrder, str]], ending: frozenset[str]
 ) -> NodeStatement | None:
     orders = {uid: order for uid, (order, _) in wanted.items() if uid not in node.others_orders}
     # A parked worker that is told to end saves its checkpoint where it stands; without its order it would ask for turns again.
@@ -66,8 +69,16 @@ def _statement(
     return NodeStatement(node, listed, frozenset(job for _, job in wanted.values()))
 
 
-def _ending(view: ClusterView) -> dict[str, str]:
-    """Return the pods that are told to end, by uid, each with its job's uid."""
-    return {
-        pod.uid: pod.job_uid for pods in view.pods.values() for pod in pods if pod.deleting and not pod.ended
-    }
+def _ending(view: ClusterView, attempts: Mapping[str, int]) -> frozenset[str]:
+    """Return the uids of the pods that are told to end, or are about to be.
+
+    Args:
+        view: what the cluster says.
+        attempts: the attempt of every job that is to have pods, by its uid.
+    """
+    return frozenset(
+        pod.uid
+        for pods in view.pods.values()
+        for pod in pods
+        if not pod.ended and (pod.deleting or attempts.get(pod.job_uid) != pod.attempt)
+    )

@@ -64,6 +64,7 @@ class FakePage:
     highest_bytes: int = 0
     room_bytes: int = 0
     busy_ns: int = 0
+    data_ns: int = 0
     turn: int = 0
     yields_from_ns: int = 0
     paused: bool = False

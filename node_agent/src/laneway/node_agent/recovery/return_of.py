@@ -39,6 +39,7 @@ class RememberedPage:
     inside: bool = False
     boundary_ns: int = 0
     highest_bytes: int = 0
+    data_ns: int = 0
 
     def show_turn(self, turn: int) -> None:
         """Nobody reads it."""
@@ -105,7 +106,7 @@ class ReturnOfSessions:
         _log.info("GPU %s: %d containers' processes are expected back", turns.gpu.uuid, len(holds))
 
     def _bring_back_hold(self, turns: GPUTurns, hold: Hold, state: HoldState) -> None:
-        hold.counters = Counters(state.turns, state.iterations, state.busy_ns)
+        hold.counters = Counters(state.turns, state.iterations, state.busy_ns, state.data_ns)
         hold.last_sizes = sizes_of(state.last_sizes)
         hold.attained_seconds = state.busy_ns / NANOSECONDS
         hold.welcomed = True
@@ -115,6 +116,7 @@ class ReturnOfSessions:
             else:
                 hold.counters.iterations += process.iterations
                 hold.counters.busy_ns += process.busy_ns
+                hold.counters.data_ns += process.data_ns
         if hold.sessions:
             hold.counted = sizes_of(state.counted)
             hold.lost = True
@@ -122,7 +124,9 @@ class ReturnOfSessions:
             hold.held_back = hold.order is not None or state.parked or state.offloaded
 
     def _expect(self, turns: GPUTurns, hold: Hold, process: ProcessState) -> None:
-        page = RememberedPage(process.iterations, process.busy_ns, process.held_bytes)
+        page = RememberedPage(
+            process.iterations, process.busy_ns, process.held_bytes, data_ns=process.data_ns
+        )
         session = Session(
             process.pid,
             page,

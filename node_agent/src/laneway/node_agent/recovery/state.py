@@ -30,6 +30,7 @@ class SizesState(Record):
     model_bytes: int
     iteration_seconds_spread: float = 0.0
     remaining_seconds: float | None = None
+    data_seconds: float = 0.0
 
 
 class ProcessState(Record):
@@ -41,6 +42,7 @@ class ProcessState(Record):
 
     iterations: int
     busy_ns: int
+    data_ns: int = 0
     held_bytes: int
     offloaded_bytes: int | None = None
     """What it has moved to the host; None: its memory is where it belongs."""
@@ -60,6 +62,7 @@ class HoldState(Record):
     turns: int
     iterations: int
     busy_ns: int
+    data_ns: int = 0
     counted: SizesState | None
     last_sizes: SizesState | None
     processes: tuple[ProcessState, ...]
@@ -142,6 +145,7 @@ def _hold_state(hold: Hold, *, admitted: bool, parked: bool) -> HoldState:
         turns=hold.counters.turns,
         iterations=hold.counters.iterations,
         busy_ns=hold.counters.busy_ns,
+        data_ns=hold.counters.data_ns,
         counted=_sizes_state(hold.counted),
         last_sizes=_sizes_state(hold.last_sizes),
         processes=tuple(
@@ -150,6 +154,7 @@ def _hold_state(hold: Hold, *, admitted: bool, parked: bool) -> HoldState:
                 start_ticks=session.start_ticks,
                 iterations=session.page.iterations,
                 busy_ns=session.page.busy_ns,
+                data_ns=session.page.data_ns,
                 held_bytes=session.page.held_bytes,
                 sizes=_sizes_state(session.sizes),
                 framework_seen_bytes=session.framework_seen_bytes,

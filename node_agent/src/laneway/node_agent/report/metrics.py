@@ -31,6 +31,7 @@ class AgentCollector:
         yield from self._lane_metrics(gpus)
         yield from self._session_metrics(gpus)
         yield from self._turn_metrics(gpus)
+        yield from self._report_metrics(gpus)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: registering must not take a snapshot."""
@@ -127,14 +128,21 @@ class AgentCollector:
         turns = CounterMetricFamily("laneway_turns", "Turns granted.", labels=labels)
         iterations = CounterMetricFamily("laneway_iterations", "Iterations completed.", labels=labels)
         seconds = CounterMetricFamily("laneway_gpu_seconds", "Time inside iterations.", labels=labels)
+        data = CounterMetricFamily(
+            "laneway_data_seconds",
+            "Time between iterations that was no wait for a turn: loading of data, mostly.",
+            labels=labels,
+        )
         for gpu, hold in _holds(gpus):
             values = [self._node, gpu, hold.record.namespace, hold.record.pod]
             turns.add_metric(values, hold.turns)
             iterations.add_metric(values, hold.iterations)
             seconds.add_metric(values, hold.busy_seconds)
+            data.add_metric(values, hold.data_seconds)
         yield turns
         yield iterations
         yield seconds
+        yield data
         durations = HistogramMetricFamily(
             "laneway_turn_duration_seconds", "From grant to release.", labels=["node", "gpu"]
         )
@@ -153,6 +161,22 @@ class AgentCollector:
         yield durations
         yield waits
         yield revoked
+
+    def _report_metrics(self, gpus: GPUs) -> Iterator[Metric]:
+        labels = ["node", "gpu", "namespace", "pod"]
+        step = GaugeMetricFamily("laneway_session_step", "Steps done, as last reported.", labels=labels)
+        steps = GaugeMetricFamily("laneway_session_steps", "Steps in all, as last reported.", labels=labels)
+        loss = GaugeMetricFamily("laneway_session_loss", "The loss, as last reported.", labels=labels)
+        for gpu, hold in _holds(gpus):
+            report = hold.report
+            values = [self._node, gpu, hold.record.namespace, hold.record.pod]
+            if report is not None and report.step is not None:
+                step.add_metric(values, report.step)
+            if report is not None and report.steps is not None:
+                steps.add_metric(values, report.steps)
+            if report is not None and report.loss is not None:
+                loss.add_metric(values, float(report.loss))
+        yield from (step, steps, loss)
 
 
 def _states(node: str, gpus: GPUs) -> Metric:

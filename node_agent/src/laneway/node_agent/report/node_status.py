@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from laneway.api.clock_text import to_text
 from laneway.api.conditions import Condition
-from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, SessionStatus
+from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, ReportStatus, SessionStatus
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
 
@@ -126,8 +126,35 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,
         turns=hold.turns,
         iterations=hold.iterations,
+        data_microseconds=0 if sizes is None else round(sizes.data_seconds * 1e6),
         gpu_milliseconds=round(hold.busy_seconds * 1000),
+        data_milliseconds=round(hold.data_seconds * 1000),
+        report=_report_status(hold),
         held_bytes=hold.held_bytes,
         offloaded_bytes=hold.offloaded_bytes,
         message=hold.message,
+    )
+
+
+def _report_status(hold: HoldSnapshot) -> ReportStatus | None:
+    """Return what the script said. Of one that says only how many steps there are, iterations are taken for steps."""
+    report, remaining_seconds = hold.report, hold.remaining_seconds
+    if report is None and remaining_seconds is None:
+        return None
+    said = ReportStatus(
+        remaining_seconds=None if remaining_seconds is None else min(_MOST, round(remaining_seconds))
+    )
+    if report is None:
+        return said
+    step = report.step
+    if step is None and report.steps is not None:
+        step = min(hold.iterations, report.steps)
+    return said.model_copy(
+        update={
+            "step": step,
+            "steps": report.steps,
+            "epoch": report.epoch,
+            "loss": report.loss,
+            "reported_at": to_text(report.heard_seconds),
+        }
     )

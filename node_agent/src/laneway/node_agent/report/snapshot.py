@@ -12,7 +12,7 @@ from laneway.api.inventory import InventoryGPU
 from laneway.node_agent.orders.telling import order_text
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
-from laneway.node_agent.turns.session import Sizes
+from laneway.node_agent.turns.session import Report, Sizes
 from laneway.node_agent.turns.turn_log import TurnRecord
 
 
@@ -51,6 +51,10 @@ class HoldSnapshot:
     turns: int
     iterations: int
     busy_seconds: float
+    data_seconds: float
+    report: Report | None
+    remaining_seconds: float | None
+    """How long it still runs, as time passes when it is alone; None: not known."""
     held_bytes: int
     offloaded_bytes: int
     message: str
@@ -111,6 +115,9 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
         turns=hold.counters.turns,
         iterations=hold.iterations,
         busy_seconds=hold.busy_seconds,
+        data_seconds=hold.data_seconds,
+        report=hold.report,
+        remaining_seconds=_remaining_seconds(hold),
         held_bytes=hold.held_bytes,
         offloaded_bytes=hold.offloaded_bytes,
         message=_message(turns, hold, ended=ended, names=names),
@@ -125,6 +132,16 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
             for session in hold.sessions
         ),
     )
+
+
+def _remaining_seconds(hold: Hold) -> float | None:
+    """Return what a script said by steps; of one that only said how many iterations are left, those with the time for their data."""
+    if hold.report is not None and hold.report.remaining_seconds is not None:
+        return hold.report.remaining_seconds
+    service_seconds, sizes = hold.remaining_seconds(), hold.last_sizes
+    if service_seconds is None or sizes is None or not sizes.iteration_seconds:
+        return service_seconds
+    return service_seconds * (1 + sizes.data_seconds / sizes.iteration_seconds)
 
 
 def _message(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str]) -> str:

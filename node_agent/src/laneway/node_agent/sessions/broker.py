@@ -20,7 +20,7 @@ from laneway.node_agent.sessions.profile_pace import ProfilePace
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.hold import Hold
-from laneway.node_agent.turns.session import Session, Sizes
+from laneway.node_agent.turns.session import Report, Session, Sizes
 
 
 @dataclass(slots=True)
@@ -56,6 +56,7 @@ class SessionBroker:
             "request": self._request,
             "release": self._release,
             "profile": self._profile,
+            "report": self._report,
             "overrun": self._overrun,
             "goodbye": self._goodbye,
             "paused": self._paused,
@@ -228,6 +229,7 @@ class SessionBroker:
             model_bytes=fields["model_bytes"],
             iteration_seconds_spread=float(fields.get("iteration_seconds_spread") or 0.0),
             remaining_seconds=fields.get("remaining_seconds"),
+            data_seconds=float(fields.get("data_seconds") or 0.0),
         )
         opened.pace.offer(sizes)
         self._pass_on(opened)
@@ -260,6 +262,17 @@ class SessionBroker:
                 return
             opened.passes_on.cancel()
         opened.passes_on = self._loop.call_at(due_seconds, due)
+
+    def _report(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        """Keep the last word. It changes nothing for anybody else, so it waits for the next regular telling."""
+        opened.session.report = Report(
+            heard_seconds=self._clock.realtime(),
+            step=fields.get("step"),
+            steps=fields.get("steps"),
+            epoch=fields.get("epoch"),
+            loss=fields.get("loss"),
+            remaining_seconds=fields.get("remaining_seconds"),
+        )
 
     def _overrun(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
@@ -320,4 +333,5 @@ def profile_fields(sizes: Sizes) -> dict[str, Any]:
         "iterations": sizes.iterations,
         "largest_tensor_bytes": sizes.largest_tensor_bytes,
         "model_bytes": sizes.model_bytes,
+        "data_seconds": sizes.data_seconds,
     }

@@ -18,6 +18,8 @@ _MAX_BYTES: Final = 2**50
 """A pebibyte. What is counted here is added up, over processes and time, and has to fit a Kubernetes integer in the end."""
 _MAX_ITERATIONS: Final = 2**53
 _MAX_SECONDS: Final = 1e9
+_LOSS: Final = re.compile(r"NaN|-?Infinity|-?[0-9]{1,12}(\.[0-9]{1,12})?(e[+-]?[0-9]{1,3})?")
+"""A loss comes as text: JSON has no NaN, and a custom resource no floats."""
 
 
 class PacketError(Exception):
@@ -106,6 +108,15 @@ def _seconds_or_none(value: Any) -> str:
     return "" if value is None else _seconds(value)
 
 
+def _count_or_none(value: Any) -> str:
+    return "" if value is None else _iterations(value)
+
+
+def _loss_or_none(value: Any) -> str:
+    good = value is None or (isinstance(value, str) and _LOSS.fullmatch(value))
+    return "" if good else 'send a number as text, such as "0.25", "NaN" or "-Infinity"'
+
+
 def _text(value: Any) -> str:
     good = isinstance(value, str) and len(value) <= _MAX_TEXT and not _SURROGATE.search(value)
     return "" if good else f"send text of up to {_MAX_TEXT} characters, without halves of surrogate pairs"
@@ -172,6 +183,14 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "largest_tensor_bytes": (_bytes, False),
         "model_bytes": (_bytes, False),
         "iteration_seconds_spread": (_seconds, True),
+        "remaining_seconds": (_seconds_or_none, True),
+        "data_seconds": (_seconds, True),
+    },
+    "report": {
+        "step": (_count_or_none, True),
+        "steps": (_count_or_none, True),
+        "epoch": (_count_or_none, True),
+        "loss": (_loss_or_none, True),
         "remaining_seconds": (_seconds_or_none, True),
     },
     "request": {},

@@ -16,7 +16,7 @@ PAGE_BYTES: Final = 4096
 MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 
 _TURN, _YIELD, _PAUSED, _ROOM = 1, 2, 3, 4
-_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _HIGHEST_BYTES, _BUSY_NS = 8, 9, 10, 11, 12, 13
+_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _HIGHEST_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
 
 
 class SharedPage:
@@ -55,6 +55,7 @@ class SharedPage:
         """Begin with the figures of the process's earlier page; only before the client has this one."""
         self._words[_ITERATIONS] = earlier.iterations
         self._words[_BUSY_NS] = earlier.busy_ns
+        self._words[_DATA_NS] = earlier.data_ns
         self._words[_HELD_BYTES] = earlier.held_bytes
 
     def show_turn(self, turn: int) -> None:
@@ -103,3 +104,8 @@ class SharedPage:
     def busy_ns(self) -> int:
         """Return the time that the process spent inside iterations."""
         return self._words[_BUSY_NS]
+
+    @property
+    def data_ns(self) -> int:
+        """Return the time that the process spent between iterations, waits for turns not counted."""
+        return self._words[_DATA_NS]

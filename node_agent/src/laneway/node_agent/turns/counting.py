@@ -63,6 +63,7 @@ def _together(parts: Sequence[Sizes]) -> Sizes:
         model_bytes=max(sizes.model_bytes for sizes in parts),
         iteration_seconds_spread=slowest.iteration_seconds_spread,
         remaining_seconds=max(remaining) if len(remaining) == len(parts) else None,
+        data_seconds=slowest.data_seconds,
     )
 
 

@@ -11,7 +11,7 @@ from laneway.api.orders import PodOrder
 from laneway.lanes import Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
-from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
+from laneway.node_agent.turns.session import NANOSECONDS, Report, Session, Sizes
 
 
 @dataclass(slots=True)
@@ -21,6 +21,7 @@ class Counters:
     turns: int = 0
     iterations: int = 0
     busy_ns: int = 0
+    data_ns: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -69,6 +70,9 @@ class Hold:
 
     last_sizes: Sizes | None = None
     """The last complete measurement, for reports; it outlives the processes."""
+
+    last_report: Report | None = None
+    """What the last process that ended had reported."""
 
     uncovered: str = ""
     """Why it may not run although it has a lane: its growth is not covered by the GPU's memory."""
@@ -164,6 +168,17 @@ class Hold:
         return busy_ns / NANOSECONDS
 
     @property
+    def data_seconds(self) -> float:
+        """Return the time between iterations of all its processes, ended ones too, waits for turns not counted."""
+        data_ns = self.counters.data_ns + sum(session.page.data_ns for session in self.sessions)
+        return data_ns / NANOSECONDS
+
+    @property
+    def report(self) -> Report | None:
+        """Return what it reported last; of several processes, the first that reports has the word."""
+        return next((session.report for session in self.sessions if session.report), self.last_report)
+
+    @property
     def held_bytes(self) -> int:
         """Return what its processes say they hold now."""
         return sum(session.page.held_bytes for session in self.sessions)
@@ -222,3 +237,5 @@ class Hold:
         self.sessions.remove(session)
         self.counters.iterations += session.page.iterations
         self.counters.busy_ns += session.page.busy_ns
+        self.counters.data_ns += session.page.data_ns
+        self.last_report = session.report or self.last_report

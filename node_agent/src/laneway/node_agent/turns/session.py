@@ -27,6 +27,26 @@ class Sizes:
     remaining_seconds: float | None = None
     """How much longer it would run alone; None: not known."""
 
+    data_seconds: float = 0.0
+    """Mean time before an iteration that was no wait for a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a process's script last said of its training; None: it did not."""
+
+    heard_seconds: float
+    """When, by CLOCK_REALTIME."""
+
+    step: int | None = None
+    steps: int | None = None
+    epoch: int | None = None
+    loss: str | None = None
+    """A number as text, NaN and infinities included."""
+
+    remaining_seconds: float | None = None
+    """How long the rest would take at the pace of late."""
+
 
 class Page(Protocol):
     """The words that agent and client share (docs/contracts.md, "The page"). Reading costs no system call."""
@@ -73,6 +93,11 @@ class Page(Protocol):
         """Time that the process spent inside iterations, up to its last boundary."""
         ...
 
+    @property
+    def data_ns(self) -> int:
+        """Time that it spent between iterations, waits for turns not counted."""
+        ...
+
 
 class Line(Protocol):
     """The way to the client. A line that breaks while sending closes itself later, never inside the call."""
@@ -111,6 +136,7 @@ class Session:
     """When it started, in clock ticks since boot: with the pid, a process's name on this machine."""
 
     sizes: Sizes | None = None
+    report: Report | None = None
     framework_reserve_bytes: int = 0
     """What counts for its framework's own memory until that is known."""
 
@@ -148,6 +174,7 @@ class Session:
     def take_over(self, earlier: Session) -> None:
         """Go on from an earlier session of the process: what it holds, and what was measured of it."""
         self.sizes = self.sizes or earlier.sizes
+        self.report = self.report or earlier.report
         self.framework_seen_bytes = self.framework_seen_bytes or earlier.framework_seen_bytes
         self.has_run = self.has_run or earlier.has_run or earlier.remembered
 

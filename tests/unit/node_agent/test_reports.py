@@ -1,0 +1,143 @@
+"""What scripts report: which packets are one, and what the GPUNode and the metrics say of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.api.gpu_node import ReportStatus, SessionStatus
+from laneway.client.progress import _loss
+from laneway.node_agent.gpus.monitor import GPUHealth
+from laneway.node_agent.report.metrics import AgentCollector
+from laneway.node_agent.report.node_status import node_status
+from laneway.node_agent.report.snapshot import take_snapshot
+from laneway.node_agent.sessions.packets import PacketError, decode, encode
+from laneway.node_agent.turns.session import NANOSECONDS, Report
+from prometheus_client import CollectorRegistry, generate_latest
+
+from tests.unit.node_agent.gpu_bench import MIB, GPUBench, Process
+
+HEARD = 1_700_000_000.0
+REPORT = Report(HEARD, step=30, steps=100, epoch=1, loss="NaN", remaining_seconds=69.6)
+SHOWN = ReportStatus(
+    step=30, steps=100, epoch=1, loss="NaN", remaining_seconds=70, reported_at="2023-11-14T22:13:20.000000Z"
+)
+
+
+@given(st.floats() | st.integers())
+def test_whatever_number_a_client_sends_as_loss_is_taken(loss: float) -> None:
+    try:
+        text = _loss(loss)
+    except OverflowError:  # too large for a float: left out by the client
+        return
+    packet = decode(encode("report", loss=text, step=None))
+    taken = float(packet.fields["loss"])
+    assert math.isnan(taken) if math.isnan(loss) else taken == pytest.approx(loss, rel=1e-5, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("loss", 0.5),
+        ("loss", "nan"),
+        ("loss", "0x10"),
+        ("loss", "1" * 40),
+        ("loss", "١"),
+        ("loss", "1\n"),
+        ("loss", "<script>"),
+        ("step", -1),
+        ("step", 1.0),
+        ("steps", 2**53 + 1),
+        ("steps", True),
+        ("epoch", "1"),
+        ("remaining_seconds", -1),
+        ("remaining_seconds", 1e10),
+    ],
+)
+def test_a_report_with_a_wrong_field_is_refused_with_what_to_send(field: str, value: Any) -> None:
+    with pytest.raises(PacketError, match=rf"report: '{field}' is .*; send "):
+        decode(json.dumps({"type": "report", field: value}).encode())
+
+
+def training(bench: GPUBench) -> Process:
+    process = bench.job("a", 10, 20)
+    process.page.iterations = 31
+    process.page.busy_ns = 3 * NANOSECONDS
+    process.page.data_ns = 2 * NANOSECONDS
+    return process
+
+
+def shown(bench: GPUBench) -> tuple[SessionStatus, str]:
+    """The session as the GPUNode has it, and the page of metrics."""
+    looks = [(take_snapshot(bench.turns, bench.clock.monotonic()), GPUHealth())]
+    registry = CollectorRegistry()
+    registry.register(AgentCollector("n1", lambda: looks))
+    return node_status(looks, ()).gpus[0].sessions[0], generate_latest(registry).decode()
+
+
+def test_a_report_is_in_the_gpu_node_and_in_the_metrics() -> None:
+    bench = GPUBench()
+    process = training(bench)
+    process.session.report = REPORT
+    session, metrics = shown(bench)
+    assert session.report == SHOWN
+    assert session.data_milliseconds == 2000
+    labels = '{gpu="GPU-test",namespace="default",node="n1",pod="a"}'
+    for line in ("step%s 30.0", "steps%s 100.0", "loss%s NaN"):
+        assert f"laneway_session_{line % labels}\n" in metrics
+    assert f"laneway_data_seconds_total{labels} 2.0" in metrics
+
+
+def test_without_a_report_there_is_none() -> None:
+    bench = GPUBench()
+    training(bench)
+    session, metrics = shown(bench)
+    assert session.report is None
+    assert session.iterations == 31
+    assert "laneway_session_loss{" not in metrics
+
+
+def test_of_several_processes_the_first_that_reports_has_the_word_also_when_it_has_ended() -> None:
+    bench = GPUBench()
+    first = training(bench)
+    second = bench.process(first.hold)
+    second.session.report = replace(REPORT, loss="0.5")
+    assert shown(bench)[0].report == SHOWN.model_copy(update={"loss": "0.5"})
+    first.session.report = REPORT
+    assert shown(bench)[0].report == SHOWN
+    second.die()
+    first.die()
+    assert shown(bench)[0].report == SHOWN
+    bench.turns.forget(first.hold.key)
+    assert shown(bench)[0].report == SHOWN, "told for a while after the container's end"
+    assert shown(bench)[0].data_milliseconds == 2000
+
+
+def test_steps_alone_are_counted_in_iterations() -> None:
+    bench = GPUBench()
+    training(bench).session.report = Report(HEARD, steps=100)
+    session, _ = shown(bench)
+    assert session.report is not None
+    assert (session.report.step, session.report.steps) == (31, 100)
+
+
+def test_of_a_script_that_says_how_many_iterations_are_left_it_is_known_with_the_time_for_its_data() -> None:
+    bench = GPUBench()
+    process = training(bench)
+    sizes = process.session.sizes
+    assert sizes is not None
+    bench.turns.measure(
+        process.hold,
+        process.session,
+        replace(
+            sizes, iteration_seconds=0.1, data_seconds=0.05, remaining_seconds=40.0, persistent_bytes=MIB
+        ),
+    )
+    session, _ = shown(bench)
+    assert session.report == ReportStatus(remaining_seconds=60)
+    assert session.data_microseconds == 50_000

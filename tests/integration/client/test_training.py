@@ -1,55 +1,15 @@
-"""Unmodified PyTorch: its iterations are found, and nothing that it computes changes."""
+"""Trainings with a node's agent: turns of jobs and of ranks, and what becomes of them when the agent goes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from tests.integration.client.jobs import EXAMPLES, Job, turns
 from tests.integration.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
-
-KINDS = {
-    # kind: iterations that 12 steps of it are
-    "mlp": 12,
-    "cnn": 12,
-    "transformer": 12,
-    "accumulating": 12,
-    "evaluating": 12,
-    "closures": 12,
-    "compiled": 12,
-    "adversarial": 24,  # the critic's and the generator's steps
-}
-
-
-def test_results_are_the_same_to_the_bit_and_each_optimizer_step_is_an_iteration(
-    make_node: MakeNode, run: Run
-) -> None:
-    without = run("train.py", *KINDS)
-    expected = {result["kind"]: result for result in without.results()}
-    node = make_node()
-    with_client = run("train.py", *KINDS, container=node.container("job", 50))
-    for result in with_client.results():
-        assert result == expected[result["kind"]]
-    assert sum(turn["iterations"] for turn in turns(node, "job")) == sum(KINDS.values())
-
-
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_of_a_data_loader_open_no_session(make_node: MakeNode, run: Run, start: str) -> None:
-    node = make_node()
-    with_client = run("train.py", f"loader-{start}", container=node.container("loader", 50))
-    without = run("train.py", f"loader-{start}")
-    assert with_client.results() == without.results()
-    facts = [json.loads(path.read_text()) for path in with_client.work.glob("worker-*.json")]
-    assert len(facts) >= 2
-    for fact in facts:
-        assert fact == {"started": False, "threads": [], "modes": 0, "hooked": True}
-    assert sum(turn["iterations"] for turn in turns(node, "loader")) == 12
 
 
 def test_two_jobs_of_one_lane_take_turns(make_node: MakeNode, run: Run) -> None:

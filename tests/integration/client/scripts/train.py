@@ -1,4 +1,4 @@
-"""Small trainings of several kinds. Prints the losses and a hash of the parameters, exact to the bit."""
+"""Small trainings of several kinds. Prints the losses and a hash of the state, exact to the bit."""
 
 from __future__ import annotations
 
@@ -6,49 +6,25 @@ import argparse
 import hashlib
 import json
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import kinds_of_steps
 import torch
+from small_models import Attention, batch, cnn, mlp
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import cross_entropy
 
+try:
+    from laneway.client import iteration
+except ImportError:
 
-class Attention(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Linear(8, 32)
-        self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), num_layers=2, enable_nested_tensor=False
-        )
-        self.head = nn.Linear(32, 10)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.encoder(self.embed(inputs.view(-1, 8, 8))).mean(dim=1))
-        return out
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Dropout(0.2), nn.Linear(96, 10))
-
-
-def cnn() -> nn.Module:
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 8, 8)),
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(128, 10),
-    )
-
-
-def batch(step: int, size: int = 128) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(step)
-    return torch.randn(size, 64, generator=generator), torch.randint(10, (size,), generator=generator)
+    def iteration() -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def plain(model: nn.Module, steps: int, losses: list[float]) -> None:
@@ -62,18 +38,6 @@ def plain(model: nn.Module, steps: int, losses: list[float]) -> None:
         losses.append(loss.item())
 
 
-def accumulating(model: nn.Module, steps: int, losses: list[float]) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    for step in range(steps):
-        for part in range(4):
-            inputs, targets = batch(4 * step + part)
-            loss = cross_entropy(model(inputs), targets) / 4
-            loss.backward()
-            losses.append(loss.item())
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 def evaluating(model: nn.Module, steps: int, losses: list[float]) -> None:
     for _ in range(2):
         plain(model, steps // 2, losses)
@@ -85,46 +49,63 @@ def evaluating(model: nn.Module, steps: int, losses: list[float]) -> None:
         model.train()
 
 
-def closures(model: nn.Module, steps: int, losses: list[float]) -> None:
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+def generating(model: nn.Module, steps: int, losses: list[float]) -> None:
+    """Token after token, each from a forward of its own."""
+    tokens, embed, cell, head = [1], nn.Embedding(10, 64), nn.GRUCell(64, 64), nn.Linear(64, 10)
+    with torch.inference_mode():
+        state = torch.zeros(1, 64)
+        for _ in range(steps):
+            state = cell(embed(torch.tensor(tokens[-1:])), state)
+            tokens.append(int(torch.multinomial(head(state).softmax(dim=1), 1)))
+        losses += [float(token) for token in tokens]
+
+
+def marked(model: nn.Module, steps: int, losses: list[float]) -> None:
+    """Iterations that the script marks itself: here one is two of the optimizer's steps, and evaluations lie between them."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
-        inputs, targets = batch(step)
-
-        def closure(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
-            optimizer.zero_grad()
-            loss = cross_entropy(model(inputs), targets)
-            loss.backward()
-            return loss
-
-        losses.append(float(optimizer.step(closure)))
-
-
-def adversarial(model: nn.Module, steps: int, losses: list[float]) -> None:
-    generator = nn.Sequential(nn.Linear(16, 64), nn.Tanh())
-    critic = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
-    generator_optimizer = torch.optim.Adam(generator.parameters())
-    critic_optimizer = torch.optim.Adam(critic.parameters())
-    for step in range(steps):
-        real, _ = batch(step)
-        noise = torch.randn(len(real), 16)
-        critic_optimizer.zero_grad()
-        real_loss = binary_cross_entropy_with_logits(critic(real), torch.ones(len(real), 1))
-        fake_loss = binary_cross_entropy_with_logits(
-            critic(generator(noise).detach()), torch.zeros(len(real), 1)
-        )
-        (real_loss + fake_loss).backward()
-        critic_optimizer.step()
-        generator_optimizer.zero_grad()
-        loss = binary_cross_entropy_with_logits(critic(generator(noise)), torch.ones(len(real), 1))
-        loss.backward()
-        generator_optimizer.step()
-        losses += [real_loss.item(), fake_loss.item(), loss.item()]
-    model.load_state_dict(model.state_dict())
+        with iteration():
+            for part in range(2):
+                inputs, targets = batch(2 * step + part)
+                optimizer.zero_grad()
+                loss = cross_entropy(model(inputs), targets)
+                loss.backward()
+                optimizer.step()
+        with torch.no_grad():
+            losses.append(model(inputs).sum().item())
 
 
 def compiled(model: nn.Module, steps: int, losses: list[float]) -> None:
     """Traced by PyTorch's compiler, in one graph; run by Python, because the machine may have no C compiler."""
     plain(torch.compile(model, backend="eager", fullgraph=True), steps, losses)
+
+
+def _rank(rank: int, steps: int) -> None:
+    """One of two ranks; the other one is its sibling."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{os.getcwd()}/ranks", rank=rank, world_size=2
+    )
+    torch.manual_seed(rank)
+    random.seed(rank)  # a fork seeds it anew
+    model = nn.parallel.DistributedDataParallel(mlp())
+    losses: list[float] = []
+    plain(model, steps, losses)
+    told = [loss.hex() for loss in losses]
+    Path(f"rank-{rank}").write_text(json.dumps([told, state_hash(model), iterations()]))
+    torch.distributed.destroy_process_group()
+
+
+def ranks(model: nn.Module, steps: int, losses: list[float]) -> None:
+    """DistributedDataParallel in processes that multiprocessing starts: they train, although they look like helpers at first."""
+    torch.multiprocessing.start_processes(_rank, (steps,), nprocs=2, start_method="fork")
+    for rank in range(2):
+        told, digest, counted = json.loads(Path(f"rank-{rank}").read_text())
+        losses += [float.fromhex(loss) for loss in told]
+        losses += [float(int(digest[:8], 16))]
+        forked_iterations.append(counted)
+
+
+forked_iterations: list[int] = []
 
 
 class Images(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -174,14 +155,38 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, int, list[f
     "mlp": (mlp, plain),
     "cnn": (cnn, plain),
     "transformer": (Attention, plain),
-    "accumulating": (mlp, accumulating),
+    "accumulating": (mlp, kinds_of_steps.accumulating),
     "evaluating": (mlp, evaluating),
-    "closures": (mlp, closures),
-    "adversarial": (mlp, adversarial),
+    "generating": (mlp, generating),
+    "closures": (mlp, kinds_of_steps.closures),
+    "adversarial": (mlp, kinds_of_steps.adversarial),
+    "scaled": (mlp, kinds_of_steps.scaled),
+    "in-a-row": (mlp, kinds_of_steps.in_a_row),
+    "wrapped": (mlp, kinds_of_steps.wrapped),
+    "in-backward": (mlp, kinds_of_steps.in_backward),
+    "without-modules": (mlp, kinds_of_steps.without_modules),
+    "marked": (mlp, marked),
     "compiled": (mlp, compiled),
+    "ranks": (mlp, ranks),
     "loader-fork": (mlp, loading("fork")),
     "loader-spawn": (mlp, loading("spawn")),
 }
+
+
+def iterations() -> int:
+    """How many the client has counted in this process; 0 where it is not there."""
+    client = getattr(sys.modules.get("laneway.client.runtime"), "_client", None)
+    return int(client.gate.iterations) if client else 0
+
+
+def state_hash(model: nn.Module) -> str:
+    """Of all that the training has, random numbers included."""
+    digest = hashlib.sha256()
+    for value in model.state_dict().values():
+        digest.update(value.numpy().tobytes())
+    digest.update(torch.get_rng_state().numpy().tobytes())
+    digest.update(repr(random.getstate()).encode())
+    return digest.hexdigest()
 
 
 def main() -> None:
@@ -193,14 +198,16 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     for kind in arguments.kinds:
         torch.manual_seed(1)
+        random.seed(1)
         build, train = KINDS[kind]
+        before = iterations()
         model = build()
         losses: list[float] = []
         train(model, arguments.steps, losses)
-        digest = hashlib.sha256()
-        for parameter in model.state_dict().values():
-            digest.update(parameter.numpy().tobytes())
-        result = {"kind": kind, "losses": [loss.hex() for loss in losses], "parameters": digest.hexdigest()}
+        counted = iterations() - before + sum(forked_iterations)
+        forked_iterations.clear()
+        print(f"{kind}: {counted} iterations", flush=True)
+        result = {"kind": kind, "losses": [loss.hex() for loss in losses], "state": state_hash(model)}
         print(json.dumps(result), flush=True)
 
 

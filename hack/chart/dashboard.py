@@ -1,4 +1,4 @@
-"""The Grafana dashboard: four rows, from what a user asks first (who has which GPU) to what an operator asks last (is the cycle well)."""
+"""The Grafana dashboard: six rows, from what a user asks first (who has which GPU) to what an operator asks last (is the cycle well)."""
 
 from __future__ import annotations
 
@@ -105,6 +105,54 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     ),
                 ),
                 unit="ops",
+            ),
+        ),
+    ),
+    (
+        "Training",
+        (
+            Panel(
+                "Progress by job",
+                "Steps done of all, of the jobs whose scripts report them (laneway.client.report).",
+                (Query("laneway_job_progress_ratio", "{{namespace}}/{{job}}"),),
+                kind="bargauge",
+                unit="percentunit",
+                width=8,
+                maximum=1,
+            ),
+            Panel(
+                "Time left by job",
+                "By the steps that are left and the pace of late, waits for turns included.",
+                (Query("laneway_job_remaining_seconds", "{{namespace}}/{{job}}"),),
+                unit="s",
+                width=8,
+            ),
+            Panel(
+                "Loss by job",
+                "As the scripts report it.",
+                (Query("laneway_job_loss", "{{namespace}}/{{job}}"),),
+                unit="none",
+                width=8,
+            ),
+            Panel(
+                "Iteration time by job",
+                "Mean time of an iteration of the slowest worker, and of what comes before it that is no wait for a turn: loading of data, mostly.",
+                (
+                    Query("laneway_job_iteration_seconds", "{{namespace}}/{{job}} iteration"),
+                    Query("laneway_job_data_seconds", "{{namespace}}/{{job}} data"),
+                ),
+                unit="s",
+            ),
+            Panel(
+                "Time for data by worker",
+                "What part of its time a worker spends between iterations without waiting for a turn: where it is high, others gain from sharing its GPU.",
+                (
+                    Query(
+                        f"sum by (namespace, pod) (rate(laneway_data_seconds_total{{{NODES}}}[$__rate_interval]))",
+                        "{{namespace}}/{{pod}}",
+                    ),
+                ),
+                unit="percentunit",
             ),
         ),
     ),
@@ -326,7 +374,7 @@ def dashboard() -> Json:
     return {
         "uid": "laneway",
         "title": "Laneway",
-        "description": "Who has which GPU, lanes and their memory, queue and waiting times, turns, health.",
+        "description": "Who has which GPU, how far trainings are, lanes and their memory, queue and waiting times, turns, health.",
         "tags": ["laneway", "gpu"],
         "schemaVersion": 39,
         "version": 1,

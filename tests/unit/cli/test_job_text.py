@@ -98,11 +98,14 @@ def test_a_job_that_nobody_has_looked_at_points_to_the_operator() -> None:
 
 
 def test_the_list() -> None:
-    jobs = [a_job("a", waiting=a_reason(), attainedService="1500m"), a_job("b", placement=PLACED, queue=2)]
+    jobs = [
+        a_job("a", waiting=a_reason(), attainedService="1500m"),
+        a_job("b", placement=PLACED, queue=2, progress={"percent": 40}),
+    ]
     assert rows(jobs, NOW, with_namespace=True).splitlines() == [
-        "NAMESPACE   NAME   STATE      GPUS      QUEUE   SERVICE   AGE     WAITS FOR",
-        "team        a      Waiting    50% GPU   0       2 GPU-s   1m35s   GPUsBusy (#2)",
-        "team        b      Starting   50% GPU   2       0 GPU-s   1m35s   -",
+        "NAMESPACE   NAME   STATE      DONE   GPUS      QUEUE   SERVICE   AGE     WAITS FOR",
+        "team        a      Waiting    -      50% GPU   0       2 GPU-s   1m35s   GPUsBusy (#2)",
+        "team        b      Starting   40%    50% GPU   2       0 GPU-s   1m35s   -",
     ]
 
 

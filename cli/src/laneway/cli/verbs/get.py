@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from laneway.api.quantity import format_bytes
-from laneway.cli import job_text
+from laneway.cli import job_text, progress_text
 from laneway.cli.exit_codes import OK
 from laneway.cli.output import table, write_object
 from laneway.cli.verbs.session import add_cluster_options, add_output_option, open_cluster
@@ -47,13 +47,15 @@ def described(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         f"Attempts:     {status.get('attempt', 0)} (preemptions {status.get('preemptions', 0)}, "
         f"restarts after failures {status.get('restarts', 0)})"
     )
+    if progress := progress_text.progress(job, now_seconds):
+        yield f"Progress:     {progress}"
     profile = status.get("profile")
     if profile:
         yield (
             f"Profile:      persistent {format_bytes(profile['persistentBytes'])}, "
             f"ephemeral {format_bytes(profile['ephemeralBytes'])}, "
             f"iteration {profile.get('iterationMicroseconds', 0) / 1000:.1f} ms "
-            f"(spread {profile.get('iterationSpreadMicroseconds', 0) / 1000:.1f} ms)"
+            f"(spread {profile.get('iterationSpreadMicroseconds', 0) / 1000:.1f} ms){progress_text.data_time(profile)}"
         )
     if job_text.waiting(job):
         yield "Waiting:"

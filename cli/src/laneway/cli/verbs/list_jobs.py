@@ -7,13 +7,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from laneway.cli import job_text
+from laneway.cli import job_text, progress_text
 from laneway.cli.exit_codes import OK
 from laneway.cli.output import table, write_object
 from laneway.cli.verbs.session import add_cluster_options, add_output_option, open_cluster
 
 HELP = "list TrainingJobs"
-HEADER = ("NAME", "STATE", "GPUS", "QUEUE", "SERVICE", "AGE", "WAITS FOR")
+HEADER = ("NAME", "STATE", "DONE", "GPUS", "QUEUE", "SERVICE", "AGE", "WAITS FOR")
 
 
 def add(parser: ArgumentParser) -> None:
@@ -53,6 +53,7 @@ def rows(jobs: list[dict[str, Any]], now_seconds: float, *, with_namespace: bool
         line = [
             job["metadata"]["name"],
             job_text.state(job),
+            progress_text.percent(job),
             job_text.asks_for(job),
             str((job.get("status") or {}).get("queue", 0)),
             job_text.service(job),

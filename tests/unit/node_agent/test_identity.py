@@ -1,9 +1,13 @@
-"""Which pod a cgroup belongs to."""
+"""Which pod a cgroup belongs to, and whom a launcher has started."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from laneway.node_agent.sessions.identity import names_pod
+from laneway.api.container_record import ContainerRecord, Launcher
+from laneway.node_agent.recovery.processes import lineage
+from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity, names_pod
 
 POD = "6a2f3f5e-1234-4abc-9def-0123456789ab"
 OTHER = "11111111-1234-4abc-9def-0123456789ab"
@@ -44,3 +48,28 @@ def test_a_foreign_cgroup_is_not(spelling: str) -> None:
 def test_a_static_pod_is_named_by_a_hash() -> None:
     uid = "0123456789abcdef0123456789abcdef"
     assert names_pod(f"0::/kubepods/burstable/pod{uid}/4f5c\n", uid)
+
+
+def launched_by(pid: int, start_ticks: int) -> ContainerRecord:
+    return ContainerRecord(
+        key="a" * 16,
+        namespace="local",
+        pod="train",
+        container="job",
+        device_ids=("GPU-1::0",),
+        shares={"GPU-1": 1},
+        launcher=Launcher(pid=pid, start_ticks=start_ticks),
+    )
+
+
+def test_who_a_launcher_started_is_its_jobs_and_nobody_else(tmp_path: Path) -> None:
+    for pid, parent, ticks in ((1, 0, 5), (10, 1, 100), (11, 10, 110), (12, 11, 120), (20, 1, 200)):
+        (tmp_path / str(pid)).mkdir()
+        fields = ["S", str(parent), *["0"] * 17, str(ticks), "0"]
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a name) with) {' '.join(fields)}")
+    assert lineage(12, tmp_path) == ((12, 120), (11, 110), (10, 100), (1, 5))
+    for pid in (10, 11, 12):
+        check_identity(Peer(pid, 0), launched_by(10, 100), tmp_path, tmp_path)
+    for pid, launcher in ((20, launched_by(10, 100)), (12, launched_by(10, 99)), (99, launched_by(10, 100))):
+        with pytest.raises(StrangerError, match="was not started by process 10, which launched local/train"):
+            check_identity(Peer(pid, 0), launcher, tmp_path, tmp_path)

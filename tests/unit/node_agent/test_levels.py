@@ -72,3 +72,5 @@ def test_an_agent_that_stops_nobody_says_why(tmp_path: Path) -> None:
     assert "watchdog.action is Warn" in why_no_eviction("Warn", status)
     status.write_text("Name:\tagent\nCapEff:\t000001ffffffffdf\n")
     assert "lacks the capability KILL" in why_no_eviction("Evict", status)
+    assert why_no_eviction("Evict", status, only_own_jobs=True) == ""
+    assert "watchdog.action is Warn" in why_no_eviction("Warn", status, only_own_jobs=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from laneway.api.container_record import ContainerRecord
+from laneway.api.container_record import ContainerRecord, Launcher
 from laneway.node_agent.enforcement.breach import Claim
 from laneway.node_agent.enforcement.owners import Owned, Owners
 
@@ -79,3 +79,12 @@ def test_a_process_that_stays_is_looked_up_once_and_its_container_may_come_later
     assert owners.sort({7: 71}, [named]) == Owned({named.key: {7: 71}}, {})
     assert owners.sort({}, [named]) == Owned()
     assert owners.sort({7: 71}, [named]) == Owned(), "the number may be another process's now"
+
+
+def test_a_process_without_a_pod_is_of_the_job_whose_launcher_started_it(proc: Path) -> None:
+    for pid, parent in ((7, 6), (6, 5), (8, 1)):
+        write(proc, pid, "/user.slice", "")
+        (proc / str(pid) / "stat").write_text(f"{pid} (x) S {parent} {'0 ' * 17}{pid}00 0")
+    a = claim("a", "")
+    a = replace(a, record=a.record.model_copy(update={"launcher": Launcher(pid=6, start_ticks=600)}))
+    assert Owners(proc).sort({7: 70, 8: 80}, [a]) == Owned({a.key: {7: 70}}, {8: 80})

@@ -9,6 +9,16 @@ from laneway.api.template_profile import TemplateProfile
 from pydantic import Field
 
 
+class Launcher(Record):
+    """The process on the node that started a job without Kubernetes: it and its descendants are the job's processes."""
+
+    pid: int = Field(gt=0, description="As the agent's own process namespace counts.")
+    start_ticks: int = Field(
+        ge=0,
+        description="When it started, in clock ticks since boot: no later process of that number is meant.",
+    )
+
+
 class ContainerRecord(Record):
     """One container that holds shares of GPUs."""
 
@@ -32,4 +42,7 @@ class ContainerRecord(Record):
     )
     minimum_enforcement: str = Field(
         default="", description="The level that the pod demands, as its annotation spells it; empty: any."
+    )
+    launcher: Launcher | None = Field(
+        default=None, description="Who started it where there is no pod; none: its processes are its pod's."
     )

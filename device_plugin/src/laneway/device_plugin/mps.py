@@ -1,7 +1,7 @@
 """What a container gets where the agent holds its GPUs by MPS: the way to the control daemon, and its limits. Pure.
 
-https://docs.nvidia.com/deploy/mps/ has the variables. The daemon and its clients have to share /dev/shm, so a folder that the
-daemon has there too is mounted over the container's own: the pod needs no hostIPC.
+The daemon and its clients have to share /dev/shm, so a folder that the daemon has there too is mounted over the container's own:
+the pod needs no hostIPC.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from laneway.api import names
-from laneway.api.enforcement import Enforcement
 from laneway.api.inventory import InventoryGPU
-from laneway.api.quota import quota_bytes
+from laneway.api.mps_limits import mps_limits
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.proto.deviceplugin_pb2 import Mount
-
-_MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -36,16 +33,9 @@ def mps_terms(gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limi
         folders: where the daemon's folders are.
         limit_threads: whether it gets no more of the GPUs' threads than its share.
     """
-    if any(gpu.enforcement is not Enforcement.MPS for gpu in gpus):
+    environment = mps_limits(gpus, percent, names.CONTAINER_MPS_PIPE_FOLDER, limit_threads)
+    if not environment:
         return MPSTerms()
-    quotas = (quota_bytes(percent, gpu.allocatable_bytes) for gpu in gpus)
-    limits = (f"{number}={quota // _MEBIBYTE}M" for number, quota in enumerate(quotas))
-    environment = {
-        "CUDA_MPS_PIPE_DIRECTORY": names.CONTAINER_MPS_PIPE_FOLDER,
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": ",".join(limits),
-    }
-    if limit_threads:
-        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(100, percent))
     return MPSTerms(
         environment,
         (

@@ -36,6 +36,7 @@ from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQ
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import gpus_healthy_condition, node_status, ready_condition
 from laneway.node_agent.report.publisher import GPUNodePublisher
+from laneway.node_agent.report.session_record import session_record
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
 from laneway.node_agent.sessions.doors import Doors
 from laneway.node_agent.turns.gpu_turns import GPUTurns
@@ -57,6 +58,8 @@ class Place:
     folders: HostFolders
     address: str
     port: int
+    standalone: bool = False
+    """Without a cluster: who may write its folders, the agent's own user, starts the jobs."""
 
 
 class Agent:
@@ -97,6 +100,7 @@ class Agent:
             clock,
             self,
             self._health_changed,
+            only_own_jobs=place.standalone,
         )
         self._inventory_lock = Lock()
         self._doors = Doors(self._turns, config.turns.quantum_milliseconds / 1000, self.loop, clock)
@@ -278,29 +282,7 @@ class Agent:
 
     def _session_records(self) -> list[dict[str, Any]]:
         return [
-            {
-                "node": self._place.node,
-                "gpu": snapshot.gpu.uuid,
-                "key": hold.record.key,
-                "namespace": hold.record.namespace,
-                "pod": hold.record.pod,
-                "container": hold.record.container,
-                "job": hold.record.job,
-                "share_percent": hold.record.shares[snapshot.gpu.uuid],
-                "quota_bytes": hold.quota_bytes,
-                "lane": hold.lane,
-                "state": hold.state.value,
-                "enforcement": hold.enforcement.value,
-                "evicted": hold.evicted,
-                "sizes": None if hold.sizes is None else asdict(hold.sizes),
-                "turns": hold.turns,
-                "iterations": hold.iterations,
-                "gpu_seconds": hold.busy_seconds,
-                "held_bytes": hold.held_bytes,
-                "offloaded_bytes": hold.offloaded_bytes,
-                "message": hold.message,
-                "processes": [asdict(process) for process in hold.processes],
-            }
+            session_record(self._place.node, snapshot.gpu.uuid, hold)
             for snapshot, _ in self._look()
             for hold in snapshot.holds
         ]

@@ -22,6 +22,7 @@ from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
 from laneway.node_agent.agent import Agent, Place
 from laneway.node_agent.clock import Clock, SystemClock
+from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config, read_text
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.missing import with_missing
@@ -29,6 +30,7 @@ from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.host_folders import HostFolders
+from laneway.node_agent.jobs import command as job_command
 from laneway.node_agent.orders import command as order_command
 from laneway.node_agent.orders.cluster_watch import SpecSource
 from laneway.node_agent.report.publisher import GPUNodePublisher
@@ -47,7 +49,11 @@ _OBJECTS_PER_COLLECTION = 10_000
 _SWITCH_SECONDS = 0.000_2
 """How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
 
-_VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {"gpu": gpu_command.run, "order": order_command.run}
+_VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "gpu": gpu_command.run,
+    "order": order_command.run,
+    "run-job": job_command.run,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         node = _node_name(options)
-        config = parse_config(_read(options.config), NodeConfig, str(options.config))
+        config = read_node_config(options.config, may_lack=options.standalone)
         clock = SystemClock()
         source = _source(config, options, node, clock)
         writer = None if options.standalone else _connect(node)
@@ -101,7 +107,13 @@ def _run(
         if not lock.acquire(stopped):
             return 0
         gpus = with_missing(gpus, folders.inventory)
-        agent = Agent(Place(node, folders, options.address, options.port), config, source, gpus, clock)
+        agent = Agent(
+            Place(node, folders, options.address, options.port, options.standalone),
+            config,
+            source,
+            gpus,
+            clock,
+        )
         publisher = None
         if writer is not None:
             publisher = GPUNodePublisher(writer, agent.status, clock, config.status_interval_seconds)
@@ -128,7 +140,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"At the node's shell: laneway-node-agent {{{','.join(_VERBS)}}} --help",
     )
     parser.add_argument(
-        "--config", type=Path, default=Path("/etc/laneway/node.yaml"), help="NodeConfig (%(default)s)"
+        "--config",
+        type=Path,
+        default=DEFAULT_PATH,
+        help="NodeConfig (%(default)s; need not be there with --standalone)",
     )
     parser.add_argument(
         "--gpus",
@@ -142,23 +157,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
     parser.add_argument("--address", default="0.0.0.0", help="HTTP address (%(default)s)")
     parser.add_argument("--port", type=int, default=9464, help="HTTP port; 0: any (%(default)s)")
-    parser.add_argument("--standalone", action="store_true", help="publish no GPUNode: needs no API server")
+    parser.add_argument(
+        "--standalone", action="store_true", help="without a cluster: no API server, jobs come by `run-job`"
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 
 
 def _node_name(options: argparse.Namespace) -> str:
+    if not options.node_name and options.standalone:
+        return os.uname().nodename
     if not options.node_name:
         raise ConfigError("the node's name is not known: set NODE_NAME (spec.nodeName), or pass --node-name")
     return str(options.node_name)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{path}: cannot be read: {reason}") from error
 
 
 def _source(config: NodeConfig, options: argparse.Namespace, node: str, clock: Clock) -> GPUSource:
@@ -166,7 +177,7 @@ def _source(config: NodeConfig, options: argparse.Namespace, node: str, clock: C
         from laneway.node_agent.gpus.nvml import NVML
 
         return NVML()
-    profile = parse_config(_read(options.gpus), SimulatedGPUs, str(options.gpus))
+    profile = parse_config(read_text(options.gpus), SimulatedGPUs, str(options.gpus))
     faults = FaultsFile(HostFolders(options.root).simulated_faults)
     return SimulatedGPUSource(profile, node, clock, faults)
 

@@ -39,6 +39,8 @@ class Enforcer:
         clock: Clock,
         notices: Notices,
         levels_changed: Callable[[], None],
+        *,
+        only_own_jobs: bool = False,
     ) -> None:
         """Start nothing yet.
 
@@ -51,6 +53,7 @@ class Enforcer:
             clock: for durations.
             notices: told on the loop's thread.
             levels_changed: told, on the enforcer's thread, that :meth:`level` answers differently for some GPU.
+            only_own_jobs: all jobs are of the agent's own user.
         """
         self._asked = Enforcement(config.enforcement.level)
         self._turns = turns
@@ -58,7 +61,7 @@ class Enforcer:
         self._loop = loop
         self._clock = clock
         self._levels_changed = levels_changed
-        self._no_eviction = why_no_eviction(config.watchdog.action)
+        self._no_eviction = why_no_eviction(config.watchdog.action, only_own_jobs=only_own_jobs)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
         self._daemon: MPSDaemon | None = None
         if self._asked is Enforcement.MPS and real:

@@ -1,4 +1,5 @@
-"""Whose is a process that uses a GPU? Of the container that its session says, else of that which its cgroup names.
+"""Whose is a process that uses a GPU? Of the container that its session says, else of the job whose launcher started it, else of
+that which its cgroup names.
 
 Where a pod has several containers with a share of one GPU, the folder tells that a process sees mounted at /run/laneway: by
 /proc/PID/mountinfo, which anybody may read. A container can mislead that only towards its own pod's others.
@@ -13,6 +14,7 @@ from pathlib import Path
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
 from laneway.api.pod_cgroup import pod_of
 from laneway.node_agent.enforcement.breach import Claim
+from laneway.node_agent.recovery.processes import lineage
 
 _ROOT, _MOUNT_POINT = 3, 4
 """Fields of a line of /proc/PID/mountinfo (proc(5))."""
@@ -28,6 +30,9 @@ class _Place:
 
     is_ours: bool
     """It is in the agent's own cgroup: the MPS server is."""
+
+    lineage: tuple[tuple[int, int], ...] = ()
+    """It and its ancestors, the nearest first, by pid and start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class Owners:
             pod=pod_of(cgroup),
             folder=_mounted_at(self._read(str(pid), "mountinfo"), CONTAINER_LANEWAY_FOLDER),
             is_ours=cgroup == self._read("self", "cgroup"),
+            lineage=lineage(pid, self._proc),
         )
 
     def _read(self, process: str, name: str) -> str:
@@ -85,6 +91,10 @@ class Owners:
 
 
 def _claim_of(place: _Place, claims: Collection[Claim]) -> Claim | None:
+    launched = {(who.pid, who.start_ticks): claim for claim in claims if (who := claim.record.launcher)}
+    for ancestor in place.lineage if launched else ():
+        if ancestor in launched:
+            return launched[ancestor]
     of_pod = [claim for claim in claims if place.pod is not None and claim.record.pod_uid == place.pod]
     if len(of_pod) <= 1:
         return of_pod[0] if of_pod else None

@@ -166,7 +166,8 @@ class Watchdog:
         record = case.claim.record
         holds = Enforcement.NONE
         if reading is not None:
-            holds = level_of_container(level, bool(record.pod_uid), case.pids, reading)
+            identified = bool(record.pod_uid) or record.launcher is not None
+            holds = level_of_container(level, identified, case.pids, reading)
         texts = [
             self._warning(case) if case.watch.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),

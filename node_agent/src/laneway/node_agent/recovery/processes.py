@@ -1,11 +1,12 @@
-"""Processes of the machine: which boot this is, and when a process started."""
+"""Processes of the machine: which boot this is, when a process started, and whose child it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_START_FIELD = 19
-"""``starttime`` in /proc/PID/stat, counted from the field after the command's closing bracket (proc(5): field 22)."""
+_PARENT_FIELD, _START_FIELD = 1, 19
+"""``ppid`` and ``starttime`` in /proc/PID/stat, counted from the field after the command's closing bracket (proc(5): fields 4
+and 22)."""
 
 
 def boot_id(proc: Path = Path("/proc")) -> str:
@@ -15,8 +16,27 @@ def boot_id(proc: Path = Path("/proc")) -> str:
 
 def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it is no more."""
+    fields = _stat(pid, proc)
+    return None if fields is None else fields[1]
+
+
+def lineage(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[int, int], ...]:
+    """Return a process and its ancestors, the nearest first, each as (pid, start in clock ticks since boot); none if it is no more."""
+    found: list[tuple[int, int]] = []
+    while pid > 0 and all(pid != known for known, _ in found):
+        fields = _stat(pid, proc)
+        if fields is None:
+            break
+        found.append((pid, fields[1]))
+        pid = fields[0]
+    return tuple(found)
+
+
+def _stat(pid: int, proc: Path) -> tuple[int, int] | None:
+    """Return a process's parent and its start."""
     try:
         text = (proc / str(pid) / "stat").read_bytes()  # a process may give itself any name, not only UTF-8
     except OSError:
         return None
-    return int(text.rpartition(b")")[2].split()[_START_FIELD])
+    fields = text.rpartition(b")")[2].split()
+    return int(fields[_PARENT_FIELD]), int(fields[_START_FIELD])

@@ -1,7 +1,8 @@
 """Is the process at the other end of a connection one of the container's? Nobody else gets in.
 
 The kernel says which process connected (SO_PEERCRED), and its cgroup names its pod. Where the device plugin could not learn
-the pod's uid, the process must see the container's own folder at the place where the plugin mounted it.
+the pod's uid, the process must see the container's own folder at the place where the plugin mounted it. A job without a pod is
+whatever its launcher (``run-job``) started.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from laneway.api.container_record import ContainerRecord
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
 from laneway.api.pod_cgroup import pod_of
+from laneway.node_agent.recovery.processes import lineage
 
 _CREDENTIALS = struct.Struct("3i")
 _SO_PEERPIDFD = 77
@@ -106,6 +108,13 @@ def check_identity(peer: Peer, record: ContainerRecord, folder: Path, proc: Path
     Raises:
         StrangerError: it does not, or that cannot be seen.
     """
+    launcher = record.launcher
+    if launcher is not None:
+        if (launcher.pid, launcher.start_ticks) not in lineage(peer.pid, proc):
+            raise StrangerError(
+                f"process {peer.pid} was not started by process {launcher.pid}, which launched {record.namespace}/{record.pod}"
+            )
+        return
     if record.pod_uid:
         cgroup = _read_cgroup(peer, proc)
         if not names_pod(cgroup, record.pod_uid):

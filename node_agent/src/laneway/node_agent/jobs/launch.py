@@ -1,0 +1,73 @@
+"""Runs a command as its launcher: passes signals on, and ends when the last process that it started has ended.
+
+Processes that the command leaves behind become the launcher's children (it is their subreaper), so that they stay the job's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import FrameType
+
+from laneway.node_agent.jobs.errors import JobError
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""A terminal sends these to the command itself."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+"""prctl(2)."""
+
+
+def launch(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command until it and all that it started have ended; returns its exit status, 128 and the number for a signal.
+
+    Raises:
+        JobError: it cannot be started.
+    """
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        child = subprocess.Popen(
+            command,
+            env=environment,
+            # A job must not outlive its share. There is no other thread.
+            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),  # noqa: PLW1509
+        )
+    except OSError as error:
+        raise JobError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    _pass_signals_on(child.pid)
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            break
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            for number in (*_PASSED_ON, *_OF_THE_TERMINAL):
+                signal.signal(number, signal.SIG_DFL)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _pass_signals_on(pid: int) -> None:
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        """The command has it already."""
+
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
+    for number in _OF_THE_TERMINAL:
+        signal.signal(number, leave if _is_in_front() else pass_on)
+
+
+def _is_in_front() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False

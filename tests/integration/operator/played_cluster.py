@@ -31,8 +31,10 @@ class PlayedCluster:
 
     # ---- nodes and their agents
 
-    async def add_node(self, name: str, gpus: int = 1, memory_bytes: int = 80 * GIB) -> str:
-        """Add a ready Node and its GPUNode; returns the node's full name."""
+    async def add_node(
+        self, name: str, gpus: int = 1, memory_bytes: int = 80 * GIB, percent: int = 100
+    ) -> str:
+        """Add a ready Node and its GPUNode, whose GPUs offer so many shares; returns the node's full name."""
         full = f"{self.namespace}-{name}"
         self._nodes.append(full)
         metadata = {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}}
@@ -42,7 +44,9 @@ class PlayedCluster:
         await self.set_ready(full, True)
         body = {"apiVersion": names.API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
         await self.api.request("POST", GPU_NODES.path(), body=body)
-        status = [self._gpu(full, index, memory_bytes) for index in range(gpus)]
+        status = [
+            {**self._gpu(full, index, memory_bytes), "allocatablePercent": percent} for index in range(gpus)
+        ]
         await self.report(full, status)
         await until(f"{full} is untainted", lambda: self._untainted(full))
         return full
@@ -124,6 +128,29 @@ class PlayedCluster:
             }
         )
         await self.report(node, gpus)
+
+    async def set_sessions(self, node: str, pods: Sequence[Raw], **figures: Any) -> None:
+        """Report as the agent something new of the sessions of these pods."""
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        gpus = (await self.api.request("GET", GPU_NODES.path(name=node)))["status"]["gpus"]
+        for gpu in gpus:
+            for session in gpu.get("sessions") or ():
+                if session["podUID"] in uids:
+                    session.update(figures)
+        await self.report(node, gpus)
+
+    async def orders(self, node: str) -> dict[str, str]:
+        """Return what a node is ordered, by the uid of the pod."""
+        spec = (await self.api.request("GET", GPU_NODES.path(name=node))).get("spec") or {}
+        return {each["podUID"]: each["order"] for each in spec.get("orders") or ()}
+
+    async def until_orders(self, node: str, orders: dict[str, str]) -> None:
+        """Wait until a node is ordered this and nothing else."""
+
+        async def look() -> bool:
+            return await self.orders(node) == orders
+
+        await until(f"{node} is ordered {orders}", look)
 
     async def add_priority_class(self, name: str, value: int) -> str:
         """Add a PriorityClass; returns its full name."""

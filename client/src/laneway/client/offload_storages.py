@@ -44,7 +44,8 @@ class TorchMover:
         on_device = [storage for storage in storages if storage.device.type == "cuda"]
         on_host = [storage for storage in storages if storage.device.type == "cpu"]
         _check_room(
-            sum(storage.nbytes() for storage in on_device) + max((s.nbytes() for s in on_host), default=0)
+            sum(_pinned_bytes(storage.nbytes()) for storage in on_device)
+            + max((s.nbytes() for s in on_host), default=0)
         )
         try:
             self._move_from_device(on_device)
@@ -77,6 +78,7 @@ class TorchMover:
         finally:
             self._synchronize(filled)
             copies.clear()  # not before they have been read
+            self._give_pinned_memory_back()
             self._take_note(filled)
 
     def held_bytes(self) -> Optional[int]:
@@ -112,6 +114,12 @@ class TorchMover:
             if storage is not None and storage.device.type in kinds and storage.nbytes():
                 storages[storage._cdata] = storage
         return [s for s in storages.values() if s.device.type == "cuda" or not s.is_shared()]
+
+    def _give_pinned_memory_back(self) -> None:
+        """PyTorch keeps what it pinned for the next copies: as much as the job has on the device. From 2.5 on it can be told not to."""
+        empty_cache = getattr(self._torch._C, "_host_emptyCache", None)
+        if empty_cache is not None and self._torch.cuda.is_initialized():
+            empty_cache()
 
     def _take_note(self, storages: list[Any]) -> None:
         self._held_bytes = self._meter.moved(storages)
@@ -185,6 +193,11 @@ def _has_cuda_graphs(torch: Any) -> bool:
         return True
     graph = torch.cuda.CUDAGraph
     return any(issubclass(type(candidate), graph) for candidate in gc.get_objects())
+
+
+def _pinned_bytes(size_bytes: int) -> int:
+    """What PyTorch takes of the host for a pinned buffer: the next power of two."""
+    return 1 << max(0, size_bytes - 1).bit_length()
 
 
 def _check_room(needed_bytes: int) -> None:

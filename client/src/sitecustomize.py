@@ -9,6 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
+try:  # what is loaded in any case: importlib.util takes longer than all else here
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import PathFinder
+except ImportError:
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
 FOLDER_VARIABLE = "LANEWAY_DIR"
 
 
@@ -26,8 +33,6 @@ def prepare_client() -> None:
 
 def run_next_sitecustomize() -> None:
     """Runs the sitecustomize that this file hides, if there is one, as Python would have; what it raises is its own."""
-    from importlib.machinery import PathFinder
-
     # Only what comes behind this folder: two copies of this file on one path must not call each other for ever.
     folders = [os.path.abspath(entry) for entry in sys.path]
     here = os.path.dirname(os.path.abspath(__file__))
@@ -35,8 +40,6 @@ def run_next_sitecustomize() -> None:
     spec = PathFinder.find_spec("sitecustomize", sys.path[behind:])
     if spec is None or spec.loader is None:
         return
-    from importlib.util import module_from_spec
-
     module = module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

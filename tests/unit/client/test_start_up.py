@@ -14,6 +14,44 @@ import pytest
 
 CLIENT = Path(__file__).parents[3] / "client" / "src"
 
+PYTHON = getattr(sys, "_base_executable", sys.executable)
+"""Not the virtual environment's, which has this client on its path in any case, and runs no usercustomize."""
+
+LATER_THAN_3_8 = {
+    *(
+        "removeprefix",
+        "removesuffix",
+        "waitstatus_to_exitcode",
+        "cache",
+        "randbytes",
+        "to_thread",
+        "pidfd_open",
+    ),
+    *(
+        "pairwise",
+        "batched",
+        "bit_count",
+        "lcm",
+        "nextafter",
+        "is_relative_to",
+        "with_stem",
+        "readlink",
+        "hardlink_to",
+    ),
+    *(
+        "ParamSpec",
+        "TypeAlias",
+        "Self",
+        "override",
+        "StrEnum",
+        "UTC",
+        "ExceptionGroup",
+        "tomllib",
+        "zoneinfo",
+    ),
+}
+"""Names of the standard library that Python 3.8 does not have, which PyTorch was made for until 2.4."""
+
 FAKE_TORCH = """
 import laneway.client.torch_hooks
 installed = []
@@ -21,17 +59,22 @@ laneway.client.torch_hooks.install = installed.append
 """
 
 
-def python(code: str, path: Sequence[Path], *, laneway: bool = True, client: Path = CLIENT) -> list[str]:
-    """Runs code in a new interpreter with the client in front of the path, and returns the lines that it prints."""
+def interpreter(
+    *arguments: str, path: Sequence[Path], laneway: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Runs a new interpreter with these folders on its path."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LANEWAY"))
     }
-    environment["PYTHONPATH"] = os.pathsep.join(str(entry) for entry in (client, *path))
+    environment["PYTHONPATH"] = os.pathsep.join(str(entry) for entry in path)
     if laneway:
         environment["LANEWAY_DIR"] = "/nonexistent"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([PYTHON, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+def python(code: str, path: Sequence[Path], *, laneway: bool = True, client: Path = CLIENT) -> list[str]:
+    """Runs code in a new interpreter with the client in front of the path, and returns the lines that it prints."""
+    done = interpreter("-c", code, path=[client, *path], laneway=laneway)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -42,6 +85,37 @@ def test_an_import_hook_is_all_until_torch_is_imported() -> None:
     loaded = set(json.loads(python(code, [])[0]))
     assert loaded <= {"laneway", "laneway.client", "laneway.client.torch_import"}
     assert "laneway.client.torch_import" in loaded
+
+
+def test_nothing_else_is_loaded_for_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("")
+    code = "import sys; print(*sys.modules)"
+    (with_client,), (without,) = (python(code, [tmp_path], client=client) for client in (CLIENT, tmp_path))
+    added = set(with_client.split()) - set(without.split())
+    assert added == {"__future__", "laneway", "laneway.client", "laneway.client.torch_import"}
+
+
+@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
+def test_an_interpreter_that_looks_at_no_environment_is_let_alone(flag: str) -> None:
+    code = "import sys; print([m for m in sys.modules if 'laneway' in m], 'x')"
+    done = interpreter(flag, "-c", code, path=[CLIENT])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[] x\n", "")
+
+
+def test_another_interpreter_in_the_process_starts_as_well() -> None:
+    code = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+other = interpreters.create()
+interpreters.run_string(other, "import sys; assert 'laneway.client.torch_import' in sys.modules")
+interpreters.run_string(other, "import laneway.client; assert not laneway.client.stopping()")
+interpreters.destroy(other)
+print("good")
+"""
+    assert python(code, []) == ["good"]
 
 
 def test_nothing_is_loaded_in_a_container_without_a_share() -> None:
@@ -96,6 +170,33 @@ def test_the_images_own_sitecustomize_runs(tmp_path: Path, laneway: bool) -> Non
     assert python(code, [tmp_path], laneway=laneway) == ["ran own"]
 
 
+@pytest.mark.parametrize("own", ["sitecustomize", "usercustomize"])
+@pytest.mark.parametrize("raises", ["ValueError('broken')", "ImportError('no such thing', name='thing')"])
+def test_the_images_own_fails_as_without_the_client(tmp_path: Path, own: str, raises: str) -> None:
+    (tmp_path / f"{own}.py").write_text(f"raise {raises}")
+    code = f"import sys; print('{own}' in sys.modules)"
+    without, with_client = (interpreter("-c", code, path=path) for path in ([tmp_path], [CLIENT, tmp_path]))
+    assert "Error" in without.stderr, "the interpreter runs what it is to run"
+    outcome = (with_client.returncode, with_client.stdout, with_client.stderr)
+    assert outcome == (without.returncode, without.stdout, without.stderr)
+
+
+def test_the_images_own_may_refuse_to_start(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit(3)")
+    without, with_client = (
+        interpreter("-c", "print('started')", path=path) for path in ([tmp_path], [CLIENT, tmp_path])
+    )
+    # Python fails with a traceback, which goes through the client here; its last line is the same.
+    assert with_client.stderr.splitlines()[-1] == without.stderr.splitlines()[-1]
+    assert (with_client.returncode, with_client.stdout) == (without.returncode, without.stdout)
+
+
+def test_the_images_usercustomize_runs(tmp_path: Path) -> None:
+    (tmp_path / "usercustomize.py").write_text("import sys; sys.own = 'ran'")
+    code = "import sys; print(sys.own, 'laneway.client.torch_import' in sys.modules)"
+    assert python(code, [tmp_path]) == ["ran True"]
+
+
 def test_it_works_through_links_as_on_a_node(tmp_path: Path) -> None:
     opt, own = tmp_path / "opt", tmp_path / "own"
     opt.mkdir()
@@ -142,5 +243,8 @@ print(stopping())
 
 
 @pytest.mark.parametrize("path", sorted(CLIENT.rglob("*.py")), ids=lambda path: path.name)
-def test_the_source_is_python_3_9(path: Path) -> None:
-    ast.parse(path.read_text(), feature_version=(3, 9))
+def test_the_source_is_python_3_8(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert not names & LATER_THAN_3_8

@@ -21,6 +21,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.common_boundary import STOP
@@ -94,7 +95,8 @@ class StopSignal:
             return
         if handler is None or handler == signal.SIG_IGN:
             return  # C code has it, or the script wants no SIGTERM
-        signal.signal(signal.SIGTERM, Deferral(self, handler if callable(handler) else None))
+        with suppress(ValueError):  # no interpreter of a process but its first may
+            signal.signal(signal.SIGTERM, Deferral(self, handler if callable(handler) else None))
 
     def watch(self) -> bool:
         """The script asks: whether a SIGTERM has come. It will be told this way from now on."""

@@ -6,7 +6,7 @@ They build the objects as the API server has them and let the operator's own par
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -14,13 +14,17 @@ from laneway.api import names
 from laneway.api.clock_text import to_text
 from laneway.api.conditions import Condition
 from laneway.api.training_job import TrainingJobStatus
+from laneway.lanes import LaneRules
 from laneway.operator import transitions
-from laneway.operator.cache import ClusterView
+from laneway.operator.cache import ClusterView, Gangs
 from laneway.operator.config import OperatorConfig, PatienceConfig
-from laneway.operator.deciding import Decision, JobStatement, Memory, decide
+from laneway.operator.deciding import Decision, decide
+from laneway.operator.docket import Docket
 from laneway.operator.gang import Surroundings
 from laneway.operator.lifecycle import advance
 from laneway.operator.manifests import worker_pod
+from laneway.operator.memory import Memory
+from laneway.operator.picture import Picture
 from laneway.operator.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.records.job_record import JobRecord, parse_job
 from laneway.operator.records.node_record import NodeRecord, parse_node
@@ -29,7 +33,8 @@ from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.sessions import index_sessions
 from laneway.operator.sick_gpus import sick_gpus
 from laneway.operator.standing import Facts, Standing
-from laneway.scheduling import WorkerPlacement
+from laneway.operator.statements import JobStatement
+from laneway.scheduling import ClusterSnapshot, WorkerPlacement, policies
 
 GIB = 2**30
 NOW = 1_000_000.0
@@ -274,7 +279,7 @@ def a_gpu_node(
     gpus: int = 4,
     *,
     ready: bool = True,
-    sessions: dict[int, Sequence[dict[str, Any]]] | None = None,
+    sessions: Mapping[int, Sequence[dict[str, Any]]] | None = None,
     sick: dict[int, float] | None = None,
 ) -> GPUNodeRecord:
     """What a node's agent reports: GPUs of 80 GiB, some of them out of use since some time."""
@@ -344,17 +349,27 @@ def a_view(
     """The cache at one moment; every GPUNode has a ready Node where none are given."""
     gpu_nodes = tuple(gpu_nodes)
     nodes = [a_node(each.name) for each in gpu_nodes] if nodes is None else list(nodes)
-    by_job: dict[str, list[WorkerPod]] = {}
+    gangs = Gangs()
     for pod in pods:
-        by_job.setdefault(pod.job_uid, []).append(pod)
+        gangs.note(None, pod)
     return ClusterView(
         jobs=tuple(jobs),
-        pods=MappingProxyType({uid: tuple(each) for uid, each in by_job.items()}),
+        pods=MappingProxyType(gangs.of),
         gpu_nodes=gpu_nodes,
         nodes=MappingProxyType({node.name: node for node in nodes}),
         priority_classes=MappingProxyType({each.name: each for each in priority_classes}),
         silent_nodes=frozenset(silent),
+        pod_of=gangs.pod_of,
     )
+
+
+def snapshot_of(view: ClusterView, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
+    """What the planner gets to see."""
+    docket = Docket(PATIENCE)
+    picture = Picture(policies(), LaneRules(), active_percent)
+    news = docket.update(view, {}, {}, (), now)
+    picture.update(view, docket, news, now)
+    return picture.snapshot()
 
 
 def facts_of(

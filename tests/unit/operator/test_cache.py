@@ -19,7 +19,7 @@ def an_object(name: str, version: int, uid: str = "", **fields: Any) -> dict[str
 
 def a_store(clock: list[float] | None = None) -> Store[dict[str, Any]]:
     now = clock or [0.0]
-    return Store(lambda raw: raw, lambda: now[0], decisive=lambda raw: raw.get("spec"))
+    return Store(lambda raw, before: raw, lambda: now[0], decisive=lambda raw: raw.get("spec"))
 
 
 def versions(store: Store[dict[str, Any]]) -> dict[str, str]:

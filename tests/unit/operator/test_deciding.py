@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from laneway.api.clock_text import to_text
 from laneway.api.job_standing import WaitingStatus
-from laneway.operator import deciding, transitions
+from laneway.operator import lifecycle, transitions
 from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.records.priority_class import PriorityClassRecord
 
@@ -132,14 +132,14 @@ def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
 
 
 def test_one_job_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = deciding.advance
+    real = lifecycle.advance
 
     def advance(job: Any, pods: Any, facts: Any) -> Any:
         if job.name == "odd":
             raise KeyError("surprise")
         return real(job, pods, facts)
 
-    monkeypatch.setattr(deciding, "advance", advance)
+    monkeypatch.setattr("laneway.operator.docket.advance", advance)
     decision = decided(a_view([a_job("odd").record, a_job("even").record], gpu_nodes=[a_gpu_node("n1")]))
     odd, even = statement_of(decision, "odd"), statement_of(decision, "even")
     assert odd is not None
@@ -153,9 +153,7 @@ class TestWhenWhatMerelyChangesIsWritten:
 
     def waiting(self, position: int) -> Any:
         job = a_job("b").visited()
-        text = WaitingStatus(
-            reason="GPUsBusy", message="m", position=position, since=to_text(NOW - 100)
-        )
+        text = WaitingStatus(reason="GPUsBusy", message="m", position=position, since=to_text(NOW - 100))
         job.status(waiting=text)
         return job.after(
             lambda status: transitions.with_conditions(status, NOW - 80, ("Placed", False, "GPUsBusy", "m"))
@@ -184,7 +182,7 @@ class TestWhenWhatMerelyChangesIsWritten:
         assert statement.write
 
     def test_only_so_many_are_written_in_one_cycle_and_the_oldest_first(self) -> None:
-        config = OperatorConfig.model_validate({"cycle": {"explanationsPerCycle": 1}})
+        config = OperatorConfig.model_validate({"cycle": {"explanationsPerSecond": 1, "explainSeconds": 1}})
         holder = a_job("a").placed("n1").running(since=NOW).record
         jobs = []
         for name in ("b", "c"):

@@ -19,14 +19,14 @@ HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40
 def test_a_jobs_series_vanish_with_the_job() -> None:
     metrics = Metrics()
     job = JobFigures("ns", "a", 12.5, None, (GPUShare("n1", "n1/0", 40),))
-    metrics.show(Figures(jobs=(job,), by_state={"running": 1}, by_queue={0: 1}))
+    metrics.show(lambda: Figures(jobs=(job,), by_state={"running": 1}, by_queue={0: 1}))
     page = metrics.render().decode()
     assert SERVICE in page
     assert HOLDS in page
     assert 'laneway_jobs{state="running"} 1.0' in page
     assert 'laneway_jobs{state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
-    metrics.show(Figures())
+    metrics.show(Figures)
     assert 'job="a"' not in metrics.render().decode()
 
 

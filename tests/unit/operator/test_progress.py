@@ -153,7 +153,7 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
     job = a_job().placed("n1").running().status(profile=measured, progress=reported).record
     silent = a_job("silent").placed("n1").running().record
     metrics = Metrics()
-    metrics.show(decided(a_view([job, silent], [a_pod(job).running().record])).figures)
+    metrics.show(decided(a_view([job, silent], [a_pod(job).running().record])).figures_now)
     lines = {line for line in metrics.render().decode().splitlines() if 'job="job"' in line}
     for name, value in {
         "laneway_job_step": "250.0",

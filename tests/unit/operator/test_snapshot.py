@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from laneway.lanes import LaneRules
 from laneway.operator.cache import ClusterView
-from laneway.operator.lifecycle import advance
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
-from laneway.operator.sessions import index_sessions
-from laneway.operator.snapshot import build_snapshot
-from laneway.operator.templates import known_templates
-from laneway.scheduling import ClusterSnapshot, JobState
+from laneway.scheduling import JobState
 
 from tests.unit.operator.builders import (
     GIB,
@@ -22,15 +17,8 @@ from tests.unit.operator.builders import (
     a_pod,
     a_session,
     a_view,
-    facts_of,
+    snapshot_of,
 )
-
-
-def snapshot_of(view: ClusterView) -> ClusterSnapshot:
-    facts = facts_of(view)
-    standings = [advance(job, view.pods.get(job.uid, ()), facts) for job in view.jobs]
-    sessions, templates = index_sessions(view.gpu_nodes), known_templates(view.jobs)
-    return build_snapshot(view, standings, sessions, LaneRules(), templates, NOW)
 
 
 def foreign_of(view: ClusterView) -> dict[str, list[tuple[str, int]]]:
@@ -169,8 +157,8 @@ def test_what_a_running_job_has_had_is_counted_up_to_now() -> None:
     view = a_view([job], [a_pod(job).running(since=NOW - 30).record], [a_gpu_node("n1")])
     (seen,) = snapshot_of(view).jobs
     assert seen.state is JobState.RUNNING
-    assert seen.attained_service_gpu_seconds == pytest.approx(7 + 15)
-    assert seen.executed_seconds == pytest.approx(30)
+    assert seen.service_gpu_seconds(NOW) == pytest.approx(7 + 15)
+    assert seen.ran_seconds(NOW) == pytest.approx(30)
     assert seen.started_seconds == pytest.approx(NOW - 30)
 
 

@@ -6,19 +6,15 @@ from typing import Any
 
 import pytest
 from laneway.api.training_job import ProfileStatus
-from laneway.lanes import LaneRules
-from laneway.operator.lifecycle import advance
 from laneway.operator.manifests import worker_pod
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.sessions import index_sessions, measured_profile
-from laneway.operator.snapshot import build_snapshot
 from laneway.operator.templates import from_node, known_templates, larger, to_node
 from laneway.scheduling import Profile
 
 from tests.unit.operator.builders import (
     GIB,
-    NOW,
     JobBuilder,
     a_gpu_node,
     a_job,
@@ -27,7 +23,7 @@ from tests.unit.operator.builders import (
     a_session,
     a_view,
     decided,
-    facts_of,
+    snapshot_of,
     statement_of,
 )
 
@@ -125,10 +121,7 @@ def test_a_profile_comes_back_from_the_node_as_it_went_there() -> None:
 def planned_profile(job: JobRecord, others: list[JobRecord], pods: list[WorkerPod]) -> Profile | None:
     """The figures that the planner counts a job with."""
     view = a_view([job, *others], pods=pods, gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1")])
-    facts = facts_of(view)
-    standings = [advance(each, view.pods.get(each.uid, ()), facts) for each in view.jobs]
-    sessions, templates = index_sessions(view.gpu_nodes), known_templates(view.jobs)
-    snapshot = build_snapshot(view, standings, sessions, LaneRules(), templates, NOW)
+    snapshot = snapshot_of(view)
     return next(each.profile for each in snapshot.jobs if each.key == job.key)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from laneway.api.gpu_node import SessionStatus
 from laneway.operator.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.records.job_record import JobRecord, parse_job
 from laneway.operator.records.node_record import NodeRecord, parse_node
@@ -48,14 +49,23 @@ class Store(Generic[Record]):
 
     def __init__(
         self,
-        parse: Callable[[dict[str, Any]], Record],
+        parse: Callable[[dict[str, Any], Record | None], Record],
         clock: Clock,
         decisive: Callable[[Record], object] = lambda record: record,
+        changed: Callable[[Record | None, Record | None], None] = lambda before, after: None,
     ) -> None:
-        """Keep what ``parse`` returns; a change of what ``decisive`` returns is one that a decision may hang on."""
+        """Keep what ``parse`` returns; a change of what ``decisive`` returns is one that a decision may hang on.
+
+        Args:
+            parse: reads an object; may take over what it was before, which it gets as second argument.
+            clock: tells when something was heard.
+            decisive: see above.
+            changed: is told of each record, what it was before and what it is now; None: not there.
+        """
         self._parse = parse
         self._clock = clock
         self._decisive = decisive
+        self._changed = changed
         self._entries: dict[tuple[str, str], Entry[Record]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
 
@@ -66,8 +76,10 @@ class Store(Generic[Record]):
         known = self._entries.get(key)
         if uid in self._deleted or (known is not None and version <= known.version):
             return False
-        record = self._read(key, raw)
+        before = known.record if known is not None and known.uid == uid else None
+        record = self._read(key, raw, before)
         self._entries[key] = Entry(uid, version, record, self._clock())
+        self._changed(None if known is None else known.record, record)
         if known is None or known.record is None or record is None:
             return True
         return self._decisive(known.record) != self._decisive(record)
@@ -82,6 +94,7 @@ class Store(Generic[Record]):
         if known is None or known.uid != uid:
             return False
         del self._entries[_key(metadata)]
+        self._changed(known.record, None)
         return True
 
     def reconcile(
@@ -118,9 +131,9 @@ class Store(Generic[Record]):
         before = self._clock() - seconds
         return frozenset(name for (_, name), entry in self._entries.items() if entry.heard_seconds < before)
 
-    def _read(self, key: tuple[str, str], raw: Mapping[str, Any]) -> Record | None:
+    def _read(self, key: tuple[str, str], raw: Mapping[str, Any], before: Record | None) -> Record | None:
         try:
-            return self._parse(dict(raw))
+            return self._parse(dict(raw), before)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             logger.warning(
                 "an object cannot be read and is left out",
@@ -135,11 +148,11 @@ class Store(Generic[Record]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cache at one moment."""
+    """What is known. Pods and nodes are those of the cache itself: they are as of when they are looked at."""
 
     jobs: tuple[JobRecord, ...]
     pods: Mapping[str, tuple[WorkerPod, ...]]
-    """By the uid of the job, ordered by rank and attempt."""
+    """By the uid of the job, ordered by rank and attempt; the same object until one of them changes."""
 
     gpu_nodes: tuple[GPUNodeRecord, ...]
     nodes: Mapping[str, NodeRecord]
@@ -147,16 +160,54 @@ class ClusterView:
     silent_nodes: frozenset[str] = field(default_factory=frozenset)
     """Nodes whose agent has not written for a while."""
 
+    pod_of: Callable[[SessionStatus], WorkerPod | None] = lambda session: None
+    """Returns a session's worker; None: there is no pod, or it is a plain one."""
+
+
+class Gangs:
+    """Workers by the gang that they belong to, and by their own names."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, tuple[WorkerPod, ...]] = {}
+        """By the uid of the job, ordered by rank and attempt; no empty ones."""
+
+        self._by_uid: dict[str, WorkerPod] = {}
+        self._by_name: dict[tuple[str, str], WorkerPod] = {}
+
+    def note(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
+        """Note a pod that is new, has changed or is gone."""
+        if before is not None:
+            self._by_uid.pop(before.uid, None)
+            self._by_name.pop((before.namespace, before.name), None)
+            self._keep(before.job_uid, [pod for pod in self.of[before.job_uid] if pod is not before])
+        if after is not None:
+            self._by_uid[after.uid] = after
+            self._by_name[after.namespace, after.name] = after
+            self._keep(after.job_uid, [*self.of.get(after.job_uid, ()), after])
+
+    def pod_of(self, session: SessionStatus) -> WorkerPod | None:
+        """Return a session's worker. One whose pod the node could not name by uid yet is found by the pod's name."""
+        if session.pod_uid:
+            return self._by_uid.get(session.pod_uid)
+        return self._by_name.get((session.namespace, session.pod))
+
+    def _keep(self, job_uid: str, pods: list[WorkerPod]) -> None:
+        if pods:
+            self.of[job_uid] = tuple(sorted(pods, key=lambda pod: (pod.rank, pod.attempt)))
+        else:
+            self.of.pop(job_uid, None)
+
 
 class ClusterCache:
     """All that the operator watches."""
 
     def __init__(self, clock: Clock) -> None:
+        self._gangs = Gangs()
         self.jobs = Store(parse_job, clock)
-        self.pods = Store(parse_worker_pod, clock)
-        self.gpu_nodes = Store(parse_gpu_node, clock, decisive=lambda record: record.decisive)
-        self.nodes = Store(parse_node, clock)
-        self.priority_classes = Store(parse_priority_class, clock)
+        self.pods = Store(_fresh(parse_worker_pod), clock, changed=self._gangs.note)
+        self.gpu_nodes = Store(_fresh(parse_gpu_node), clock, decisive=lambda record: record.decisive)
+        self.nodes = Store(_fresh(parse_node), clock)
+        self.priority_classes = Store(_fresh(parse_priority_class), clock)
         self._stores: dict[Resource, Store[Any]] = {
             TRAINING_JOBS: self.jobs,
             PODS: self.pods,
@@ -171,21 +222,20 @@ class ClusterCache:
 
     def freeze(self, silent_seconds: float) -> ClusterView:
         """Return what is known now; nodes whose agent was silent for so long are marked."""
-        pods: dict[str, list[WorkerPod]] = {}
-        for pod in self.pods.records():
-            pods.setdefault(pod.job_uid, []).append(pod)
         return ClusterView(
             jobs=self.jobs.records(),
-            pods=MappingProxyType({uid: tuple(sorted(each, key=_by_rank)) for uid, each in pods.items()}),
+            pods=MappingProxyType(self._gangs.of),
             gpu_nodes=self.gpu_nodes.records(),
             nodes=MappingProxyType({node.name: node for node in self.nodes.records()}),
             priority_classes=MappingProxyType({each.name: each for each in self.priority_classes.records()}),
             silent_nodes=self.gpu_nodes.silent(silent_seconds),
+            pod_of=self._gangs.pod_of,
         )
 
 
-def _by_rank(pod: WorkerPod) -> tuple[int, int]:
-    return pod.rank, pod.attempt
+def _fresh(parse: Callable[[dict[str, Any]], Record]) -> Callable[[dict[str, Any], Record | None], Record]:
+    """Return a parser that takes over nothing of what an object was before."""
+    return lambda raw, before: parse(raw)
 
 
 def _key(metadata: Mapping[str, Any]) -> tuple[str, str]:

@@ -177,11 +177,17 @@ class CycleConfig(Model):
         le=3600,
         description="A running job's attained service is written at least so often.",
     )
-    explanations_per_cycle: int = Field(
-        default=100,
+    explanations_per_second: int = Field(
+        default=20,
         ge=1,
-        le=10_000,
-        description="Most jobs whose status is written for such reasons alone, in one cycle.",
+        le=1000,
+        description="Most statuses that are written for such reasons alone in a second; saved up over explainSeconds.",
+    )
+    starts_per_cycle: int = Field(
+        default=200,
+        ge=1,
+        le=100_000,
+        description="Most jobs that start by one cycle; others that could start by the next, which follows at once.",
     )
     parallel_writes: int = Field(default=32, ge=1, le=512, description="Writes under way at the same time.")
 

@@ -6,7 +6,7 @@ scrape, so the series of a job vanish with the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from laneway.api.training_job import ProfileStatus, ProgressStatus
@@ -56,10 +56,10 @@ class Figures:
 
 class _FiguresCollector(Collector):
     def __init__(self) -> None:
-        self.figures = Figures()
+        self.figures: Callable[[], Figures] = Figures
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        figures = self.figures
+        figures = self.figures()
         jobs = GaugeMetricFamily("laneway_jobs", "Jobs by state.", labels=["state"])
         for state in JOB_STATES:
             jobs.add_metric([state], figures.by_state.get(state, 0))
@@ -111,7 +111,13 @@ class Metrics:
         )
         self.cycle_duration = Histogram(
             "laneway_cycle_duration_seconds",
-            "A cycle, from the snapshot to the last write's answer.",
+            "A decision about all jobs, from a look at the cache to what is to be written.",
+            buckets=_CYCLE_SECONDS,
+            registry=registry,
+        )
+        self.statement_duration = Histogram(
+            "laneway_statement_duration_seconds",
+            "What a decision wants of one job, from the decision to the last write's answer.",
             buckets=_CYCLE_SECONDS,
             registry=registry,
         )
@@ -127,8 +133,8 @@ class Metrics:
         )
         self.leader = Gauge("laneway_leader", "1 while this replica is the one that acts.", registry=registry)
 
-    def show(self, figures: Figures) -> None:
-        """Replace what is shown about jobs; a replica that does not act shows none."""
+    def show(self, figures: Callable[[], Figures]) -> None:
+        """Replace what is shown about jobs: it is asked for when Prometheus asks. A replica that does not act shows none."""
         self._figures.figures = figures
 
     def render(self) -> bytes:

@@ -81,7 +81,7 @@ def _gpu(
         memory_bytes=gpu.memory_bytes,
         allocatable_bytes=gpu.allocatable_bytes,
         allocatable_percent=gpu.allocatable_percent,
-        active_percent=active_percent,
+        active_percent=None if active_percent is None else min(active_percent, gpu.allocatable_percent),
         healthy=gpu.healthy,
         enforcement=Enforcement(gpu.enforcement),
         numa_node=gpu.numa_node,

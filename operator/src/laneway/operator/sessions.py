@@ -6,14 +6,16 @@ the session is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import TypeVar
 
 from laneway.api.gpu_node import GPUStatus, SessionState, SessionStatus
 from laneway.api.training_job import ProfileStatus
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.records.worker_pod import WorkerPod
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +32,62 @@ class Hold:
         return self.session.state == SessionState.ENDED
 
 
-@dataclass(frozen=True, slots=True)
 class SessionIndex:
-    """All sessions of the cluster."""
+    """All sessions of the cluster, node by node."""
 
-    holds: tuple[Hold, ...]
-    _by_uid: Mapping[str, tuple[Hold, ...]]
-    _by_name: Mapping[tuple[str, str], tuple[Hold, ...]]
+    def __init__(self) -> None:
+        self._on: dict[str, tuple[Hold, ...]] = {}
+        self._by_uid: dict[str, dict[str, tuple[Hold, ...]]] = {}
+        self._by_name: dict[tuple[str, str], dict[str, tuple[Hold, ...]]] = {}
+
+    def report(self, node: str, record: GPUNodeRecord | None) -> None:
+        """Replace what a node says; None: it is not there any more."""
+        for hold in self._on.pop(node, ()):
+            _drop(self._by_uid, hold.session.pod_uid, node)
+            _drop(self._by_name, (hold.session.namespace, hold.session.pod), node)
+        holds = tuple(
+            Hold(node, gpu, session)
+            for gpu in (() if record is None else record.gpus)
+            for session in gpu.sessions
+        )
+        if not holds:
+            return
+        self._on[node] = holds
+        for hold in holds:
+            session = hold.session
+            if session.pod_uid:
+                _add(self._by_uid, session.pod_uid, node, hold)
+            else:
+                _add(self._by_name, (session.namespace, session.pod), node, hold)
+
+    def on(self, node: str) -> tuple[Hold, ...]:
+        """Return the sessions of a node."""
+        return self._on.get(node, ())
 
     def of(self, pod: WorkerPod) -> tuple[Hold, ...]:
         """Return the sessions of a pod. One whose pod the node could not name by uid yet is found by the pod's name."""
-        return self._by_uid.get(pod.uid, ()) or self._by_name.get((pod.namespace, pod.name), ())
+        found = self._by_uid.get(pod.uid) or self._by_name.get((pod.namespace, pod.name))
+        return () if found is None else tuple(hold for node in sorted(found) for hold in found[node])
 
 
 def index_sessions(nodes: Iterable[GPUNodeRecord]) -> SessionIndex:
     """Return the sessions of all nodes."""
-    holds = tuple(
-        Hold(node.name, gpu, session) for node in nodes for gpu in node.gpus for session in gpu.sessions
-    )
-    by_uid: dict[str, list[Hold]] = {}
-    by_name: dict[tuple[str, str], list[Hold]] = {}
-    for hold in holds:
-        session = hold.session
-        if session.pod_uid:
-            by_uid.setdefault(session.pod_uid, []).append(hold)
-        else:
-            by_name.setdefault((session.namespace, session.pod), []).append(hold)
-    return SessionIndex(
-        holds,
-        MappingProxyType({uid: tuple(each) for uid, each in by_uid.items()}),
-        MappingProxyType({name: tuple(each) for name, each in by_name.items()}),
-    )
+    index = SessionIndex()
+    for node in nodes:
+        index.report(node.name, node)
+    return index
+
+
+def _add(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str, hold: Hold) -> None:
+    by_node = found.setdefault(key, {})
+    by_node[node] = (*by_node.get(node, ()), hold)
+
+
+def _drop(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str) -> None:
+    by_node = found.get(key, {})
+    by_node.pop(node, None)
+    if not by_node:
+        found.pop(key, None)
 
 
 def actual_gpus(pod: WorkerPod, sessions: SessionIndex) -> tuple[str, ...]:

@@ -79,12 +79,21 @@ class JobRecord:
         return replace(self, status=status)
 
 
-def parse_job(raw: dict[str, Any]) -> JobRecord:
-    """Read a TrainingJob. A wrong spec or status is noted in ``problem``, never raised: one bad object stops nothing."""
+def parse_job(raw: dict[str, Any], before: JobRecord | None = None) -> JobRecord:
+    """Read a TrainingJob. A wrong spec or status is noted in ``problem``, never raised: one bad object stops nothing.
+
+    Args:
+        raw: as the API server has it.
+        before: an earlier version of the same object. The spec is the same while its generation is, and is not read again then.
+    """
     metadata = raw["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     key = f"{namespace}/{name}"
-    wish, problem = _wish(raw.get("spec"))
+    generation = metadata.get("generation", 1)
+    if before is not None and before.generation == generation and not before.spoiled:
+        wish, problem = before.wish, before.problem
+    else:
+        wish, problem = _wish(raw.get("spec"))
     status, spoiled = _status(raw.get("status"))
     if spoiled:
         wish, problem = None, spoiled
@@ -97,7 +106,7 @@ def parse_job(raw: dict[str, Any]) -> JobRecord:
         name=name,
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
-        generation=metadata.get("generation", 1),
+        generation=generation,
         created_seconds=to_seconds(metadata["creationTimestamp"]),
         deleting="deletionTimestamp" in metadata,
         wish=wish,

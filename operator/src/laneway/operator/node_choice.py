@@ -1,0 +1,47 @@
+"""Which nodes each waiting job keeps away from: by its template, and by taints. Many jobs say the same, so each answer is kept until the
+nodes change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from laneway.operator.eligibility import ineligible_nodes, is_constrained, required_terms
+from laneway.operator.records.node_record import NodeRecord
+
+NONE: frozenset[str] = frozenset()
+
+
+class NodeChoice:
+    """The nodes with GPUs, and the answers about them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[object, ...]] = {}
+        self._candidates: list[NodeRecord] = []
+        self._tainted: list[NodeRecord] = []
+        self._answers: dict[str, frozenset[str]] = {}
+
+    def set_nodes(self, nodes: Iterable[NodeRecord]) -> bool:
+        """Replace the nodes that have GPUs; return whether that may change an answer."""
+        candidates = list(nodes)
+        wanted = {node.name: (node.labels, node.taints) for node in candidates}
+        if wanted == self._nodes:
+            return False
+        self._nodes, self._candidates = dict(wanted), candidates
+        self._tainted = [node for node in candidates if node.taints]
+        self._answers.clear()
+        return True
+
+    def refused(self, pod_spec: dict[str, Any]) -> frozenset[str]:
+        """Return the nodes to which a pod with this spec cannot go."""
+        constrained = is_constrained(pod_spec)
+        if not constrained and not self._tainted:
+            return NONE
+        said = [pod_spec.get("nodeSelector"), required_terms(pod_spec), pod_spec.get("tolerations")]
+        question = json.dumps(said, sort_keys=True)
+        found = self._answers.get(question)
+        if found is None:
+            found = ineligible_nodes(pod_spec, self._candidates if constrained else self._tainted)
+            self._answers[question] = found
+        return found

@@ -1,0 +1,100 @@
+"""The step that a plan wants of a job: start, make way, go on, or wait and say why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laneway.api.job_standing import WaitingStatus
+from laneway.api.training_job import ConditionType, TrainingJobStatus
+from laneway.operator import parking, transitions
+from laneway.operator.preemption_events import made_way_for
+from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.standing import Happening, Standing
+from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingReason
+
+
+def with_plan(standing: Standing, planned: Plan, pods: tuple[WorkerPod, ...], now_seconds: float) -> Standing:
+    """Take the step that the plan wants of a job."""
+    job = standing.job
+    status = job.status
+    if standing.state is None:
+        return standing
+    if job.key in planned.queues and not job.finished:
+        status = transitions.changed(status, queue=planned.queues[job.key])
+    if job.key in planned.promotions:
+        status = transitions.changed(status, service_at_promotion=status.attained_service)
+    if (workers := planned.starts.get(job.key)) is not None:
+        status = transitions.placed(status, workers, now_seconds)
+        message = "; ".join(
+            f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
+        )
+        happening = Happening("Placed", f"attempt {status.attempt}: {message}")
+        return replace(
+            standing.becomes(status, happening), state=JobState.STARTING, holds=workers, present=frozenset()
+        )
+    if (preemption := planned.preemptions.get(job.key)) is not None:
+        return _make_way(standing.becomes(status), preemption, pods, now_seconds)
+    if job.key in planned.resumes:
+        happening = Happening("Resumed", "The GPUs' turns are free again: it goes on where it is.")
+        return replace(
+            standing.becomes(transitions.resumed(status, now_seconds), happening), state=JobState.RUNNING
+        )
+    happenings: tuple[Happening, ...] = ()
+    if (reason := planned.waiting.get(job.key)) is not None:
+        status = explained(status, reason, now_seconds)
+        happenings = made_way_for(job.key, planned)
+    return standing.becomes(status, *happenings)
+
+
+def _make_way(
+    standing: Standing, preemption: Preemption, pods: tuple[WorkerPod, ...], now_seconds: float
+) -> Standing:
+    """Have a job make way as far as the plan says."""
+    status, reason, message = standing.job.status, str(preemption.reason), preemption.message
+    if preemption.depth is not Depth.EVICT:
+        status = transitions.told_to_park(
+            status, preemption.depth, reason, message, now_seconds, preemption.beneficiary
+        )
+        happening = Happening("Preempted", f"{message} It is told to {parking.WORDS[preemption.depth]}.")
+        return standing.becomes(status, happening)
+    if preemption.reason is PreemptionReason.SUSPENDED:
+        status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        happening = Happening("Suspended", message)
+    else:
+        status = transitions.preempted(status, reason, message, now_seconds, preemption.beneficiary)
+        happening = Happening("Preempted", message)
+    doomed = tuple(pod for pod in pods if not pod.deleting)
+    return replace(standing.becomes(status, happening), state=JobState.LEAVING, doomed=doomed)
+
+
+def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
+    """Whether a status says already why its job waits."""
+    waiting = status.waiting
+    return (
+        waiting is not None
+        and waiting.position == reason.position
+        and waiting.reason == str(reason.code)
+        and waiting.message.startswith(reason.message)
+        and waiting.unblock == reason.unblock
+        and waiting.blockers == reason.blockers
+    )
+
+
+def explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: float) -> TrainingJobStatus:
+    """Return the status of a waiting job with why it waits."""
+    lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
+    message = " ".join([reason.message, *lately])
+    waiting = WaitingStatus(
+        reason=str(reason.code),
+        message=message,
+        unblock=reason.unblock,
+        position=reason.position,
+        since=status.waiting.since if status.waiting else None,
+        blockers=reason.blockers,
+    )
+    status = transitions.changed(status, waiting=waiting)
+    if status.preemption is not None and status.placement:
+        return status  # it stands aside, and has its GPUs all the same
+    return transitions.with_conditions(
+        status, now_seconds, (ConditionType.PLACED, False, waiting.reason, message)
+    )

@@ -1,0 +1,47 @@
+"""How often statuses are written of which only figures and sentences are new: position, service, measured bytes.
+
+Steps in the life of a job are written at once. For the rest there is an allowance, so many a second, which is saved up for a while: with a
+few jobs all are told within seconds, with thousands the API server is not kept busy by it. Those that were written longest ago come first.
+"""
+
+from __future__ import annotations
+
+from laneway.api.clock_text import to_seconds
+from laneway.api.training_job import TrainingJobStatus
+from laneway.operator.config import CycleConfig
+
+
+class WriteBudget:
+    """The allowance."""
+
+    def __init__(self, config: CycleConfig) -> None:
+        self._config = config
+        self._most = max(1.0, config.explanations_per_second * config.explain_seconds)
+        self._left = self._most
+        self._counted_seconds: float | None = None
+
+    def take(self, wanted: int, now_seconds: float) -> int:
+        """Return how many of so many may be written now, and count these."""
+        if self._counted_seconds is not None:
+            gained = max(0.0, now_seconds - self._counted_seconds) * self._config.explanations_per_second
+            self._left = min(self._most, self._left + gained)
+        self._counted_seconds = now_seconds
+        taken = min(wanted, int(self._left))
+        self._left -= taken
+        return taken
+
+    def due_seconds(
+        self, status: TrainingJobStatus, known: TrainingJobStatus, written_seconds: float
+    ) -> float | None:
+        """Return from when on a status may be written; None where nothing is new.
+
+        Args:
+            status: as it is to be.
+            known: as the cluster has it.
+            written_seconds: when it was written last.
+        """
+        if status != known:
+            return written_seconds + self._config.explain_seconds
+        if status.service_counted_at is None:
+            return None
+        return max(written_seconds, to_seconds(status.service_counted_at)) + self._config.service_seconds

@@ -1,0 +1,329 @@
+"""A decider with a memory decides what one decides that sees everything for the first time, whatever happened before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from laneway.api.clock_text import to_text
+from laneway.operator.cache import ClusterCache
+from laneway.operator.config import OperatorConfig
+from laneway.operator.deciding import Decider, Decision
+from laneway.operator.manifests import worker_pod
+from laneway.operator.memory import Memory
+from laneway.operator.statements import JobStatement
+
+from tests.unit.operator.builders import GIB, NOW, a_job, gpu_uuid
+
+NODES = ("n1", "n2", "n3")
+CONFIG = OperatorConfig.model_validate(
+    {"scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}}}
+)
+TEMPLATES = ({}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"key": "team", "operator": "Exists"}]})
+
+
+class WithMemory(RuleBasedStateMachine):
+    """A cluster as the cache sees it; events may be doubled, and writes may come to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.versions = 1
+        self.made = 0
+        self.cache = ClusterCache(lambda: self.now)
+        self.raw: dict[str, dict[str, Any]] = {}
+        self.decider = Decider(CONFIG.scheduling.policies(), CONFIG)
+        self.refusals: dict[tuple[str, int], str] = {}
+        self.written: dict[str, float] = {}
+
+    # ---- the cluster
+
+    def put(self, store: str, name: str, raw: dict[str, Any]) -> None:
+        """Have the cache hear of an object, twice."""
+        self.versions += 1
+        raw["metadata"]["resourceVersion"] = str(self.versions)
+        self.raw[f"{store}/{name}"] = raw
+        getattr(self.cache, store).observe(raw)
+        getattr(self.cache, store).observe(raw)
+
+    def drop(self, store: str, name: str) -> None:
+        getattr(self.cache, store).forget(self.raw.pop(f"{store}/{name}")["metadata"])
+
+    def known(self, store: str) -> list[str]:
+        return sorted(key.split("/", 1)[1] for key in self.raw if key.startswith(f"{store}/"))
+
+    @initialize(gpus=st.integers(1, 3))
+    def begin(self, gpus: int) -> None:
+        for name in NODES[:2]:
+            self.add_node(name, gpus)
+
+    def add_node(self, name: str, gpus: int) -> None:
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(self.now)}
+        labels = {"disk": "ssd"} if name == "n1" else {}
+        node = {
+            "metadata": {"name": name, "uid": f"node-{name}", "labels": labels},
+            "spec": {},
+            "status": {"conditions": [ready]},
+        }
+        self.put("nodes", name, node)
+        listed = [
+            {
+                "uuid": gpu_uuid(name, index),
+                "index": index,
+                "model": "A100",
+                "memoryBytes": 80 * GIB,
+                "allocatableBytes": 80 * GIB,
+                "allocatablePercent": 100,
+                "healthy": True,
+                "sessions": [],
+            }
+            for index in range(gpus)
+        ]
+        says = {**ready, "reason": "Tested", "message": ""}
+        status = {"conditions": [says], "gpus": listed}
+        self.put("gpu_nodes", name, {"metadata": {"name": name, "uid": f"gpu-{name}"}, "status": status})
+
+    # ---- what happens
+
+    @rule(
+        workers=st.integers(1, 3),
+        share=st.sampled_from([None, 40]),
+        template=st.sampled_from(TEMPLATES),
+        priority=st.sampled_from([None, "urgent"]),
+    )
+    def submit(self, workers: int, share: int | None, template: dict[str, Any], priority: str | None) -> None:
+        name = f"j{self.made}"
+        self.made += 1
+        gpus = {"perWorker": 1} if share is None or workers > 1 else {"share": share}
+        container = {"name": "trainer", "image": f"i{self.made % 2}"}
+        fields: dict[str, Any] = {
+            "workers": workers,
+            "gpus": gpus,
+            "template": {"spec": {"containers": [container], **template}},
+        }
+        if priority:
+            fields["priorityClassName"] = priority
+        job = a_job(name).spec(**fields).metadata(creationTimestamp=to_text(self.now))
+        self.put("jobs", name, job.raw)
+
+    @rule(data=st.data(), change=st.sampled_from(["suspend", "delete", "spoil", "touch"]))
+    def change_job(self, data: st.DataObject, change: str) -> None:
+        if not self.known("jobs"):
+            return
+        name = data.draw(st.sampled_from(self.known("jobs")))
+        raw = self.raw[f"jobs/{name}"]
+        if change == "delete":
+            self.drop("jobs", name)
+        elif change == "spoil":
+            self.put("jobs", name, {**raw, "status": {"attempt": "many"}})
+        else:
+            spec = dict(raw["spec"])
+            if change == "suspend":
+                spec["suspend"] = not spec.get("suspend", False)
+            metadata = {**raw["metadata"], "generation": raw["metadata"]["generation"] + 1}
+            self.put("jobs", name, {**raw, "metadata": metadata, "spec": spec})
+
+    @rule(
+        data=st.data(),
+        phase=st.sampled_from(["Running", "Running", "Succeeded", "Failed", "gone", "deleting"]),
+    )
+    def change_pod(self, data: st.DataObject, phase: str) -> None:
+        if not self.known("pods"):
+            return
+        name = data.draw(st.sampled_from(self.known("pods")))
+        raw = dict(self.raw[f"pods/{name}"])
+        if phase == "gone":
+            self.drop("pods", name)
+            return
+        if phase == "deleting":
+            raw["metadata"] = {**raw["metadata"], "deletionTimestamp": to_text(self.now)}
+        else:
+            raw["spec"] = {**raw["spec"], "nodeName": _pinned(raw)}
+            raw["status"] = {"phase": phase, "containerStatuses": [_container(phase, self.now)]}
+        self.put("pods", name, raw)
+
+    @rule(data=st.data(), change=st.sampled_from(["session", "ended", "plain", "figures", "sick", "unready"]))
+    def report(self, data: st.DataObject, change: str) -> None:
+        node = data.draw(st.sampled_from(self.known("gpu_nodes")))
+        raw = dict(self.raw[f"gpu_nodes/{node}"])
+        gpus = [dict(gpu) for gpu in raw["status"]["gpus"]]
+        gpu = data.draw(st.sampled_from(gpus))
+        sessions = [dict(each) for each in gpu["sessions"]]
+        mine = [name for name in self.known("pods") if _pinned(self.raw[f"pods/{name}"]) == node]
+        if change == "session" and mine:
+            sessions.append(_session(self.raw[f"pods/{data.draw(st.sampled_from(mine))}"], self.versions))
+        elif change == "plain":
+            plain = {
+                "key": f"p{self.versions}",
+                "namespace": "other",
+                "pod": "notebook",
+                "podUID": "uid-notebook",
+            }
+            common = {"container": "c", "sharePercent": 30, "quotaBytes": GIB, "state": "Allocated"}
+            sessions = [] if sessions else [{**plain, **common}]
+        elif change == "figures" and sessions:
+            measured = {"profiled": True, "persistentBytes": 3 * GIB, "ephemeralBytes": GIB}
+            sessions[0] |= {**measured, "iterations": 7 + self.versions, "turns": self.versions}
+        elif change == "ended" and sessions:
+            sessions[0]["state"] = "Ended"
+        elif change == "sick":
+            gpu["healthy"] = not gpu["healthy"]
+            gpu["unhealthySince"] = to_text(self.now)
+        ready = dict(raw["status"]["conditions"][0])
+        if change == "unready":
+            ready["status"] = "False" if ready["status"] == "True" else "True"
+        gpu["sessions"] = sessions
+        self.put("gpu_nodes", node, {**raw, "status": {"conditions": [ready], "gpus": gpus}})
+
+    @rule(data=st.data(), change=st.sampled_from(["cordon", "ready", "taint", "gone", "third"]))
+    def change_node(self, data: st.DataObject, change: str) -> None:
+        if change == "third":
+            if "n3" in self.known("nodes"):
+                self.drop("nodes", "n3")
+                self.drop("gpu_nodes", "n3")
+            else:
+                self.add_node("n3", 2)
+            return
+        name = data.draw(st.sampled_from(NODES[:2]))
+        if change == "gone":
+            if f"nodes/{name}" in self.raw:
+                self.drop("nodes", name)
+            return
+        if f"nodes/{name}" not in self.raw:
+            return
+        raw = self.raw[f"nodes/{name}"]
+        spec, ready = dict(raw["spec"]), dict(raw["status"]["conditions"][0])
+        if change == "cordon":
+            spec["unschedulable"] = not spec.get("unschedulable", False)
+        elif change == "taint":
+            spec["taints"] = (
+                [] if spec.get("taints") else [{"key": "team", "value": "x", "effect": "NoSchedule"}]
+            )
+        else:
+            ready["status"] = "False" if ready["status"] == "True" else "True"
+            ready["lastTransitionTime"] = to_text(self.now)
+        self.put("nodes", name, {**raw, "spec": spec, "status": {"conditions": [ready]}})
+
+    @rule()
+    def add_or_remove_class(self) -> None:
+        if "urgent" in self.known("priority_classes"):
+            self.drop("priority_classes", "urgent")
+        else:
+            raw = {"metadata": {"name": "urgent", "uid": "class-urgent"}, "value": 100}
+            self.put("priority_classes", "urgent", raw)
+
+    @rule(data=st.data())
+    def refuse_an_object(self, data: st.DataObject) -> None:
+        if self.known("jobs"):
+            raw = self.raw[f"jobs/{data.draw(st.sampled_from(self.known('jobs')))}"]
+            attempt = raw.get("status", {}).get("attempt", 0)
+            if isinstance(attempt, int):
+                self.refusals[raw["metadata"]["uid"], attempt] = "no"
+
+    @rule(seconds=st.sampled_from([0.5, 4.0, 11.0, 61.0, 130.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(carried_out=st.sampled_from(["all", "all", "statuses", "nothing"]))
+    def cycle(self, carried_out: str) -> None:
+        """Decide, and carry that out; or be stopped in the middle of it, or at once."""
+        for statement in self.decided().statements:
+            if carried_out != "nothing":
+                self.carry_out(statement, whole=carried_out == "all")
+
+    @rule()
+    def cycle_while_writes_are_under_way(self) -> None:
+        """Jobs that are being written about are left alone until that has ended."""
+        first = self.decided()
+        busy = {statement.job.uid for statement in first.statements}
+        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
+        second = self.decider.decide(view, self.memory(), self.now, busy)
+        assert busy.isdisjoint(statement.job.uid for statement in second.statements)
+        assert first.plan.starts.keys().isdisjoint(second.plan.starts)
+        for statement in first.statements:
+            self.carry_out(statement, whole=True)
+
+    # ---- what must hold
+
+    @invariant()
+    def decides_the_same(self) -> None:
+        if not self.raw:
+            return
+        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
+        fresh = Decider(CONFIG.scheduling.policies(), CONFIG).decide(view, self.memory(), self.now)
+        remembered = self.decided()
+        assert remembered.plan == fresh.plan
+        assert {each.job.uid: each for each in remembered.statements} == {
+            each.job.uid: each for each in fresh.statements
+        }
+        assert remembered.orders == fresh.orders
+        assert remembered.figures == fresh.figures
+
+    # ---- the operator
+
+    def memory(self) -> Memory:
+        return Memory(self.refusals, self.written)
+
+    def decided(self) -> Decision:
+        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
+        decision = self.decider.decide(view, self.memory(), self.now)
+        assert decision.problem == ""
+        return decision
+
+    def carry_out(self, statement: JobStatement, whole: bool) -> None:
+        job = statement.job
+        raw = self.raw[f"jobs/{job.name}"]
+        if statement.write:
+            self.put("jobs", job.name, {**raw, "status": statement.status.to_json()})
+            self.written[job.uid] = self.now
+        if not whole:
+            return
+        for worker in statement.creates:
+            assert job.wish is not None
+            pod = worker_pod(job, job.wish.spec, worker, statement.status.attempt)
+            name = pod["metadata"]["name"]
+            pod["metadata"]["uid"] = f"uid-{name}-{self.versions}"
+            pod["status"] = {"phase": "Pending"}
+            if f"pods/{name}" not in self.raw:
+                self.put("pods", name, pod)
+        for doomed in statement.doomed:
+            if f"pods/{doomed.name}" in self.raw:
+                self.drop("pods", doomed.name)
+
+
+def _pinned(pod: dict[str, Any]) -> str:
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return str(required["nodeSelectorTerms"][0]["matchFields"][-1]["values"][0])
+
+
+def _container(phase: str, now: float) -> dict[str, Any]:
+    if phase == "Running":
+        return {"name": "trainer", "state": {"running": {"startedAt": to_text(now)}}}
+    code = 0 if phase == "Succeeded" else 1
+    ended = {"exitCode": code, "startedAt": to_text(now), "finishedAt": to_text(now)}
+    return {"name": "trainer", "state": {"terminated": ended}}
+
+
+def _session(pod: dict[str, Any], number: int) -> dict[str, Any]:
+    metadata = pod["metadata"]
+    return {
+        "key": f"s{number}",
+        "namespace": metadata["namespace"],
+        "pod": metadata["name"],
+        "podUID": metadata["uid"],
+        "container": "trainer",
+        "sharePercent": 40,
+        "quotaBytes": GIB,
+        "state": "Holding",
+        "job": metadata["labels"]["laneway.dev/job"],
+        "rank": 0,
+    }
+
+
+WithMemory.TestCase.settings = settings(
+    deadline=None, max_examples=40, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+)
+TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)

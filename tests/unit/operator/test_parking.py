@@ -193,6 +193,11 @@ class TestOrders:
         gone_on = JobBuilder("old").placed("n1").running().record
         assert self.statements(self.view(own=(self.order,)), gone_on) == [[]]
 
+    def test_it_is_taken_back_later_if_that_could_not_be_written_at_once(self) -> None:
+        gone_on = JobBuilder("old").placed("n1").running().record
+        view = replace(self.view(own=(self.order,)), jobs=(gone_on,))
+        assert [each.orders for each in order_statements(view, [])] == [()]
+
     def test_it_stays_for_a_worker_that_is_told_to_end(self) -> None:
         evicted = told(Depth.PAUSE).after(transitions.preempted, "HigherPriority", "why", NOW).record
         assert self.statements(self.view(own=(self.order,)), evicted) == []

@@ -13,6 +13,7 @@ from laneway.api.orders import Order, PodOrder
 from laneway.operator.cache import ClusterView
 from laneway.operator.parking import parking_depth
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.records.job_record import JobRecord
 from laneway.operator.standing import Standing
 from laneway.scheduling import Depth
 
@@ -33,14 +34,17 @@ class NodeStatement:
 
 
 def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[NodeStatement, ...]:
-    """Return the nodes whose orders are not as they are to be."""
+    """Return the nodes whose orders are not as they are to be.
+
+    Args:
+        view: what the cluster says.
+        standings: at least those of the jobs that make way, or of which something is about to be written.
+    """
+    standings = tuple(standings)
     wanted: dict[str, dict[str, tuple[PodOrder, str]]] = {}
-    attempts: dict[str, int] = {}
     for standing in standings:
         status = standing.job.status
-        depth = None
-        if standing.job.placed and not standing.job.finished:
-            depth, attempts[standing.job.uid] = parking_depth(status), status.attempt
+        depth = parking_depth(status) if _has_pods(standing.job) else None
         if depth is None or status.preemption is None:
             continue
         reason = f"{standing.job.key}: {status.preemption.message}"[:_LONGEST_REASON]
@@ -49,7 +53,7 @@ def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[
                 order = PodOrder(podUID=pod.uid, order=_ORDERS[depth], reason=reason)
                 wanted.setdefault(pod.node, {})[pod.uid] = (order, standing.job.uid)
     nodes = [node for node in view.gpu_nodes if node.own_orders or node.name in wanted]
-    ending = _ending(view, attempts) if any(node.own_orders for node in nodes) else frozenset()
+    ending = _ending(view, standings) if any(node.own_orders for node in nodes) else frozenset()
     return tuple(
         statement
         for node in nodes
@@ -69,16 +73,18 @@ def _statement(
     return NodeStatement(node, listed, frozenset(job for _, job in wanted.values()))
 
 
-def _ending(view: ClusterView, attempts: Mapping[str, int]) -> frozenset[str]:
-    """Return the uids of the pods that are told to end, or are about to be.
-
-    Args:
-        view: what the cluster says.
-        attempts: the attempt of every job that is to have pods, by its uid.
-    """
+def _ending(view: ClusterView, standings: tuple[Standing, ...]) -> frozenset[str]:
+    """Return the uids of the pods that are told to end, or are about to be."""
+    jobs = {job.uid: job for job in view.jobs} | {standing.job.uid: standing.job for standing in standings}
+    attempts = {uid: job.status.attempt for uid, job in jobs.items() if _has_pods(job)}
     return frozenset(
         pod.uid
         for pods in view.pods.values()
         for pod in pods
         if not pod.ended and (pod.deleting or attempts.get(pod.job_uid) != pod.attempt)
     )
+
+
+def _has_pods(job: JobRecord) -> bool:
+    """Whether the pods of the job's attempt are to be there."""
+    return job.placed and not job.finished

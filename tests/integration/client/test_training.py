@@ -94,3 +94,7 @@ def test_an_agent_that_dies_is_not_missed_and_found_again(make_node: MakeNode, r
     node.start()
     eventually("the session is back", lambda: node.session("job")["iterations"] > 0)
     assert job.results()[-1]["steps"] == 200
+    report = node.session("job")["report"]
+    assert (report["step"], report["steps"]) == (200, 200), (
+        "its checkpoints' count, without a line in the script"
+    )

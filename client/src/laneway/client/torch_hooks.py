@@ -29,6 +29,7 @@ from laneway.client.offload_storages import TorchMover
 from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.runtime import Client, client, is_our_fault
+from laneway.client.tensor_sizes import model_sizes, trained_sizes
 
 if TYPE_CHECKING:
     from laneway.client.memory_meter import MemoryMeter
@@ -90,7 +91,7 @@ class TorchHooks:
         """The outermost module of the evaluation that goes on."""
         self._models: set[int] = set()
         """Modules that were found to have parameters."""
-        self._optimizers: dict[int, tuple[Any, int, int]] = {}
+        self._optimizers: dict[int, tuple[Any, dict[int, int]]] = {}
         """By address: a weak reference, the bytes that it trains, and those of its largest tensor."""
         self._steps = OptimizerSteps()
         self._steps_seen = 0
@@ -258,13 +259,11 @@ class TorchHooks:
     def _take_note_of(self, optimizer: Any) -> None:
         """Sizes of what an optimizer trains: the model, and its largest tensor (Tiresias' skew)."""
         key = id(optimizer)
-        sizes = [p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"]]
         reference = weakref.ref(optimizer, lambda _: self._forget_optimizer(key))
-        self._optimizers[key] = (reference, sum(sizes), max(sizes, default=0))
+        self._optimizers[key] = (reference, trained_sizes(optimizer))
         profiler = self._client.gate.profiler
         known = self._optimizers.copy().values()  # one may go at any moment, in any thread
-        profiler.model_bytes = sum(total for _, total, _ in known)
-        profiler.largest_tensor_bytes = max(largest for _, _, largest in known)
+        profiler.model_bytes, profiler.largest_tensor_bytes = model_sizes(sizes for _, sizes in known)
 
     def _forget_optimizer(self, key: int) -> None:
         self._optimizers.pop(key, None)

@@ -7,7 +7,10 @@ loader's own seed, when its iterator is made, then the sampler's, when its first
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Optional
+from typing import Any, Final, Optional
+
+ITERABLE: Final = 1
+"""PyTorch's kind of datasets that have no indices."""
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
@@ -27,6 +30,16 @@ def generators(loader: Any) -> dict[str, Any]:
 def has_iterator(loader: Any) -> bool:
     """Whether a loader with `persistent_workers` has drawn its own seed in an earlier epoch, and will not again."""
     return getattr(loader, "_iterator", None) is not None
+
+
+def length_of(loader: Any) -> Optional[int]:
+    """How many batches a pass has, where that is known without a promise: PyTorch holds an IterableDataset to its length once asked."""
+    if getattr(loader, "_dataset_kind", 0) == ITERABLE:
+        return None
+    try:
+        return len(loader)
+    except Exception:  # it has none, or that of its dataset raises
+        return None
 
 
 def start_pass(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional, TypeVar
 
 from laneway.client.board import torch_board
 from laneway.client.checkpoint.errors import CheckpointError
-from laneway.client.checkpoint.loader import generators, has_iterator, set_epoch, start_pass
+from laneway.client.checkpoint.loader import generators, has_iterator, length_of, set_epoch, start_pass
 from laneway.client.checkpoint.parts import capture, flatten, misfit, refuse_unloadable, restore
 from laneway.client.checkpoint.position import Position
 from laneway.client.checkpoint.random_state import capture_random_state, restore_random_state
@@ -105,7 +105,9 @@ class Checkpoint:
         """Step, epoch and boundary of the last save; what was never trained needs none."""
         self._saved_seconds = time.monotonic()
         self._wants_save = False
-        self._in_epochs = False
+        self._epochs: Optional[int] = None
+        self._steps: Optional[int] = None
+        """How many there are in all, where that is known."""
         self._passed = False
 
     @property
@@ -157,7 +159,7 @@ class Checkpoint:
         """The epochs up to `total` that are still to do, from 0; one that was left in the middle is done to its end."""
         self.resume()
         position = self._position
-        self._in_epochs = True
+        self._epochs = total
         while position.epoch < total:
             if position.batch and position.epoch_random:
                 restore_random_state(self._torch, position.epoch_random)
@@ -190,11 +192,14 @@ class Checkpoint:
             raise CheckpointError(
                 "state.batches() was called twice in an epoch: iterate over the other loader itself, as in evaluation"
             )
-        self._passed = self._in_epochs
+        position, length = self._position, length_of(loader)
+        self._passed = self._epochs is not None
+        if self._epochs is not None and length is not None:
+            self._steps = position.step - position.batch + length * (self._epochs - position.epoch)
         try:
             yield from self._pass(self._start_pass(loader, replay), accumulate)
         finally:
-            if not self._in_epochs:
+            if self._epochs is None:
                 self._position.epoch += 1
                 self._position.batch = 0
 
@@ -204,8 +209,8 @@ class Checkpoint:
             try:
                 yield item
             finally:
-                position.step += 1
                 position.batch += 1
+                self._count()
             at_boundary = position.batch % accumulate == 0
             if at_boundary:
                 self._boundary()
@@ -217,9 +222,10 @@ class Checkpoint:
     def steps(self, total: int) -> Iterator[int]:
         """The steps up to `total` that are still to do, from 0: for a training without epochs."""
         self.resume()
+        self._steps = total
         while self._position.step < total:
             yield self._position.step
-            self._position.step += 1
+            self._count()
             if self._position.step < total:
                 self._boundary()
                 if self.stopped:
@@ -229,7 +235,7 @@ class Checkpoint:
     def boundary(self) -> bool:
         """The end of a step in a loop of the script's own; returns whether to leave it (where `exit_when_stopped` is False)."""
         self.resume()
-        self._position.step += 1
+        self._count()
         self._boundary()
         return self.stopped
 
@@ -259,6 +265,11 @@ class Checkpoint:
             self._on_save(self.step)
 
     # --- at a boundary ---
+
+    def _count(self) -> None:
+        self._position.step += 1
+        gate = client().gate
+        gate.progress.count(self._position.step, self._steps, gate.iterations, gate.session)
 
     def _boundary(self) -> None:
         position = self._position

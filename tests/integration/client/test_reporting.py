@@ -1,0 +1,40 @@
+"""What a script reports reaches the agent: while it trains, and its last word after its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Node, eventually
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+STEPS, WIDTH, DATA_SECONDS = 10**6, 64, 0.002
+"""Of the script."""
+
+
+def test_progress_loss_and_the_time_for_data_reach_the_agent(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    job = run("reporting.py", container=node.container("job", 50))
+    first = eventually("it is heard", lambda: node.session("job")["report"], seconds=60)
+    assert first["steps"] == STEPS
+
+    def paced() -> bool:
+        report = node.session("job")["report"]
+        return bool(report["step"] > first["step"] and report["remaining_seconds"])
+
+    eventually("it goes on, and knows its pace", paced, seconds=60)
+    session = node.session("job")
+    assert math.isfinite(float(session["report"]["loss"]))
+    sizes = eventually("it is measured", lambda: node.session("job")["sizes"])
+    assert (sizes["model_bytes"], sizes["largest_tensor_bytes"]) == (4 * 10 * (WIDTH + 1), 4 * 10 * WIDTH)
+    job.enough()
+    (last,) = job.results()
+    assert last["graph"]
+    session = node.session("job")
+    report = session["report"]
+    assert (report["step"], report["loss"], report["epoch"]) == (last["step"], "NaN", last["step"] // 1000)
+    assert session["data_seconds"] >= (session["iterations"] - 1) * DATA_SECONDS
+    pages = node.get("/metrics").splitlines()
+    assert any(line.startswith("laneway_session_loss{") and line.endswith(" NaN") for line in pages)

@@ -24,6 +24,8 @@ MEASURED: dict[str, Any] = {
     "iterationMicroseconds": 250_000,
     "iterationSpreadMicroseconds": 4_000,
     "iterations": 100,
+    "dataMicroseconds": 50_000,
+    "report": {"step": 99, "steps": 400, "epoch": 1, "loss": "NaN", "remainingSeconds": 301},
     "modelBytes": GIB,
     "largestTensorBytes": GIB // 2,
 }
@@ -58,6 +60,16 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
     assert profile["persistentBytes"] == 5 * GIB
     assert profile["frameworkBytes"] == GIB
     assert profile["iterationSpreadMicroseconds"] == 4_000
+    assert profile["dataMicroseconds"] == 50_000
+    progress = (await cluster.job("first"))["status"]["progress"]
+    assert progress.pop("updatedAt")
+    assert progress == {"iterations": 100, "percent": 24, **MEASURED["report"]}
+    loss = f'laneway_job_loss{{job="first",namespace="{cluster.namespace}"}} NaN'
+
+    async def counted() -> bool:
+        return loss in operator.get("/metrics")
+
+    await until("its loss is a metric", counted)
     await cluster.finish(first)
     await cluster.until_condition("first", "Succeeded")
 
@@ -76,6 +88,7 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
     assert record.profile.ephemeral_bytes == 20 * GIB
     assert record.profile.iteration_seconds == 0.25
     assert record.profile.iteration_seconds_spread == 0.004
+    assert record.profile.data_seconds == 0.05
     assert record.template_hash == as_the_plugin_reads_it(first).template_hash
     (another,) = await cluster.until_pods("another", 1)
     assert as_the_plugin_reads_it(another).profile is None, "another command is another template"

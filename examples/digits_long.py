@@ -1,4 +1,5 @@
-"""A long job that can be stopped at any time and goes on where it was, with Laneway's library for checkpoints.
+"""A long job that can be stopped at any time and goes on where it was, with Laneway's library for checkpoints. It reports its loss; how far
+it is, its checkpoints say.
 
 On SIGTERM it finishes the step that it is in, saves, and ends with status 143. `steps.log` beside the checkpoints gets one line for
 each step trained.
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import torch
 from digits_model import NoisyBatches, accuracy, build, load
-from laneway.client import Checkpoint
+from laneway.client import Checkpoint, report
 from torch.nn.functional import cross_entropy
 
 
@@ -53,6 +54,7 @@ def main() -> None:
             loss = cross_entropy(model(inputs), targets)
             loss.backward()
             optimizer.step()
+            report(loss=loss)
             log.write(json.dumps({"step": step + 1, "loss": loss.item(), "resumed_at": resumed_at}) + "\n")
             log.flush()
             if (step + 1) % 50 == 0:

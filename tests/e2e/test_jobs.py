@@ -39,6 +39,8 @@ def test_a_job_runs_and_says_how_it_went(bench: Bench) -> None:
     assert job.status.profile is not None
     assert job.status.profile.persistent_bytes > 0
     assert job.status.profile.iterations > 100
+    assert job.status.progress is not None
+    assert job.status.progress.iterations > 100
     bench.outputs.settle()
     assert (bench.outputs.accuracy("one") or 0) > 0.8
     events = bench.laneway.kubectl.get("events", "--namespace", bench.namespace)["items"]

@@ -6,6 +6,7 @@ policy is one file there, chosen by name through :func:`policies`.
 """
 
 from laneway.api.training_job import PlacementMode
+from laneway.scheduling.advice import Advice
 from laneway.scheduling.plan_types import (
     NEVER_FITS,
     Depth,
@@ -37,6 +38,7 @@ from laneway.scheduling.walk import Decision
 __all__ = [
     "GPU",
     "NEVER_FITS",
+    "Advice",
     "ClusterSnapshot",
     "Decision",
     "Demand",

@@ -6,10 +6,11 @@ What it decides is what one would that is told everything at once: its memory ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from laneway.scheduling import explanation
+from laneway.scheduling.advice import Advice, advise
 from laneway.scheduling.allotting import Allotting, allocations
 from laneway.scheduling.books import Books
 from laneway.scheduling.closures import Closures
@@ -101,6 +102,19 @@ class Scheduler:
             promotions=tuple(key for key in order if key in standings.promoted),
             cut_short=decision.cut_short,
         )
+
+    def advise(
+        self, planned: Plan, keys: Collection[str], now_seconds: float, *, trust_durations: bool = True
+    ) -> Mapping[str, Advice]:
+        """Say of jobs that wait by a plan who is ahead of them, when they may start, and what would let them start now.
+
+        Args:
+            planned: what :meth:`plan` returned last; nothing may have been observed since.
+            keys: which jobs: it costs the more, the more there are.
+            now_seconds: the moment.
+            trust_durations: whether estimates rely on what is said of how long jobs run.
+        """
+        return advise(self._books, planned.waiting, keys, now_seconds, trust_durations=trust_durations)
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change what was decided, if nothing more is observed before; None: never."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.integration.client.jobs import EXAMPLES, Job, turns
 from tests.integration.node_agent.node import Node, eventually, overlaps
@@ -63,14 +62,6 @@ def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
     assert results[0]["parameters"] == results[1]["parameters"]
     assert sum(turn["iterations"] for turn in turns(node, "job")) == 20
     assert node.session("job")["sizes"], "no process of the container that asked for a turn owes its profile"
-
-
-def test_without_an_agent_the_script_runs_as_if_nothing_were_there(tmp_path: Path, run: Run) -> None:
-    nobody = tmp_path / "nobody"
-    nobody.mkdir()
-    without = run("train.py", "mlp")
-    with_client = run("train.py", "mlp", laneway=nobody)
-    assert with_client.results() == without.results()
 
 
 def test_an_agent_that_dies_is_not_missed_and_found_again(make_node: MakeNode, run: Run) -> None:

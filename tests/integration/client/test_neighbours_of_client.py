@@ -1,0 +1,62 @@
+"""The client beside what it finds in a container: it helps where it can, and otherwise nobody notices it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.client.jobs import Job, turns
+from tests.integration.node_agent.node import Node, eventually
+from tests.torch_runtime import torch_runtime
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+
+
+def test_a_user_without_rights_on_a_read_only_image_has_turns_and_one_without_an_agent_has_none(
+    make_node: MakeNode, run: Run, tmp_path: Path
+) -> None:
+    if os.getuid() != 0 or torch_runtime().root is None:
+        pytest.skip("only root can enter a root file system as somebody else")
+    node = make_node()
+    (tmp_path / "nobody").mkdir()
+    without_client, without_agent, without_rights = (
+        run("train.py", "mlp"),
+        run("train.py", "mlp", laneway=tmp_path / "nobody"),
+        run("as_nobody.py", "/srv/scripts/train.py", "mlp", container=node.container("job", 50)),
+    )
+    expected = without_client.results()
+    assert without_agent.results() == expected
+    assert without_rights.results() == expected
+    assert sum(turn["iterations"] for turn in turns(node, "job")) == 12
+
+
+@pytest.fixture
+def late_node(tmp_path: Path) -> Iterator[Node]:
+    """A node whose agent does not run yet."""
+    root = tmp_path / "late"
+    root.mkdir()
+    node = Node(root)
+    yield node
+    node.end()
+
+
+def test_an_agent_may_come_late_and_go_at_any_time_and_the_client_may_fail(late_node: Node, run: Run) -> None:
+    folder = late_node.container("job", 50).folder
+    job = run("disturbed.py", laneway=folder, LANEWAY_AGENT_TIMEOUT_SECONDS="0.5")
+    assert int(job.line()) > 0, "it trains without an agent"
+    late_node.start()
+    for _ in range(2):
+        reached = eventually("it has a session", lambda: late_node.session("job")["iterations"], seconds=60)
+        late_node.kill()
+        while int(job.line()) <= reached + 100:
+            pass  # it trains on
+        late_node.start()
+    job.enough()
+    lines = job.lines()
+    assert lines[-1].startswith('{"same": true,'), lines[-1]
+    warnings = [line for line in lines if line.startswith("a fault in the client")]
+    assert len(warnings) == 1, "said once, and never again"

@@ -161,7 +161,7 @@ class CycleConfig(Model):
     resync_seconds: int = Field(default=10, ge=1, le=3600, description="A cycle runs at least so often.")
     relist_seconds: int = Field(
         default=300,
-        ge=10,
+        ge=1,
         le=86_400,
         description="Everything is listed anew so often, in case a watch missed something.",
     )

@@ -87,6 +87,15 @@ def test_what_has_not_changed_is_not_newer() -> None:
     assert later == first
 
 
+def test_what_is_left_counts_from_the_report_on_however_often_iterations_are_counted() -> None:
+    reported_at = to_text(NOW - 40)
+    made = progress_of(gang(), {"iterations": 5, "report": {**REPORT, "reportedAt": reported_at}})
+    assert made is not None
+    assert made.updated_at == reported_at
+    later = progress_of(gang(made), {"iterations": 9, "report": {**REPORT, "reportedAt": reported_at}})
+    assert later == made.model_copy(update={"iterations": 9})
+
+
 def test_progress_alone_is_written_no_more_often_than_figures_are() -> None:
     job = gang(ProgressStatus(iterations=1))
     pods = [a_pod(job, rank).running().record for rank in range(2)]

@@ -307,7 +307,7 @@ class ProgressStatus(Status):
     )
     updated_at: str | None = Field(
         default=None,
-        description="When this last changed, as the operator saw it.",
+        description="Of when this is: the last report, else the last change that was seen.",
         json_schema_extra={"format": "date-time"},
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from laneway.api.clock_text import to_seconds, to_text
 from laneway.api.conditions import is_true
-from laneway.api.gpu_node import SessionStatus
+from laneway.api.gpu_node import ReportStatus
 from laneway.api.training_job import ConditionType, ProgressStatus, TrainingJobStatus
 from laneway.operator import accounting, transitions
 from laneway.operator.records.worker_pod import WorkerPod
@@ -24,17 +24,18 @@ def progress_made(
     found = [hold.session for pod in sorted(pods, key=lambda each: each.rank) for hold in sessions.of(pod)]
     if not any(session.iterations or session.report for session in found):
         return before
-    made = _with_report(before or ProgressStatus(), found)
+    report = next((session.report for session in found if session.report is not None), None)
+    made = before or ProgressStatus()
+    made = made if report is None else _with_report(made, report)
     made = made.model_copy(update={"iterations": max(session.iterations for session in found)})
     if before is not None and made == before:
         return before
-    return made.model_copy(update={"updated_at": to_text(now_seconds)})
+    # What is left counts from the report on, which may be long ago, however often iterations are counted.
+    updated_at = report.reported_at if report is not None else None
+    return made.model_copy(update={"updated_at": updated_at or to_text(now_seconds)})
 
 
-def _with_report(progress: ProgressStatus, found: Iterable[SessionStatus]) -> ProgressStatus:
-    report = next((session.report for session in found if session.report is not None), None)
-    if report is None:
-        return progress
+def _with_report(progress: ProgressStatus, report: ReportStatus) -> ProgressStatus:
     percent = None
     if report.step is not None and report.steps:
         percent = min(100, 100 * report.step // report.steps)

@@ -1,0 +1,85 @@
+"""NVIDIA's MPS under the agent's keeper: the daemon serves, its limit of memory holds, and it ends when told to."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+
+import pytest
+from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders
+
+from tests.gpu.driver import nvml
+from tests.gpu.workstation import Worker, Workstation
+from tests.integration.node_agent.node import eventually
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def daemon(workstation: Workstation) -> Iterator[MPSDaemon]:
+    if workstation.device != "cuda":
+        pytest.skip(
+            "a simulated GPU has no MPS; its keeper is tested in tests/integration/node_agent/test_mps_daemon.py"
+        )
+    if shutil.which(PROGRAM) is None:
+        pytest.skip(f"{PROGRAM} is not on the PATH of this machine")
+    told = threading.Event()
+    made = MPSDaemon(MPSFolders(workstation.root / "mps"), [workstation.gpu["uuid"]], told.set)
+    made.start()
+    try:
+        assert told.wait(60), "the keeper says nothing"
+        if made.problem:
+            pytest.skip(f"MPS does not start on this machine: {made.problem}")
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_client_is_refused_memory_beyond_its_limit(workstation: Workstation, daemon: MPSDaemon) -> None:
+    pipe = {"CUDA_MPS_PIPE_DIRECTORY": str(workstation.root / "mps/pipe")}
+    limited = workstation.plain("limited", **pipe, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=2G")
+    free = workstation.plain("free", **pipe)
+    try:
+        free.do("train", iterations=3)
+        free.do("hold", size_bytes=3 * GIB)
+        limited.do("train", iterations=3)
+        limited.start("hold", size_bytes=3 * GIB)
+        assert limited.status() == 1
+        assert "OutOfMemoryError" in limited.errors
+        assert daemon.command("get_server_list", 20).strip().isdigit(), "one server serves"
+        _is_seen_as_client(workstation, free)
+        free.do("train", iterations=3)
+    finally:
+        limited.end()
+        free.end()
+
+
+def _is_seen_as_client(workstation: Workstation, worker: Worker) -> None:
+    (gpu,) = [gpu for gpu in nvml() if gpu["uuid"] == workstation.gpu["uuid"]]
+    if not gpu["processes_hidden"]:
+        assert worker.pid in gpu["mps_pids"]
+
+
+def test_an_agent_that_is_asked_for_mps_says_whether_it_holds(
+    workstation: Workstation, daemon: MPSDaemon
+) -> None:
+    """In compute mode DEFAULT processes may go round the server, so the agent must not claim that it holds them."""
+    (gpu,) = [gpu for gpu in nvml() if gpu["uuid"] == workstation.gpu["uuid"]]
+    daemon.stop()
+    with Workstation("cuda", enforcement={"level": "mps"}) as asked:
+        if gpu["exclusive_process"] and not gpu["processes_hidden"]:
+            eventually("MPS is in force", lambda: asked.gpu["enforcement"] == "mps", seconds=60)
+        else:
+            level = eventually(
+                "it has looked and says why not",
+                lambda: (
+                    gpu["enforcement"]
+                    if (gpu := asked.gpu)["enforcement_reason"]
+                    and "has not been looked at" not in gpu["enforcement_reason"]
+                    and "has not been started" not in gpu["enforcement_reason"]
+                    else ""
+                ),
+                seconds=60,
+            )
+            assert level in ("cooperative", "watchdog")

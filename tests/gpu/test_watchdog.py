@@ -1,0 +1,38 @@
+"""Who goes round the client and holds more than its quota is stopped, because the driver tells."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.gpu.workstation import Worker, Workstation
+from tests.integration.node_agent.node import eventually
+
+
+def test_a_job_without_a_client_is_stopped_when_it_holds_more_than_its_quota(
+    workstation: Workstation, job: Callable[..., Worker]
+) -> None:
+    eventually("the GPU was looked at", lambda: "enforcement is" in workstation.node.log, seconds=60)
+    gpu = eventually("its level is published", lambda: workstation.gpu, seconds=60)
+    eventually(
+        "it is settled", lambda: "has not been looked at" not in workstation.gpu["enforcement_reason"], 60
+    )
+    gpu = workstation.gpu
+    if gpu["enforcement"] != "watchdog":
+        pytest.skip(f"no watchdog can be had on this machine: {gpu['enforcement_reason']}")
+    worker = job("sly", 5, without_client=True)
+    assert worker.ready
+    quota = workstation.node.session("sly")["quota_bytes"]
+    if workstation.device == "cuda":
+        worker.do("hold", size_bytes=quota + quota // 5)
+    else:
+        sees = {"gpus": [{"gpu": 0, "processes": {worker.pid: f"{quota + quota // 5}"}}]}
+        path = workstation.root / "run/laneway/simulated-faults.yaml"
+        path.with_suffix(".new").write_text(json.dumps(sees))
+        path.with_suffix(".new").rename(path)
+    assert worker.status() == 128 + signal.SIGTERM
+    assert "sly" in workstation.node.log
+    assert "by the device's own account, more than its quota" in workstation.node.log

@@ -74,6 +74,45 @@ def test_a_block_that_raises_ends_its_iteration(connection: Connection) -> None:
     assert connection.words[INSIDE] == 0
 
 
+class Broken(NoMeter):
+    """Fails at both ends of an iteration, for a reason of the client's own or one that is meant for the script."""
+
+    def __init__(self, begin: type[Exception] | None, end: type[Exception] | None) -> None:
+        self._begin = begin
+        self._end = end
+
+    def begin(self) -> None:
+        if self._begin:
+            raise self._begin("begin")
+
+    def end(self) -> None:
+        if self._end:
+            raise self._end("end")
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as PyTorch's."""
+
+
+@pytest.mark.parametrize("meter", [Broken(KeyError, None), Broken(None, KeyError)], ids=["begin", "end"])
+def test_a_fault_of_the_client_does_not_reach_the_script(connection: Connection, meter: Broken) -> None:
+    runtime.client().gate.meter = meter
+    done = []
+    for number in explicit.iterations(range(3)):
+        done.append(number)
+    assert done == [0, 1, 2]
+    assert connection.ended.wait(10), "the others need not wait for a client that cannot go on"
+
+
+def test_what_is_meant_for_the_script_reaches_it(connection: Connection) -> None:
+    runtime.client().gate.meter = Broken(OutOfMemoryError, None)
+    with pytest.raises(OutOfMemoryError), explicit.iteration():
+        raise AssertionError("the block was entered")
+    runtime.client().gate.meter = NoMeter()
+    with explicit.iteration():
+        assert connection.words[INSIDE] == 1
+
+
 def test_items_are_fetched_outside_and_used_inside(connection: Connection) -> None:
     inside_while_fetching = []
 

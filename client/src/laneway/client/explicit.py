@@ -6,7 +6,7 @@ from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, TypeVar
 
 from laneway.client.process_kind import is_multiprocessing_child
-from laneway.client.runtime import client
+from laneway.client.runtime import client, is_our_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,22 +20,37 @@ class _Block(ContextDecorator):
 
     def __enter__(self) -> None:
         owner = client()
-        if not owner.started and not is_multiprocessing_child():
-            owner.open_session()
         gate = owner.gate
-        if not gate.explicit:
-            gate.begin()
+        try:
+            if not owner.started and not is_multiprocessing_child():
+                owner.open_session()
+            if not gate.explicit:
+                gate.begin()
+        except Exception as raised:
+            _pass_on(raised)
         gate.explicit += 1
 
     def __exit__(self, *raised: object) -> None:
         owner = client()
         gate = owner.gate
         # A child that was forked inside the block has a gate of its own, where none is open.
+        if not gate.explicit:
+            return
+        gate.explicit -= 1
         if gate.explicit:
-            gate.explicit -= 1
-            if not gate.explicit:
-                gate.end()
-                owner.after_block()
+            return
+        try:
+            gate.end()
+        except Exception as fault:
+            _pass_on(fault)
+        owner.after_block()
+
+
+def _pass_on(raised: Exception) -> None:
+    """Raises what is meant for the script; after a fault of our own, the script goes on as if nothing were there."""
+    if not is_our_fault(raised):
+        raise raised
+    client().give_up(raised)
 
 
 _block = _Block()

@@ -36,6 +36,7 @@ BENCHMARKS = (
     Benchmark("speed", "decision_speed", needs_traces=False),
     Benchmark("simulation", "simulation_speed", needs_traces=False),
     Benchmark("elastic", "elastic"),
+    Benchmark("estimates", "estimates"),
 )
 """In the order in which they run. ``fragmentation`` and ``real_workload`` take long or need a cluster: they are commands of
 their own."""

@@ -6,8 +6,8 @@ It is asked for after a plan, of some jobs only and now and then: none of it dec
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 
@@ -22,9 +22,9 @@ from laneway.scheduling.estimates import (
 )
 from laneway.scheduling.ledger import Entry, Kind
 from laneway.scheduling.plan_types import WaitingCode, WaitingReason
-from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.snapshot import Job, JobState, WorkerPlacement
 from laneway.scheduling.suitability import GPUClass
-from laneway.scheduling.views import NOW
+from laneway.scheduling.views import NOW, Level
 
 ESTIMATED = 128
 """So many jobs, the first in line, get an estimate: further back it would say nothing."""
@@ -78,7 +78,8 @@ def advise(
     line = [key for key, reason in waiting.items() if reason.position and _is_in_line(books.jobs[key])]
     first = list(islice(line, ESTIMATED))
     holders = _Holders(books, now_seconds, trust_durations)
-    claims = [_claim(books, key, waiting[key], holders, now_seconds) for key in first]
+    falls = _falls(books, first, now_seconds)
+    claims = [_claim(books, key, waiting[key], holders, falls) for key in first]
     starts = (
         estimated_starts(claims, holders.all, holders.free_percent(), now_seconds, _DEPARTURE_SECONDS)
         if keys
@@ -151,7 +152,6 @@ class _Holders:
         now_seconds = self._now_seconds
         ends_seconds = now_seconds + left_seconds
         books, key, job = self._books, entry.job.key, entry.job
-        level = books.level(key)
         may_fall = (
             entry.kind is Kind.SETTLED
             and job.preemptible
@@ -159,31 +159,67 @@ class _Holders:
             and job.state is JobState.RUNNING
         )
         if not may_fall or not books.policies.order.preempts_by_queue:
-            return Holder(gpu_class, entry.percent, ends_seconds, level)
+            return Holder(key, gpu_class, entry.percent, ends_seconds)
+        level = books.level(key)
         protected_seconds = books.policies.preemption.protected_until_seconds(job)
         until_seconds = books.standings.ranks[key].until_seconds
         falls_to, falls_seconds = level, protected_seconds
         if until_seconds < math.inf:
             falls_to, falls_seconds = (level[0], level[1] + 1), max(until_seconds, protected_seconds)
-        falls_seconds = max(falls_seconds, now_seconds) + _DEPARTURE_SECONDS
-        return Holder(gpu_class, entry.percent, ends_seconds, level, falls_to, falls_seconds)
+        falls_seconds = max(falls_seconds, now_seconds)
+        return Holder(key, gpu_class, entry.percent, ends_seconds, falls_seconds, falls_to)
 
 
 def _is_in_line(job: Job) -> bool:
     return job.state is JobState.WAITING and not job.suspended
 
 
-def _claim(books: Books, key: str, reason: WaitingReason, holders: _Holders, now_seconds: float) -> Claim:
+def _falls(books: Books, keys: Sequence[str], now_seconds: float) -> dict[str, tuple[float, Level]]:
+    """Return, by job, how long after a start now it may have to make way, and for those of smaller levels than which."""
+    order, preemption = books.policies.order, books.policies.preemption
+    if not order.preempts_by_queue or order.relative:
+        return {}
+    running = []
+    for key in keys:
+        job = books.waits_for(key)
+        share_percent = min((share for _, share in books.room(NOW).choices(job)), default=100)
+        worker = WorkerPlacement(0, "", ("",) * job.demand.gpus, share_percent)
+        running.append(replace(job, state=JobState.RUNNING, placement=(worker,), started_seconds=now_seconds))
+    found = {}
+    for job, rank in zip(
+        running, order.ranks(running, len(books.ledger.gpus), now_seconds).values(), strict=True
+    ):
+        protected_seconds = preemption.protected_until_seconds(job) - now_seconds
+        if not job.preemptible:
+            continue
+        queue, after_seconds = rank.queue, protected_seconds
+        if rank.until_seconds < math.inf:
+            queue, after_seconds = queue + 1, max(protected_seconds, rank.until_seconds - now_seconds)
+        found[job.key] = (after_seconds, (-job.priority, queue))
+    return found
+
+
+def _claim(
+    books: Books,
+    key: str,
+    reason: WaitingReason,
+    holders: _Holders,
+    falls: Mapping[str, tuple[float, Level]],
+) -> Claim:
     job = books.waits_for(key)
     choices = books.room(NOW).choices(job)
     share_percent = min((share for _, share in choices), default=0)
+    level = books.level(key)
+    falls_after_seconds, falls_to = falls.get(key, (math.inf, level))
     return Claim(
         key,
-        books.level(key),
+        level,
         frozenset(gpu_class for gpu_class, _ in choices),
         share_percent * job.demand.gpus,
         holders.run_seconds(job),
-        is_made_way_for=reason.code in _MADE_WAY_FOR,
+        reason.code in _MADE_WAY_FOR,
+        falls_after_seconds,
+        falls_to,
     )
 
 

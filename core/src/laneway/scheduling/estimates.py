@@ -1,14 +1,14 @@
 """When waiting jobs may start: an estimate, from how long those take that run, and who goes before whom.
 
-GPUs of a class are counted, not laid out, and nobody new is expected to come: so it is too early where GPUs are fragmented or many
-jobs come that go first, and too late where jobs end before their time. How far off it is is measured:
+GPUs of a class are counted, not laid out; nobody new is expected to come, and who makes way is not expected back: so it is too early where
+GPUs are fragmented or many jobs come that go first, and too late where jobs end before their time. How far off it is is measured:
 ``make bench-scheduling ONLY=estimates``.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,14 +19,15 @@ from laneway.scheduling.views import Level
 SHORTEST_SECONDS = 60.0
 """A job of which nothing is known but that it runs is taken to run for so long more at least."""
 
-_MOST_RELEASES = 256
-"""So many releases of GPUs are looked at, the first ones: those who are first in line start on them."""
+_MOST_MOMENTS = 512
+"""So many moments are played, the first ones: those who are first in line start in them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A job that holds GPUs."""
 
+    key: str
     gpu_class: GPUClass
     percent: int
     """Of all of its GPUs together."""
@@ -34,18 +35,10 @@ class Holder:
     ends_seconds: float
     """When it is expected to end."""
 
-    level: Level
-    falls_to: Level | None = None
-    """The level that it goes over to by itself; None: it is not known to change."""
-
     falls_seconds: float = math.inf
-    """When it does, and may be preempted: from then on it makes way for those of smaller levels than that."""
+    """From when on it makes way for those of smaller levels than ``falls_to``; infinite: never."""
 
-    def released_seconds(self, level: Level) -> float:
-        """Return from when a waiting job of a level could have its GPUs."""
-        if self.falls_to is not None and self.falls_to > level:
-            return min(self.ends_seconds, self.falls_seconds)
-        return self.ends_seconds
+    falls_to: Level = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +58,11 @@ class Claim:
 
     is_made_way_for: bool = False
     """Others are making way for it already."""
+
+    falls_after_seconds: float = math.inf
+    """How long after its start it may have to make way for those of smaller levels than ``falls_to``; infinite: never."""
+
+    falls_to: Level = (0, 0)
 
 
 def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -> tuple[float, bool]:
@@ -88,15 +86,15 @@ def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -
 
 def estimated_starts(
     line: Sequence[Claim],
-    holders: Sequence[Holder],
+    holders: Iterable[Holder],
     free_percent: Mapping[GPUClass, int],
     now_seconds: float,
     departure_seconds: float,
 ) -> dict[str, float]:
-    """Return when jobs may start; those that never do, as things are, are left out.
+    """Return when jobs may start; those that do not within the horizon are left out.
 
-    Each takes, in order, the first time at which enough is free for as long as it runs, beside what those before it took: small
-    jobs fill gaps, and delay nobody who goes before them.
+    It plays on what the planner does: whenever something becomes free, who waits is asked in order, takes what is free if it is
+    enough, else has others make way that have fallen behind, else lets the next one try.
 
     Args:
         line: who waits, in order.
@@ -105,58 +103,114 @@ def estimated_starts(
         now_seconds: the moment.
         departure_seconds: how long it takes a job to make way.
     """
-    releases: dict[tuple[Level, frozenset[GPUClass]], list[tuple[float, int]]] = {}
-    taken: list[tuple[Claim, float]] = []
-    starts: dict[str, float] = {}
+    play = _Play(holders, free_percent, now_seconds, departure_seconds)
+    starts = {claim.key: now_seconds + departure_seconds for claim in line if claim.is_made_way_for}
     for claim in line:
-        key = (claim.level, claim.classes)
-        if key not in releases:
-            releases[key] = _releases(claim, holders)
-        free = sum(free_percent.get(each, 0) for each in claim.classes)
-        start_seconds = _first_gap(claim, free, releases[key], taken, now_seconds)
         if claim.is_made_way_for:
-            start_seconds = min(start_seconds, now_seconds + departure_seconds)
-        if start_seconds < math.inf:
-            starts[claim.key] = start_seconds
-            taken.append((claim, start_seconds))
+            play.start(claim, starts[claim.key])
+    waiting = [claim for claim in line if not claim.is_made_way_for]
+    while waiting and play.advance():
+        left = []
+        for claim in waiting:
+            start_seconds = play.try_to_start(claim)
+            if start_seconds is None:
+                left.append(claim)
+            else:
+                starts[claim.key] = start_seconds
+        waiting = left
     return starts
 
 
-def _releases(claim: Claim, holders: Iterable[Holder]) -> list[tuple[float, int]]:
-    found = [
-        (seconds, holder.percent)
-        for holder in holders
-        if holder.gpu_class in claim.classes and (seconds := holder.released_seconds(claim.level)) < math.inf
-    ]
-    found.sort()
-    return found[:_MOST_RELEASES]
+class _Play:
+    """What is free, and who holds the rest, as time goes on."""
 
+    def __init__(
+        self,
+        holders: Iterable[Holder],
+        free_percent: Mapping[GPUClass, int],
+        now_seconds: float,
+        departure_seconds: float,
+    ) -> None:
+        self._free = dict(free_percent)
+        self._departure_seconds = departure_seconds
+        self._moments = 0
+        self._now_seconds = now_seconds
+        self._held: dict[str, Holder] = {}
+        self._fallen: dict[str, Holder] = {}
+        """Those that make way for others, by key."""
 
-def _first_gap(
-    claim: Claim,
-    free_percent: int,
-    releases: Sequence[tuple[float, int]],
-    taken: Iterable[tuple[Claim, float]],
-    now_seconds: float,
-) -> float:
-    """Return the first time from which on enough is free for the claim, as long as it runs; infinite: never."""
-    changes = [(max(now_seconds, seconds), percent) for seconds, percent in releases]
-    for other, start_seconds in taken:
-        if other.classes & claim.classes:
-            changes.append((start_seconds, -other.percent))
-            changes.append((start_seconds + other.run_seconds, other.percent))
-    changes.sort()
-    times, free = [now_seconds], [free_percent]
-    for seconds, percent in changes:
-        if seconds > times[-1]:
-            times.append(seconds)
-            free.append(free[-1])
-        free[-1] += percent
-    at = 0
-    while at < len(times):
-        end = bisect_left(times, times[at] + claim.run_seconds, at + 1)
-        short = next((each for each in range(end - 1, at - 1, -1) if free[each] < claim.percent), None)
-        if short is None:
-            return times[at]
-        at = short + 1
-    return math.inf
+        self._events: list[tuple[float, int, str]] = [(now_seconds, -1, "")]
+        for holder in holders:
+            self._hold(holder)
+
+    def advance(self) -> bool:
+        """Go to the next moment at which something changes; False: nothing does, or it is too far away."""
+        if not self._events or self._moments == _MOST_MOMENTS:
+            return False
+        self._moments += 1
+        self._now_seconds = max(self._now_seconds, self._events[0][0])
+        while self._events and self._events[0][0] <= self._now_seconds:
+            _, falls, key = heapq.heappop(self._events)
+            if falls == 1 and key in self._held:
+                self._fallen[key] = self._held[key]
+            elif falls == 0:
+                self._let_go(key)
+        return True
+
+    def try_to_start(self, claim: Claim) -> float | None:
+        """Let a job start if it can, and return when it does."""
+        free_percent = sum(self._free.get(each, 0) for each in claim.classes)
+        start_seconds = self._now_seconds
+        if free_percent < claim.percent:
+            victims = self._victims(claim, claim.percent - free_percent)
+            if victims is None:
+                return None
+            for victim in victims:
+                self._let_go(victim.key)
+            start_seconds += self._departure_seconds
+        self.start(claim, start_seconds)
+        return start_seconds
+
+    def start(self, claim: Claim, start_seconds: float) -> None:
+        """Let a job have GPUs, of the fullest classes first; what is short is owed."""
+        short_percent = claim.percent
+        for gpu_class in sorted(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
+            taken_percent = max(0, min(short_percent, self._free.get(gpu_class, 0)))
+            if gpu_class == max(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
+                taken_percent = short_percent
+            if taken_percent:
+                short_percent -= taken_percent
+                self._free[gpu_class] = self._free.get(gpu_class, 0) - taken_percent
+                self._hold(
+                    Holder(
+                        f"{claim.key} {gpu_class.model} {gpu_class.allocatable_bytes}",
+                        gpu_class,
+                        taken_percent,
+                        start_seconds + claim.run_seconds,
+                        start_seconds + claim.falls_after_seconds,
+                        claim.falls_to,
+                    )
+                )
+
+    def _victims(self, claim: Claim, short_percent: int) -> list[Holder] | None:
+        """Return who makes way, those first that have fallen furthest."""
+        found = []
+        for holder in sorted(self._fallen.values(), key=lambda each: (each.falls_to, each.key), reverse=True):
+            if short_percent <= 0:
+                break
+            if holder.falls_to > claim.level and holder.gpu_class in claim.classes:
+                found.append(holder)
+                short_percent -= holder.percent
+        return found if short_percent <= 0 else None
+
+    def _hold(self, holder: Holder) -> None:
+        self._held[holder.key] = holder
+        heapq.heappush(self._events, (holder.ends_seconds, 0, holder.key))
+        if holder.falls_seconds < holder.ends_seconds:
+            heapq.heappush(self._events, (holder.falls_seconds, 1, holder.key))
+
+    def _let_go(self, key: str) -> None:
+        holder = self._held.pop(key, None)
+        self._fallen.pop(key, None)
+        if holder is not None:
+            self._free[holder.gpu_class] = self._free.get(holder.gpu_class, 0) + holder.percent

@@ -104,7 +104,13 @@ class Scheduler:
         )
 
     def advise(
-        self, planned: Plan, keys: Collection[str], now_seconds: float, *, trust_durations: bool = True
+        self,
+        planned: Plan,
+        keys: Collection[str],
+        now_seconds: float,
+        *,
+        trust_durations: bool = True,
+        try_alternatives: bool = True,
     ) -> Mapping[str, Advice]:
         """Say of jobs that wait by a plan who is ahead of them, when they may start, and what would let them start now.
 
@@ -113,8 +119,16 @@ class Scheduler:
             keys: which jobs: it costs the more, the more there are.
             now_seconds: the moment.
             trust_durations: whether estimates rely on what is said of how long jobs run.
+            try_alternatives: whether changes of the spec are tried.
         """
-        return advise(self._books, planned.waiting, keys, now_seconds, trust_durations=trust_durations)
+        return advise(
+            self._books,
+            planned.waiting,
+            keys,
+            now_seconds,
+            trust_durations=trust_durations,
+            try_alternatives=try_alternatives,
+        )
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change what was decided, if nothing more is observed before; None: never."""

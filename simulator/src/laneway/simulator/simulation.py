@@ -130,6 +130,22 @@ class Simulation:
         """Why those that wait now do, in order."""
         return self._scheduler.plan(self.now_seconds).waiting
 
+    def estimated_starts(self, *, trust_durations: bool) -> Mapping[str, float]:
+        """Return when jobs that wait now may start, by the estimate that their users would be shown.
+
+        Args:
+            trust_durations: whether the estimate knows the durations that jobs are expected to have.
+        """
+        planned = self._scheduler.plan(self.now_seconds)
+        advice = self._scheduler.advise(
+            planned,
+            planned.waiting.keys(),
+            self.now_seconds,
+            trust_durations=trust_durations,
+            try_alternatives=False,
+        )
+        return {key: each.start_seconds for key, each in advice.items() if each.start_seconds is not None}
+
     def run(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Simulate to the end: until every job that can run has finished.
 

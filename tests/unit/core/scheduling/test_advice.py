@@ -122,12 +122,12 @@ class TestWhenItMayStart:
         first = lasting(a_job("first").created(1), 1000.0)
         assert advised("j", self.node, *old, first, a_job("j").created(2)).start_seconds == NOW + 200.0
 
-    def test_a_small_job_may_pass_a_gang_that_it_does_not_delay(self) -> None:
+    def test_who_fits_passes_who_does_not_as_the_planner_has_it(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), (100.0, 900.0)[at]) for at in (0, 1)]
         gang = lasting(a_job("gang").needs(2).created(1), 50.0)
-        brief, long = lasting(a_job("brief").created(2), 700.0), lasting(a_job("long").created(2), 900.0)
-        assert advised("brief", self.node, *old, gang, brief).start_seconds == NOW + 100.0
-        assert advised("long", self.node, *old, gang, long).start_seconds == NOW + 950.0
+        long = lasting(a_job("long").created(2), 1000.0)
+        assert advised("long", self.node, *old, gang, long).start_seconds == NOW + 100.0
+        assert advised("gang", self.node, *old, gang, long).start_seconds == NOW + 1100.0
 
     def test_who_is_made_way_for_starts_soon(self) -> None:
         old = lasting(a_job("old").runs_on("n/0"), 1e6)
@@ -170,7 +170,7 @@ CLASS: GPUClass = class_of(a_node("n", 1).gpus[0])
 def test_nobody_is_promised_what_is_not_free(
     held: list[tuple[int, float]], wanted: list[tuple[int, float]]
 ) -> None:
-    holders = [Holder(CLASS, 100 * gpus, NOW + left, (0, 0)) for gpus, left in held]
+    holders = [Holder(f"h{at}", CLASS, 100 * gpus, NOW + left) for at, (gpus, left) in enumerate(held)]
     claims = [
         Claim(f"j{at}", (0, 0), frozenset({CLASS}), 100 * gpus, runs)
         for at, (gpus, runs) in enumerate(wanted)

@@ -116,7 +116,7 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
 	$(PYTHON) -m hack.images rootfs frameworks
-	$(PYTEST) tests/integration
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration
 
 .PHONY: test-e2e
 test-e2e: programs images ## All of it on real kubelets

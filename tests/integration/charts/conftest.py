@@ -15,6 +15,7 @@ import pytest
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import rendered
+from tests.integration.planes import plane_with_crds
 
 NAMESPACE = "laneway-system"
 NODES = ("gpu-1", "gpu-2")
@@ -54,11 +55,19 @@ class Account:
 
 
 @pytest.fixture(scope="package")
-def installed(control_plane: LoopbackControlPlane) -> Iterator[LoopbackControlPlane]:
-    """The control plane with two nodes, and with every object of the chart as `helm install` makes them."""
+def installed() -> Iterator[LoopbackControlPlane]:
+    """A control plane with two nodes, and with every object of the chart as `helm install` makes them.
 
+    It is the package's own: the chart's rights and policies hold for the whole cluster, and other tests put up theirs.
+    """
+    with plane_with_crds() as plane:
+        _install(plane)
+        yield plane
+
+
+def _install(plane: LoopbackControlPlane) -> None:
     def kubectl(*arguments: str, text: str = "") -> None:
-        command = [str(control_plane.kubectl), "--kubeconfig", str(control_plane.kubeconfig), *arguments]
+        command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -67,9 +76,6 @@ def installed(control_plane: LoopbackControlPlane) -> Iterator[LoopbackControlPl
     kubectl("create", "namespace", NAMESPACE)
     kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
     kubectl("apply", "--server-side", "--validate=strict", "-f", "-", text=objects)
-    yield control_plane
-    kubectl("delete", "--ignore-not-found", "-f", "-", text=objects)
-    kubectl("delete", "nodes", *NODES)
 
 
 @pytest.fixture(scope="package")

@@ -47,11 +47,11 @@ def pod_of(kind: str, namespace: str) -> dict[str, Any]:
         ("DaemonSet", "baseline", False),
     ],
 )
-def test_pod_security(control_plane: LoopbackControlPlane, kind: str, profile: str, taken: bool) -> None:
+def test_pod_security(installed: LoopbackControlPlane, kind: str, profile: str, taken: bool) -> None:
     namespace = f"chart-{kind.lower()}-{profile}"
     labels = {"pod-security.kubernetes.io/enforce": profile}
     made = kubectl(
-        control_plane,
+        installed,
         "create",
         "-f",
         "-",
@@ -60,11 +60,11 @@ def test_pod_security(control_plane: LoopbackControlPlane, kind: str, profile: s
     assert made.returncode == 0, made.stderr
     assert (
         kubectl(
-            control_plane, "wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=60s"
+            installed, "wait", "--for=create", "serviceaccount/default", "-n", namespace, "--timeout=60s"
         ).returncode
         == 0
     )
-    answer = kubectl(control_plane, "create", "--dry-run=server", "-f", "-", manifest=pod_of(kind, namespace))
+    answer = kubectl(installed, "create", "--dry-run=server", "-f", "-", manifest=pod_of(kind, namespace))
     assert (answer.returncode == 0) is taken, answer.stderr
     if not taken:
         assert f'violates PodSecurity "{profile}:latest"' in answer.stderr

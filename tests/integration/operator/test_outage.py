@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
-from tests.integration.conftest import REPOSITORY
 from tests.integration.operator.conftest import SYSTEM_NAMESPACE, played_cluster
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.waiting import until
+from tests.integration.planes import plane_with_crds
 
 
 @pytest.fixture
 def plane() -> Iterator[LoopbackControlPlane]:
     """A control plane of the test's own: others must not lose theirs."""
-    with LoopbackControlPlane(controllers=True) as started:
+    with plane_with_crds() as started:
         kubectl = [str(started.kubectl), "--kubeconfig", str(started.kubeconfig)]
-        subprocess.run([*kubectl, "apply", "--server-side", "-f", str(REPOSITORY / "crds")], check=True)
         subprocess.run([*kubectl, "create", "namespace", SYSTEM_NAMESPACE], check=True)
         yield started
 

@@ -31,7 +31,7 @@ _PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...]
     ),
 )
 
-_PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float]], ...] = (
+_PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] = (
     (
         "laneway_job_iteration_seconds",
         "Mean time of an iteration of a job's slowest worker.",
@@ -41,6 +41,16 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float]], ...] = (
         "laneway_job_data_seconds",
         "Mean time before such an iteration that was no wait for a turn.",
         lambda measured: measured.data_microseconds / 1e6,
+    ),
+    (
+        "laneway_job_model_bytes",
+        "Size of the parameters that a job trains.",
+        lambda measured: measured.model_bytes or None,
+    ),
+    (
+        "laneway_job_largest_tensor_bytes",
+        "Size of the largest of them; over the model's size it is Tiresias' skew.",
+        lambda measured: measured.largest_tensor_bytes or None,
     ),
 )
 
@@ -58,8 +68,9 @@ def training_metrics(jobs: Iterable[JobTraining]) -> Iterator[GaugeMetricFamily]
     for name, text, measure in _PROFILE:
         family = GaugeMetricFamily(name, text, labels=_LABELS)
         for namespace, job, _, profile in jobs:
-            if profile is not None and profile.iterations:
-                family.add_metric([namespace, job], measure(profile))
+            value = None if profile is None or not profile.iterations else measure(profile)
+            if value is not None:
+                family.add_metric([namespace, job], value)
         yield family
 
 

@@ -157,6 +157,8 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
         iterations=9,
         iteration_microseconds=2000,
         data_microseconds=500,
+        model_bytes=100,
+        largest_tensor_bytes=80,
     )
     reported = ProgressStatus(step=250, steps=1000, loss="NaN", remaining_seconds=90)
     job = a_job().placed("n1").running().status(profile=measured, progress=reported).record
@@ -171,6 +173,8 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
         "laneway_job_remaining_seconds": "90.0",
         "laneway_job_iteration_seconds": "0.002",
         "laneway_job_data_seconds": "0.0005",
+        "laneway_job_model_bytes": "100.0",
+        "laneway_job_largest_tensor_bytes": "80.0",
     }.items():
         assert f'{name}{{job="job",namespace="ns"}} {value}' in lines
         assert f'{name}{{job="silent"' not in metrics.render().decode()

@@ -18,12 +18,11 @@ after the grant of the next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.turns.hold import Hold
-from laneway.node_agent.turns.making_room import MakeRoom, judge
+from laneway.node_agent.turns.holder_watch import HolderWatch
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.notices import Notices
 from laneway.node_agent.turns.service import service_on_entry
@@ -52,10 +51,10 @@ class TurnGiver:
         self._memory = memory
         self._settings = settings
         self._clock = clock
-        self._timers = timers
         self._log = log
         self._notices = notices
         self._waiting = Waiting(memory)
+        self._holders = HolderWatch(self._waiting, settings, clock, timers)
         self._turns: dict[Hold, Turn] = {}
         self._turn_in: dict[int, Turn] = {}
         """The same turns, by the lane that each was granted in."""
@@ -172,16 +171,14 @@ class TurnGiver:
             if now_seconds - asked_seconds >= self._settings.timeout_seconds:
                 self._revoke(turn, now_seconds)
             else:
-                # Who ended an iteration in the very moment in which its page was written may have missed it.
-                for session in turn.holders:
-                    session.line.ask_yield(turn.number)
+                self._holders.remind(turn)
         self._advance_all(now_seconds)
 
     def ask_back(self, hold: Hold) -> None:
         """Ask for the hold's turn, if it has one: it is to pause."""
         turn = self._turns.get(hold)
         if turn is not None:
-            self._ask_yield(turn)
+            self._holders.ask_back(turn)
 
     # Lanes
 
@@ -199,7 +196,7 @@ class TurnGiver:
                 self._enter(hold, now_seconds)
         for turn in self._turns.values():
             if not self._is_settled(turn):
-                self._ask_yield(turn)
+                self._holders.ask_back(turn)
         self._settle()
         self._advance_all(now_seconds)
 
@@ -226,14 +223,14 @@ class TurnGiver:
         busy = self._busy_with(lane)
         if busy:
             for turn in busy:
-                self._note_wanted(turn, now_seconds)
+                self._holders.note_wanted(turn, now_seconds)
             return
         hold = self._next(lane, now_seconds)
         if hold is None or (self._unsettled and not self._memory.has_room(hold, self._turns)):
             return
         turn = self._begin(hold, lane, now_seconds)
         if self._waiting.anybody(lane):
-            self._note_wanted(turn, now_seconds)
+            self._holders.note_wanted(turn, now_seconds)
 
     def _next(self, lane: int, now_seconds: float) -> Hold | None:
         """Return whose turn it is, of those who wait for a lane."""
@@ -300,41 +297,6 @@ class TurnGiver:
         session.mark_granted()
         session.line.grant(turn.number)
 
-    def _note_wanted(self, turn: Turn, now_seconds: float) -> None:
-        """Somebody waits for the turn: see to it that it is looked at again."""
-        turn.note_wanted(now_seconds)
-        if turn.yield_asked_seconds is None and turn.check is None:
-            self._check(turn, now_seconds)
-
-    def _look_again(self, turn: Turn) -> None:
-        turn.check = None
-        if self._turns.get(turn.hold) is turn and turn.yield_asked_seconds is None:
-            self._check(turn, self._clock.monotonic())
-
-    def _check(self, turn: Turn, now_seconds: float) -> None:
-        """Ask for the turn if somebody else should run; else look again later."""
-        if not self._waiting.anybody(turn.lane):
-            return
-        waiting = partial(self._waiting.views, turn.lane)
-        verdict = judge(turn, waiting, self._settings, now_seconds)
-        if isinstance(verdict, MakeRoom):
-            turn.left_idle, turn.heir = verdict.idle, verdict.heir
-            self._ask_yield(turn)
-            return
-        turn.quantum_ends_seconds = verdict.quantum_ends_seconds
-        if verdict.leaves_seconds is not None and len(turn.hold.sessions) == 1:
-            # Of several processes each would leave at a boundary of its own, and come back for the others.
-            turn.leaves_seconds, turn.heir = verdict.leaves_seconds, verdict.heir
-            turn.hold.sessions[0].page.show_yield(int(verdict.leaves_seconds * NANOSECONDS))
-        turn.check = self._timers.call_at(verdict.look_again_seconds, partial(self._look_again, turn))
-
-    def _ask_yield(self, turn: Turn) -> None:
-        if turn.yield_asked_seconds is not None:
-            return
-        turn.yield_asked_seconds = self._clock.monotonic()
-        for session in turn.holders:
-            session.line.ask_yield(turn.number)
-
     def _count_out(
         self,
         turn: Turn,
@@ -375,9 +337,7 @@ class TurnGiver:
 
     def _vacate(self, turn: Turn) -> None:
         """Leave a lane to others."""
-        if turn.check is not None:
-            turn.check.cancel()
-            turn.check = None
+        self._holders.forget(turn)
         if turn.left_idle:
             self._idle_lanes.add(turn.lane)
         del self._turns[turn.hold]

@@ -20,7 +20,11 @@ from tests.unit.operator.builders import GIB, NOW, a_job, gpu_uuid
 
 NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
-    {"scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}}}
+    {
+        "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
+        # An allowance is what a decider without a memory would have more of.
+        "cycle": {"explanationsPerSecond": 1000},
+    }
 )
 TEMPLATES = ({}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"key": "team", "operator": "Exists"}]})
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -72,7 +72,7 @@ class Store(Generic[Record]):
     def observe(self, raw: Mapping[str, Any]) -> bool:
         """Take note of a version of an object; return whether a decision may hang on what changed."""
         metadata = raw["metadata"]
-        key, uid, version = _key(metadata), metadata["uid"], _version(metadata)
+        key, uid, version = key_of(metadata), metadata["uid"], _version(metadata)
         known = self._entries.get(key)
         if uid in self._deleted or (known is not None and version <= known.version):
             return False
@@ -90,10 +90,10 @@ class Store(Generic[Record]):
         self._deleted[uid] = None
         while len(self._deleted) > _REMEMBERED_DELETIONS:
             self._deleted.popitem(last=False)
-        known = self._entries.get(_key(metadata))
+        known = self._entries.get(key_of(metadata))
         if known is None or known.uid != uid:
             return False
-        del self._entries[_key(metadata)]
+        del self._entries[key_of(metadata)]
         self._changed(known.record, None)
         return True
 
@@ -110,8 +110,15 @@ class Store(Generic[Record]):
         changed = False
         listed = set()
         for raw in items:
-            listed.add(_key(raw["metadata"]))
+            listed.add(key_of(raw["metadata"]))
             changed |= self.observe(raw)
+        return self.sweep(listed, version, among=among) or changed
+
+    def sweep(
+        self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool]
+    ) -> bool:
+        """Take note of what is not in a list, given the namespaces and names of what is; as :meth:`reconcile`."""
+        changed = False
         for key, entry in list(self._entries.items()):
             if (
                 key in listed
@@ -238,7 +245,8 @@ def _fresh(parse: Callable[[dict[str, Any]], Record]) -> Callable[[dict[str, Any
     return lambda raw, before: parse(raw)
 
 
-def _key(metadata: Mapping[str, Any]) -> tuple[str, str]:
+def key_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the namespace and name of an object; the namespace is empty where it has none."""
     return metadata.get("namespace") or "", metadata["name"]
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
-from laneway.operator.apiserver import ApiError, ApiServer, Raw
-from laneway.operator.cache import ClusterCache
+from laneway.operator.apiserver import ApiError, ApiServer
+from laneway.operator.cache import ClusterCache, Store, key_of
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.resources import PODS, TRAINING_JOBS, WATCHED, Resource
 
-_PAGE = 500
+_PAGE = 250
 
 LABEL_SELECTORS = {PODS: JOB_LABEL}
 """What is watched of a kind: of pods only the workers."""
@@ -29,8 +29,8 @@ async def relist(api: ApiServer, cache: ClusterCache) -> bool:
     """
     changed = False
     for resource in WATCHED:
-        items, version = await _list(api, resource, LABEL_SELECTORS.get(resource, ""))
-        changed |= cache.store(resource).reconcile(items, version, among=_everything)
+        selector = LABEL_SELECTORS.get(resource, "")
+        changed |= await _take_list(api, cache.store(resource), resource, selector, _everything)
     return changed
 
 
@@ -40,8 +40,8 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
     Raises:
         ApiError, UnknownOutcome
     """
-    items, version = await _list(api, PODS, f"{JOB_UID_LABEL}={job.uid}", job.namespace)
-    cache.pods.reconcile(items, version, among=_of(job.uid))
+    selector = f"{JOB_UID_LABEL}={job.uid}"
+    await _take_list(api, cache.pods, PODS, selector, _of(job.uid), job.namespace)
     try:
         current = await api.request("GET", TRAINING_JOBS.path(job.namespace, job.name))
     except ApiError as error:
@@ -74,17 +74,26 @@ def _of(job_uid: str) -> Callable[[Any], bool]:
     return lambda pod: bool(pod.job_uid == job_uid)
 
 
-async def _list(
-    api: ApiServer, resource: Resource, label_selector: str, namespace: str | None = None
-) -> tuple[list[Raw], int]:
-    items: list[Raw] = []
+async def _take_list(
+    api: ApiServer,
+    store: Store[Any],
+    resource: Resource,
+    label_selector: str,
+    among: Callable[[Any], bool],
+    namespace: str | None = None,
+) -> bool:
+    """Have a store take note of a list, page by page: all of it at once would be the most that the operator ever has in memory."""
+    changed = False
+    listed = set()
     query = {"limit": str(_PAGE)}
     if label_selector:
         query["labelSelector"] = label_selector
     while True:
         page = await api.request("GET", resource.path(namespace), query=query)
-        items += [{"kind": resource.kind, **item} for item in page.get("items") or ()]
+        for item in page.get("items") or ():
+            changed |= store.observe({"kind": resource.kind, **item})
+            listed.add(key_of(item["metadata"]))
         following = (page.get("metadata") or {}).get("continue")
         if not following:
-            return items, int(page["metadata"]["resourceVersion"])
+            return store.sweep(listed, int(page["metadata"]["resourceVersion"]), among=among) or changed
         query["continue"] = following

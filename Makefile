@@ -122,6 +122,18 @@ test-integration: programs ## Components against a real kube-apiserver, real soc
 test-e2e: programs images ## All of it on real kubelets
 	$(PYTEST) tests/e2e
 
+GPU_PYTHON ?= python3
+GPU_PYTHON_VERSION ?= 3.12
+RESULTS ?= docs/measurements
+
+.PHONY: test-gpu
+test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONLY=tests or sharing, GPU_PYTHON=python3
+	$(GPU_PYTHON) -m tests.gpu --only "$(ONLY)" --results "$(RESULTS)"
+
+.PHONY: gpu-wheels
+gpu-wheels: $(INSTALLED) ## Put into .wheels what such a machine may lack and cannot fetch: GPU_PYTHON_VERSION=3.12
+	$(PYTHON) -m tests.gpu.wheels --python-version $(GPU_PYTHON_VERSION)
+
 ##@ Verify
 
 .PHONY: verify

@@ -110,7 +110,8 @@ def test_memory_is_what_the_driver_sees_and_moves_to_the_host_and_back_to_the_bi
 def test_a_job_that_hits_its_quota_fails_alone_and_the_quota_is_named(
     workstation: Workstation, job: Job
 ) -> None:
-    neighbour, greedy = job("neighbour", 30), job("greedy", 5)
+    neighbour = job("neighbour", 30, "--network", "transformer", "--batch", "4")
+    greedy = job("greedy", 5)
     neighbour.train_until_told(gap_seconds=0.001)
     quota = eventually("it is welcome", lambda: greedy.ready and workstation.node.session("greedy"))[
         "quota_bytes"

@@ -154,6 +154,8 @@ def main() -> None:
     if options.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         torch.use_deterministic_algorithms(True)
+    else:
+        torch.backends.cudnn.benchmark = True
     if options.device == "cpu":
         torch.set_num_threads(1)
     worker = Worker(options)
@@ -165,7 +167,10 @@ def main() -> None:
         "state": worker.state,
         "rest": worker.rest,
     }
-    print(json.dumps({"pid": os.getpid(), "torch": torch.__version__, **worker.memory()}), flush=True)
+    print(
+        json.dumps({"pid": os.getpid(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}),
+        flush=True,
+    )
     for line in sys.stdin:
         command = json.loads(line)
         print(json.dumps(verbs[command.pop("do")](**command)), flush=True)

@@ -1,0 +1,62 @@
+"""`make test-gpu` where there is no GPU: it says so; and its own code, with a simulated GPU in the place of a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.torch_runtime import REPOSITORY
+
+
+def run(*arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.gpu", *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=290,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_without_a_gpu_it_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
+    said = run(PATH=str(tmp_path))
+    assert said.startswith("make test-gpu: skipped, nothing was tested: ")
+    assert "run it on a machine with an NVIDIA GPU" in said
+
+
+def test_an_interpreter_without_pytorch_is_told_apart(tmp_path: Path) -> None:
+    """A driver is there; what is missing is said, with the interpreter's name."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho Default\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    said = run("--only", "tests", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert "skipped, nothing was tested" in said
+    assert f"{sys.executable} has no torch" in said or "PyTorch sees no GPU" in said
+
+
+def test_its_tests_run_on_a_simulated_gpu() -> None:
+    said = run("--device", "cpu", "--only", "tests")
+    assert "5 passed, 2 skipped" in said
+
+
+def test_its_benchmark_runs_on_a_simulated_gpu(tmp_path: Path) -> None:
+    said = run("--device", "cpu", "--only", "sharing", "--results", str(tmp_path), "--", "--no-page")
+    assert "one after the other" in said
+    (network,) = json.loads((tmp_path / "gpu-sharing.json").read_text())["result"]["networks"]
+    assert network["left_out"] == {"MPS": "there is no real GPU"}
+    assert [crowd["jobs"] for crowd in network["crowds"]] == [1, 2]
+    for crowd in network["crowds"]:
+        assert [way["way"] for way in crowd["ways"]] == [
+            "one after the other",
+            "time-slicing",
+            "lanes",
+            "one lane",
+        ]
+        assert all(way["samples_per_second"] > 0 for way in crowd["ways"])

@@ -13,18 +13,7 @@ from laneway.client.runtime import Client
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import ITERATIONS, FakeAgent
-
-
-def in_forked_child(call: Callable[[], bool]) -> bool:
-    """Runs a call in a forked child; returns whether it returned True there."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = 0 if call() else 1
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+from tests.unit.client.forking import in_forked_child
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")

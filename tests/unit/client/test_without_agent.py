@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from laneway.client import handshake, runtime
 from laneway.client.detached import Detached
+from laneway.client.environment import Environment
 from laneway.client.memory_meter import NoMeter
 from laneway.client.runtime import Client
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import ITERATIONS, FakeAgent
+from tests.unit.client.forking import in_forked_child
 from tests.unit.client.waiting import wait_until
 
 
@@ -39,6 +43,65 @@ def test_no_socket_is_not_waited_for(
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
     assert client.gate.iterations == 3
+
+
+def stale_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+
+
+def socket_of_another_kind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+
+
+def no_socket(path: Path) -> None:
+    path.write_text("")
+
+
+def no_folder(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_text("")
+
+
+@pytest.mark.parametrize("make", [stale_socket, socket_of_another_kind, no_socket, no_folder])
+def test_what_is_no_agent_is_passed_over_in_silence(
+    folder: Path,
+    make: Callable[[Path], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inside = folder / "run"
+    inside.mkdir()
+    make(inside / "agent.sock")
+    client = Client(Environment.read({"LANEWAY_DIR": str(inside)}))
+    client.start("torch 2.6.0", "cpu", NoMeter())
+    iterate(client)
+    client.finish()
+    assert client.gate.iterations == 3
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_socket_that_one_may_not_use_is_passed_over_in_silence(folder: Path) -> None:
+    agent = FakeAgent(folder)
+    folder.chmod(0o755)
+    agent.path.chmod(0o600)
+
+    def as_another_user() -> bool:
+        if os.getuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        else:
+            agent.path.chmod(0)
+        client = Client(Environment.read({"LANEWAY_DIR": str(folder)}))
+        client.start("torch 2.6.0", "cpu", NoMeter())
+        iterate(client)
+        return client.gate.iterations == 3 and isinstance(client.gate.session, Detached)
+
+    assert in_forked_child(as_another_user)
+    assert agent.accepted == 0
+    agent.close()
 
 
 def test_an_agent_that_comes_later_is_found(make_client: Callable[[], Client], folder: Path) -> None:

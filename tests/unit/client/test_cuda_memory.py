@@ -20,7 +20,10 @@ class Cuda:
         self.calls: list[str] = []
         self.initialized = False
         self.waiting: list[Callable[[], None]] = []
-        self.fraction = 0.0
+        self.current = 0
+        self.devices = 1
+        self.fractions: dict[int, float] = {}
+        self.reserved = 5 * GIB
 
     def is_initialized(self) -> bool:
         return self.initialized
@@ -37,26 +40,33 @@ class Cuda:
             call()
 
     def current_device(self) -> int:
-        return 0
+        return self.current
+
+    def device_count(self) -> int:
+        return self.devices
 
     def get_device_properties(self, device: int) -> Any:
         assert self.initialized
         return SimpleNamespace(total_memory=80 * GIB)
 
-    def set_per_process_memory_fraction(self, fraction: float) -> None:
-        self.fraction = fraction
+    def set_per_process_memory_fraction(self, fraction: float, device: int) -> None:
+        self.calls.append(f"limit device {device}")
+        self.fractions[device] = fraction
 
     def reset_peak_memory_stats(self) -> None:
         self.calls.append("reset")
 
-    def memory_allocated(self) -> int:
+    def memory_allocated(self, device: int | None = None) -> int:
         return 3 * GIB
+
+    def memory_reserved(self, device: int) -> int:
+        return self.reserved
 
     def max_memory_allocated(self) -> int:
         return 7 * GIB
 
-    def synchronize(self) -> None:
-        self.calls.append("synchronize")
+    def synchronize(self, device: int | None) -> None:
+        self.calls.append("synchronize" if device is None else f"synchronize device {device}")
 
     def empty_cache(self) -> None:
         self.calls.append("empty_cache")
@@ -90,13 +100,13 @@ def test_cuda_is_not_initialised_by_us(case: Case) -> None:
     assert case.iterate() is None
     case.meter.settle()
     assert case.cuda.calls == []
-    assert case.cuda.fraction == 0.0
+    assert case.cuda.fractions == {}
 
 
 def test_the_quota_is_a_fraction_of_the_gpu_from_the_moment_that_cuda_is_there(case: Case) -> None:
     case.meter.attach(case.session)  # type: ignore[arg-type]
     case.cuda.initialize()
-    assert case.cuda.fraction == pytest.approx(20 / 80)
+    assert case.cuda.fractions == {0: pytest.approx(20 / 80)}
 
 
 def test_measures_what_the_allocator_says(case: Case) -> None:
@@ -120,6 +130,29 @@ def test_gives_its_cached_memory_back_when_others_get_the_lane(case: Case) -> No
     assert case.cuda.calls == ["synchronize", "empty_cache"]
 
 
+def test_the_device_is_the_one_of_the_thread_that_trains(case: Case) -> None:
+    case.cuda.devices = 2
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    assert case.cuda.fractions == {}, "a limit would make a context on a device that it may not use"
+    case.cuda.current = 1
+    case.iterate()
+    case.iterate()
+    case.cuda.current = 0  # as in the listening thread
+    case.meter.settle()
+    assert case.cuda.fractions == {1: pytest.approx(20 / 80)}
+    assert case.cuda.calls.count("limit device 1") == 1
+    assert case.cuda.calls[-2:] == ["synchronize device 1", "empty_cache"]
+
+
+def test_a_new_session_may_bring_another_quota(case: Case) -> None:
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    case.session.welcome = Welcome("s", "GPU-1", quota_bytes=41 * GIB, framework_bytes=GIB, simulated=False)
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    assert case.cuda.fractions == {0: pytest.approx(40 / 80)}
+
+
 def test_the_agent_hears_of_an_allocation_that_failed(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     case.cuda.initialize()
     case.meter.attach(case.session)  # type: ignore[arg-type]
@@ -131,3 +164,26 @@ def test_the_agent_hears_of_an_allocation_that_failed(case: Case, caplog: pytest
     assert overrun["quota_bytes"] == 20 * GIB
     assert "may hold 20.0 GiB" in overrun["message"]
     assert "may hold 20.0 GiB" in caplog.text
+
+
+def test_a_device_that_others_have_filled_is_no_overrun(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    (observer,) = case.observers
+    observer(0, 4 * GIB, 20 * GIB, 1 * GIB)
+    assert case.told == []
+    assert "GPU-1 is full" in caplog.text
+    assert "1.0 GiB are free" in caplog.text
+
+
+def test_an_allocator_that_knows_no_limit_does_not_keep_the_script_from_cuda(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    def attach(observer: Callable[..., None]) -> None:
+        raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver")
+
+    case.meter._torch._C = SimpleNamespace(_cuda_attach_out_of_memory_observer=attach)
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    case.cuda.initialize()
+    assert "is not held to the quota" in caplog.text
+    assert case.iterate() == (3 * GIB, 7 * GIB)

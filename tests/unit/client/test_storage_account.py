@@ -113,3 +113,15 @@ def test_storages_may_die_in_other_threads() -> None:
     for thread in threads:
         thread.join()
     assert account.settle() == 0
+
+
+def test_knows_a_storage_from_one_that_was_at_its_address_before() -> None:
+    account = StorageAccount()
+    first = Storage(100)
+    account.book(first)
+    assert account.is_booked(first)
+    address = first._cdata
+    del first
+    second = Storage(40)
+    second._cdata = address
+    assert not account.is_booked(second)

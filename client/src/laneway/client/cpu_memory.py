@@ -1,67 +1,129 @@
 """The memory of a simulated GPU: the process's CPU tensors stand for what would lie on the device.
 
-A dispatch mode sees the result of every operation of the thread that trains (autograd's backward pass included, which runs in the
-calling thread on a CPU) and books new storages. What an operation needs for itself while it runs is not seen. PyTorch compiles nothing
-under a dispatch mode: on a simulated GPU, what the script gave to `torch.compile` runs uncompiled.
+    iteration ─▶ schedule: watched?  yes ─▶ every operation's results are booked, and refused beyond the limit
+                                     no  ─▶ the process's resident memory is compared with what it was: growth is looked into at the next boundary
+
+A job that is near its limit is always watched, so the limit is exact there. A process that compiles (`torch.compile`) is never watched, because PyTorch
+compiles nothing under a dispatch mode: its tensors are looked for at boundaries, and the peak between them is that of resident memory.
 """
 
 from __future__ import annotations
 
-import gc
-import threading
+import logging
+import sys
+import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from laneway.client.operation_watch import OperationWatch
 from laneway.client.out_of_memory import full_message, report_overrun
 from laneway.client.page import HIGHEST_BYTES, ROOM
+from laneway.client.resident_memory import ResidentMemory
 from laneway.client.storage_account import StorageAccount
+from laneway.client.tensor_search import cpu_storages
+from laneway.client.watch_schedule import WatchSchedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laneway.client.session import Session
 
-GIVES_ANOTHER_STORAGE: Final = frozenset(
-    # These return an alias of their argument as far as their schema tells, and yet bring memory that was not seen before.
-    ("aten::lift_fresh", "aten::resize_", "aten::resize_as_", "aten::set_", "aten::_resize_output_")
-)
+log = logging.getLogger("laneway.client")
+
+LEAST_GROWTH_BYTES: Final = 1 << 20
+"""Resident memory varies by less from one iteration to the next that do the same."""
+GROWTH_DIVISOR: Final = 50
+"""Of what is held: so much more, if that is more, and the process has grown."""
+COMPARED_NS: Final = 2_000_000
+"""Growth is looked for after this time, not after each of iterations that take microseconds."""
+SEARCH_RATIO: Final = 200
+"""Searching for tensors takes one part of so many of the time, or less."""
+FIRST_SEARCHES: Final = 4
+"""Of a process that compiles: so many at once, for the first report."""
 
 
 class CpuMeter:
     """Measures, and holds to the quota, while the session's GPU is simulated; else does nothing at all."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._torch = torch
+        self._clock = clock
         self._account = StorageAccount()
+        self._operations = OperationWatch(torch, self._book, self._account.is_booked)
+        self._resident = ResidentMemory()
+        self._schedule = WatchSchedule()
         self._session: Optional[Session] = None
-        self._brings_memory: dict[Any, bool] = {}
-        self._thread = 0
-        self._mode: Any = None
+        self._scheduled: Optional[Session] = None
+        """The session that the schedule is for."""
+        self._compiles = False
+        self._watching = False
+        """Every operation of this iteration is."""
+        self._measured_from: Optional[tuple[int, int]] = None
+        """(bytes held, bytes resident) when an iteration began that is measured at its boundaries."""
+        self._untold: Optional[tuple[int, int]] = None
+        """Of watched iterations, told with the next one that is not, whose time is the script's own."""
+        self._began_ns = self._compared_ns = 0
+        self._searches = self._search_due_ns = 0
+        self._searched_resident_bytes = 0
+        self._explained_bytes: Optional[int] = None
+        """The highest mark of resident memory that is accounted for; None: the system has none, so every iteration is watched."""
 
     def attach(self, session: Session) -> None:
         """Holds the process to this session's quota from the next iteration on."""
         if session.welcome.simulated:
-            self._account.limit = session.welcome.quota_bytes
             self._session = session
 
     def begin(self) -> None:
-        """Starts a new peak; at the first time in a thread, starts to watch it."""
-        if self._session is None:
+        """An iteration begins, with a new peak if it is watched."""
+        session = self._session
+        if session is None:
             return
-        if threading.get_ident() != self._thread:
-            self._watch_this_thread()
-        self._account.restart()
+        now_ns = self._began_ns = self._clock()
+        if session is not self._scheduled:
+            self._start(session, now_ns)
+        elif now_ns - self._compared_ns >= COMPARED_NS:
+            self._compared_ns = now_ns
+            self._look_into_growth(now_ns)
+        if self._compiles:
+            if self._searches < FIRST_SEARCHES or now_ns >= self._search_due_ns:
+                self._measure_from_here(now_ns)
+        elif (
+            self._schedule.is_due(now_ns, _limit_bytes(session))
+            or self._explained_bytes is None
+            or self._operations.on
+        ):
+            self.watch()
+
+    def watch(self) -> None:
+        """The iteration that begins, and in which no operation has run yet, is watched in any case."""
+        if self._session is None or self._watching or self._compiles:
+            return
+        if _is_compiled():
+            self._compiles = True
+            self._operations.take_off()
+            self._measure_from_here(self._began_ns)
+        elif self._operations.put_on():
+            self._watching = True
+            self._account.restart()
 
     def end(self) -> Optional[tuple[int, int]]:
-        """(bytes held, highest since `begin`)."""
-        if self._mode is None:
-            return None
-        return self._account.settle(), self._account.highest
+        """(bytes held, the most since `begin`) of this iteration or of watched ones before; None where there is nothing to tell."""
+        if self._watching:
+            return self._end_watched()
+        if self._measured_from is not None:
+            held_bytes, resident_bytes = self._measured_from
+            self._measured_from = None
+            grown_bytes = max(0, self._resident.highest_bytes() - resident_bytes)
+            return held_bytes, held_bytes + grown_bytes
+        told, self._untold = self._untold, None
+        return told
 
     def look(self) -> tuple[int, int]:
-        """(bytes held, the most held since the last look)."""
+        """(bytes held, the most held since the last look), in an iteration that is watched."""
         return self._account.look()
 
     def moved(self, storages: list[Any]) -> Optional[int]:
         """Books storages anew that were emptied or filled. Called while the thread that trains waits for that."""
-        if self._mode is None:
+        if self._scheduled is None:
             return None
         for storage in storages:
             self._account.book(storage)
@@ -72,64 +134,83 @@ class CpuMeter:
 
     def forget(self) -> None:
         """In a forked child: watch no longer."""
-        self._session = None
-        if self._mode is not None and self._torch._C._len_torch_dispatch_stack() == 1:
-            self._mode.__exit__(None, None, None)
+        self._session = self._scheduled = None
+        self._operations.take_off()
         self._account.limit = 1 << 62
 
-    def _watch_this_thread(self) -> None:
-        if self._torch._C._len_torch_dispatch_stack():
-            return  # the script is in a `with` block of such a mode, and would leave ours instead of its own
-        self._book_what_is_there()
-        base = self._torch.utils._python_dispatch.TorchDispatchMode
-        self._mode = type("LanewayMemory", (base,), {"__torch_dispatch__": self._dispatch()})()
-        self._mode.__enter__()
-        self._thread = threading.get_ident()
-
-    def _book_what_is_there(self) -> None:
-        tensor_type = self._torch.Tensor
-        own_types = (
-            tensor_type,
-            self._torch.nn.Parameter,
-        )  # other subclasses may have no memory: fake tensors
-        for candidate in gc.get_objects():
-            if type(candidate) in own_types:
-                self._book(candidate, "what the script had before its first iteration")
-
-    def _dispatch(self) -> Any:
-        brings_memory, tensor_type, book = self._brings_memory, self._torch.Tensor, self._book
-
-        def __torch_dispatch__(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: N807
-            result = func(*args, **kwargs) if kwargs else func(*args)
-            brings = brings_memory.get(func)
-            if brings is None:
-                brings = brings_memory[func] = _brings_memory(func)
-            if brings:
-                if type(result) is tensor_type:
-                    book(result, func)
-                elif isinstance(result, (tuple, list)):
-                    for item in result:
-                        if type(item) is tensor_type:  # no subclass: a fake tensor, say, has no memory
-                            book(item, func)
-            return result
-
-        return __torch_dispatch__
-
-    def _book(self, tensor: Any, what: Any) -> None:
+    def _start(self, session: Session, now_ns: int) -> None:
+        """The first iteration with this session."""
+        first = self._scheduled is None
+        self._scheduled = session
+        self._schedule = WatchSchedule()
         try:
-            if not tensor.is_cpu:
-                return
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            return  # sparse, functional, fake: no storage of its own
-        account, session = self._account, self._session
-        if session is not None:
-            account.limit = _limit_bytes(session)
-        highest = account.highest
-        refused_bytes = account.book(storage)
-        if session is None:
+            if first:
+                self._search(now_ns, "what the script had before its first iteration")
+        finally:
+            try:
+                self._resident.restart()
+                self._explained_bytes = self._resident.highest_bytes()
+            except OSError as error:
+                log.debug("every iteration is watched: %s", error)
+
+    def _look_into_growth(self, now_ns: int) -> None:
+        """What was made where nothing was watched shows in resident memory: searches for it, and sees to it that what follows is watched."""
+        if self._explained_bytes is None:
             return
-        if account.highest > highest:
+        allowed_bytes = max(LEAST_GROWTH_BYTES, self._account.held // GROWTH_DIVISOR)
+        highest_bytes = self._resident.highest_bytes()
+        if self._operations.on:
+            self._explained_bytes = max(self._explained_bytes, highest_bytes)
+        elif highest_bytes > self._explained_bytes + allowed_bytes:
+            self._explained_bytes = highest_bytes
+            self._schedule.grown()
+            self._search(now_ns, "what the script did since")
+            return
+        if now_ns >= self._search_due_ns and self._schedule.is_due_by_time(now_ns):
+            grown_bytes = self._resident.bytes_now() - self._searched_resident_bytes
+            if grown_bytes > allowed_bytes:
+                self._search(now_ns, "what the script did since")
+
+    def _search(self, now_ns: int, what: str) -> None:
+        """Books all tensors that Python knows: those made where nothing was watched are among them."""
+        self._searches += 1
+        try:
+            for storage in cpu_storages(self._torch):
+                self._book(storage, what)
+        finally:
+            done_ns = self._clock()
+            self._search_due_ns = done_ns + SEARCH_RATIO * (done_ns - now_ns)
+            self._searched_resident_bytes = self._resident.bytes_now()
+
+    def _measure_from_here(self, now_ns: int) -> None:
+        self._search(now_ns, "what the script did since")
+        if self._explained_bytes is not None:
+            self._resident.restart()
+            self._measured_from = self._account.settle(), self._searched_resident_bytes
+
+    def _end_watched(self) -> Optional[tuple[int, int]]:
+        self._watching = False
+        session, schedule = self._session, self._schedule
+        held_bytes, highest_bytes = self._account.settle(), self._account.highest
+        schedule.watched(self._began_ns, self._clock(), highest_bytes)
+        if self._explained_bytes is not None:
+            self._explained_bytes = max(self._explained_bytes, self._resident.highest_bytes())
+            if session is None or not schedule.goes_on(_limit_bytes(session)):
+                self._operations.take_off()
+        if self._untold is not None:
+            held_bytes = max(held_bytes, self._untold[0])
+            highest_bytes = max(highest_bytes, self._untold[1])
+        self._untold = (held_bytes, highest_bytes) if schedule.is_brief else None
+        return None if schedule.is_brief else (held_bytes, highest_bytes)
+
+    def _book(self, storage: Any, what: Any) -> None:
+        account, session = self._account, self._session
+        if storage is None or session is None:
+            return
+        account.limit = _limit_bytes(session)
+        highest_bytes = account.highest
+        refused_bytes = account.book(storage)
+        if account.highest > highest_bytes:
             session.words[HIGHEST_BYTES] = account.highest
         if refused_bytes:
             raise out_of_memory_error(self._torch)(self._refusal(session, refused_bytes, str(what)))
@@ -151,9 +232,8 @@ def out_of_memory_error(torch: Any) -> Any:
     return getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
 
-def _brings_memory(func: Any) -> bool:
-    """Whether an operation can return memory that was not there before: a result that is no alias of an argument."""
-    schema = getattr(func, "_schema", None)
-    if schema is None or schema.name in GIVES_ANOTHER_STORAGE:
-        return True
-    return any(result.alias_info is None and "Tensor" in str(result.type) for result in schema.returns)
+def _is_compiled() -> bool:
+    """Whether the script has given anything to `torch.compile`, by the compiler's own record of what it compiles with."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(compiler, "cached_backends", None) or {}
+    return any(callable(backend) for backend in list(backends.values()))

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
-from laneway.client.out_of_memory import report_overrun
+from laneway.client.out_of_memory import full_message, report_overrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,10 @@ class CudaMeter:
         self._cuda = torch.cuda
         self._clock = clock
         self._session: Optional[Session] = None
+        self._device: Optional[int] = None
+        """Which one the thread that trains uses; other threads of the process have another current device."""
+        self._held_to: Optional[tuple[int, int]] = None
+        """(device, bytes) of the limit that was set last."""
         self._observes = False
         self._measured = 0
         self._measuring = False
@@ -36,9 +40,9 @@ class CudaMeter:
         """The most in the iteration that goes on, up to the last look."""
 
     def attach(self, session: Session) -> None:
-        """Sets the memory fraction now, or when the script initialises CUDA."""
+        """Holds the process to this session's quota as soon as the script has initialised CUDA."""
         self._session = session
-        self._cuda._lazy_call(self._hold_to_quota)
+        self._cuda._lazy_call(self._hold_from_the_start)
 
     def begin(self) -> None:
         """Starts a new peak where this iteration is to be measured."""
@@ -47,7 +51,12 @@ class CudaMeter:
         self._measuring = self._measured < ALWAYS_MEASURED or self._clock() >= self._next_seconds
         self._highest_bytes = 0
         if self._measuring:
+            self._device = self._cuda.current_device()
+            self._hold_to_quota()
             self._cuda.reset_peak_memory_stats()
+
+    def watch(self) -> None:
+        """The allocator's statistics are right at any moment."""
 
     def end(self) -> Optional[tuple[int, int]]:
         """(bytes allocated, highest since the last measured iteration began), or None."""
@@ -76,24 +85,53 @@ class CudaMeter:
     def settle(self) -> None:
         """The next job's kernels start when ours have ended, and find the blocks that our allocator had cached."""
         if self._cuda.is_initialized():
-            self._cuda.synchronize()
+            self._cuda.synchronize(self._device)
             self._cuda.empty_cache()
 
+    def _hold_from_the_start(self) -> None:
+        """CUDA is there. Where the process sees several devices it waits for the first iteration to show which one it uses: setting a limit
+        makes a context on the device, of some hundred MB."""
+        if self._device is not None or self._cuda.device_count() == 1:
+            self._hold_to_quota()
+
     def _hold_to_quota(self) -> None:
+        """PyTorch's allocator keeps to a part of a device's memory, where the allocator that the script has chosen can. Never raises: PyTorch
+        calls it while it initialises CUDA, and would pass on whatever comes out of it."""
+        try:
+            self._limit_allocator()
+        except Exception as error:
+            log.warning(
+                "PyTorch's allocator is not held to the quota, the node's watchdog alone is: %s", error
+            )
+
+    def _limit_allocator(self) -> None:
         session = self._session
         if session is None:
             return
-        total_bytes = self._cuda.get_device_properties(self._cuda.current_device()).total_memory
-        self._cuda.set_per_process_memory_fraction(min(1.0, session.welcome.tensor_bytes / total_bytes))
+        device = self._cuda.current_device() if self._device is None else self._device
+        limit = (device, session.welcome.tensor_bytes)
+        if limit == self._held_to:
+            return
+        self._held_to = limit
+        total_bytes = self._cuda.get_device_properties(device).total_memory
+        self._cuda.set_per_process_memory_fraction(min(1.0, limit[1] / total_bytes), device)
         attach_observer = getattr(self._torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach_observer is not None and not self._observes:
             attach_observer(self._out_of_memory)
             self._observes = True
 
     def _out_of_memory(self, device: int, wanted_bytes: int, allowed_bytes: int, free_bytes: int) -> None:
-        """PyTorch is about to raise its OutOfMemoryError, which names the fraction; ours, in bytes, goes to stderr and to the agent."""
+        """PyTorch is about to raise its OutOfMemoryError, which names what is allowed; our sentence goes to stderr, and to the agent if a quota was hit."""
         session = self._session
-        if session is not None:
+        if session is None:
+            return
+        held_bytes = self._cuda.memory_allocated(device)
+        reserved_bytes = self._cuda.memory_reserved(device)
+        if wanted_bytes > free_bytes and reserved_bytes + wanted_bytes <= session.welcome.tensor_bytes:
+            room_bytes = reserved_bytes + free_bytes
             log.error(
-                "%s", report_overrun(session, self._cuda.memory_allocated(), wanted_bytes, "the script")
+                "%s",
+                full_message(session.welcome.gpu, room_bytes, reserved_bytes, wanted_bytes, "the script"),
             )
+        else:
+            log.error("%s", report_overrun(session, held_bytes, wanted_bytes, "the script"))

@@ -3,6 +3,9 @@
 A storage's Python object lives as long as the storage itself, also when only autograd's graph holds it (PyTorch ≥ 2.1), so a weak
 reference to it tells when its memory goes. Frees are queued (`deque.append` is atomic) and booked by the thread that owns the
 account, because a storage can die in any thread.
+
+With one exception: Python's collector of cycles calls the weak references to such an object in a cycle although the storage, and with it
+the object, lives on (`torch.save` leaves such cycles). So what is used has to be booked again, if it is not (`is_booked`).
 """
 
 from __future__ import annotations
@@ -61,6 +64,11 @@ class StorageAccount:
             if self.held > self.highest:  # noqa: PLR1730 - a call of max() costs more
                 self.highest = self.held
         return 0
+
+    def is_booked(self, storage: Any) -> bool:
+        """Whether this storage is, and not one that was at its address before."""
+        entry = self._entries.get(storage._cdata)
+        return entry is not None and entry() is storage
 
     def settle(self) -> int:
         """Books the frees that have come meanwhile; returns the bytes held."""

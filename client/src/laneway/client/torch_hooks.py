@@ -251,7 +251,7 @@ class TorchHooks:
             torch = self._torch
             device = "cuda" if _has_cuda(torch) else "cpu"
             measures: Union[CudaMeter, CpuMeter] = CudaMeter(torch) if device == "cuda" else CpuMeter(torch)
-            fit = Fit(torch, Mode.read(self._client.fit), measures.look)
+            fit = Fit(torch, Mode.read(self._client.fit), measures.look, measures.watch)
             meter: MemoryMeter = measures if fit.mode is Mode.OFF else FitMeter(measures, fit)
             self._client.gate.gang = TorchGang()
             self._client.start(f"torch {torch.__version__}", device, meter, TorchMover(torch, meter))

@@ -60,7 +60,7 @@ def train(
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     inputs, classes = batch(model_name, 0, 2 * MODELS[model_name][2])
     meter = CpuMeter(torch)
-    fit = Fit(torch, mode, meter.look)
+    fit = Fit(torch, mode, meter.look, meter.watch)
     around = FitMeter(meter, fit)
     found = []
     with ExitStack() as stack:
@@ -72,6 +72,7 @@ def train(
             optimizer.zero_grad()
             began = time.process_time()  # of all threads: the machine may be busy with other things
             around.begin()
+            meter.watch()
             cross_entropy(model(inputs), classes).backward()
             optimizer.step()
             memory = around.end()

@@ -105,7 +105,7 @@ def test_a_mode_is_read_by_its_name(text: str, mode: Mode) -> None:
     ("mode", "stage"), [(Mode.AUTO, Stage.WATCH), (Mode.OFFLOAD, Stage.WARM), (Mode.OFF, Stage.IDLE)]
 )
 def test_a_limit_starts_what_its_mode_says(mode: Mode, stage: Stage) -> None:
-    fit = Fit(None, mode, lambda: (0, 0))
+    fit = Fit(None, mode, lambda: (0, 0), lambda: None)
     assert fit.stage is Stage.IDLE
     fit.limit(1000, "cpu")
     assert fit.stage is stage

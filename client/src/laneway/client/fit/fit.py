@@ -73,13 +73,16 @@ class Stage(Enum):
 class Fit:
     """One a process. `begin` and `end` frame each iteration, in the thread that runs it."""
 
-    def __init__(self, torch: Any, mode: Mode, look: Callable[[], tuple[int, int]]) -> None:
+    def __init__(
+        self, torch: Any, mode: Mode, look: Callable[[], tuple[int, int]], watch: Callable[[], None]
+    ) -> None:
         """Does nothing yet.
 
         Args:
             torch: the module `torch`.
             mode: what may be done.
             look: (bytes of the device held now, the most held since the last look).
+            watch: called at the begin of an iteration in which `look` has to be right at any moment.
         """
         self.stage = Stage.IDLE
         self.known: list[Known] = []
@@ -88,6 +91,7 @@ class Fit:
         self._torch = torch
         self.mode = mode
         self._look = look
+        self._watch = watch
         self._budget_bytes = 0
         self._kind = ""
         self._custody: Optional[Custody] = None
@@ -132,6 +136,7 @@ class Fit:
             return
         if self.mode is Mode.AUTO and self.stage is not Stage.PLANNED and not self._looks.is_due():
             return
+        self._watch()
         custody, stack = self._prepared()
         if self._survey(custody) and not stack.put_on():
             self._say("the script has hooks of its own for saved tensors: they are left alone")

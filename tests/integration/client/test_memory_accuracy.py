@@ -1,0 +1,46 @@
+"""What the client says that a process holds, beside what others say of it: all of Python's objects, and the C library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.client.jobs import Job
+from tests.integration.node_agent.node import Node
+
+MakeNode = Callable[..., Node]
+Run = Callable[..., Job]
+
+MIB = 1 << 20
+NOT_ALLOCATED_BY_MALLOC = ("shared", "freed_all")
+NOT_KNOWN_TO_PYTHON = ("kept_for_a_backward_pass",)
+
+
+def test_whichever_way_memory_comes_or_goes_it_is_counted(make_node: MakeNode, run: Run) -> None:
+    lines = run("memory_truth.py", "ways", container=make_node().container("job", 50)).results()
+    assert len(lines) == 13
+    for line in lines:
+        what = line["what"]
+        counted = line["after"]["client"] - line["before"]["client"]
+        assert abs(counted) > 15 * MIB, line
+        if what not in NOT_ALLOCATED_BY_MALLOC:
+            assert counted == pytest.approx(line["after"]["malloc"] - line["before"]["malloc"], rel=0.05), (
+                line
+            )
+        if what not in NOT_KNOWN_TO_PYTHON:
+            assert counted == pytest.approx(line["after"]["objects"] - line["before"]["objects"], rel=0.05), (
+                line
+            )
+    end = lines[-1]["after"]
+    assert end["client"] == pytest.approx(end["objects"], rel=0.05)
+
+
+def test_what_changes_in_iterations_that_are_not_watched_is_found(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    grew, shrank = run("memory_truth.py", "unwatched", container=node.container("job", 50)).results()
+    for line in (grew, shrank):
+        assert line["after"]["client"] == pytest.approx(line["after"]["objects"], rel=0.05), line
+    assert node.session("job")["sizes"]["persistent_bytes"] == pytest.approx(
+        grew["after"]["client"], rel=0.06
+    )

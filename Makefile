@@ -103,7 +103,7 @@ demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job tha
 ##@ Test
 
 .PHONY: test
-test: verify test-unit test-properties test-integration test-e2e ## Everything that CI runs
+test: verify test-unit test-properties test-integration test-faults test-e2e ## Everything that CI runs
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
@@ -117,6 +117,14 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
 	$(PYTHON) -m hack.images rootfs frameworks
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration
+
+CELLS ?=
+SEEDS ?= 1
+KILLS_APART ?= 12
+
+.PHONY: test-faults
+test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=70
+	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) tests/faults
 
 .PHONY: test-e2e
 test-e2e: programs images ## All of it on real kubelets

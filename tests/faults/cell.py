@@ -1,0 +1,243 @@
+"""One cell: a namespace with nodes of its own, a scripted life in it, and an operator that is disturbed by one fault.
+
+Cells share one API server and play at the same time. What came out of one is judged by the invariants, by who wrote what, and by
+where an undisturbed cell ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from laneway.operator.apiserver import ApiError, ApiServer
+from laneway.operator.resources import GPU_NODES, LEASES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
+
+from tests.faults import scenario
+from tests.faults.fault import Fault
+from tests.faults.fault_proxy import FaultProxy, serving
+from tests.faults.history import History
+from tests.faults.invariants import END_STATE, ONE_WRITER, Violation, violations
+from tests.faults.journal import Journal
+from tests.faults.namespace_view import NamespaceView
+from tests.faults.nodes_at_work import NodesAtWork, patiently
+from tests.faults.replica import Replica
+from tests.faults.upstream import Upstream
+from tests.integration.operator.played_cluster import PLAYED_IN_LABEL, PlayedCluster
+from tests.integration.operator.waiting import until
+
+Raw = dict[str, Any]
+
+OPERATOR_USER = "system:serviceaccount:laneway-system:laneway-operator"
+LEASE = "laneway-operator"
+CONFIG: Raw = {
+    "metricsPort": 0,
+    "logLevel": "debug",
+    "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
+    "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30, "serviceSeconds": 2},
+    "patience": {
+        "gangTimeoutSeconds": 300,
+        "avoidNodeSeconds": 0,
+        "restartBackoffSeconds": 0,
+        "refusalBackoffSeconds": 0,
+        "unschedulableSeconds": 300,
+        "silentNodeSeconds": 3600,
+        "orphanSeconds": 1,
+    },
+    "lease": {"name": LEASE, "durationSeconds": 60, "renewDeadlineSeconds": 40, "retrySeconds": 1},
+}
+"""The operator's own delays are short; what a fault may not cause, a gang that gives up for being slow, is far away."""
+
+
+@dataclass(slots=True)
+class Grounds:
+    """What the cells of one test share."""
+
+    api: ApiServer
+    """As administrator, past all proxies."""
+
+    as_operator: Upstream
+    as_observer: Upstream
+    folder: Path
+
+
+@dataclass(slots=True)
+class Cell:
+    """A namespace in which one life is lived."""
+
+    grounds: Grounds
+    cluster: PlayedCluster
+    history: History
+    nodes: NodesAtWork
+    urgent: str
+    stack: AsyncExitStack
+    journal: Journal = field(default_factory=Journal)
+    replicas: list[Replica] = field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.cluster.namespace
+
+    async def add_replica(
+        self, fault: Fault, config: Raw = CONFIG, *, clock_ahead_seconds: float = 0.0
+    ) -> Replica:
+        """Add a replica of the operator, not yet started, that reaches the API server through a fault of its own."""
+        name = "abc"[len(self.replicas)]
+        folder = self.grounds.folder / self.namespace / name
+        folder.mkdir(parents=True)
+        view = NamespaceView(self.namespace)
+        proxy = FaultProxy(self.grounds.as_operator, view, fault, self.journal, lambda: replica.life)
+        kubeconfig = await self.stack.enter_async_context(serving(proxy, folder))
+        replica = Replica(
+            name, folder, kubeconfig, self.namespace, config, clock_ahead_seconds=clock_ahead_seconds
+        )
+        self.stack.callback(replica.kill)
+        self.replicas.append(replica)
+        return replica
+
+    def kill_and_start(self, replica: Replica) -> None:
+        """Kill a replica, and have it started again at once, with nobody leading: other tests wait for leases to run out."""
+        replica.kill()
+
+        async def start() -> None:
+            with suppress(ApiError):
+                await self.grounds.api.request("DELETE", LEASES.path(self.namespace, LEASE))
+            replica.start()
+
+        self.accompany(start())
+
+    def accompany(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside the scenario; it ends with the cell at the latest."""
+        task = asyncio.ensure_future(work)
+
+        async def end() -> None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        self.stack.push_async_callback(end)
+
+    async def live(self) -> Raw:
+        """Live through the scenario; returns where it ended."""
+        await scenario.play(self.cluster, self.history, self.urgent)
+        return await scenario.end_state(self.cluster, self.history, self.nodes)
+
+    def violations(self) -> list[Violation]:
+        """Return what did not hold until now."""
+        second = [Violation(ONE_WRITER, message, 0) for message in self.journal.second_writers()]
+        return [*violations(self.history.changes, self.nodes.runs), *second]
+
+
+@asynccontextmanager
+async def cell(grounds: Grounds) -> AsyncIterator[Cell]:
+    """A cell, its nodes at work, its operator yet to come."""
+    namespace = f"f-{uuid.uuid4().hex[:8]}"
+    cluster = PlayedCluster(grounds.api, namespace)
+    await _make_namespace(grounds.api, namespace)
+    history = History(grounds.as_observer, namespace)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_clean_up, grounds.api, namespace)
+        urgent, names = await scenario.prepare(cluster)
+        nodes = NodesAtWork(cluster, history, names, scenario.REFUSALS)
+        await stack.enter_async_context(history.followed())
+        await stack.enter_async_context(nodes.at_work())
+        yield Cell(grounds, cluster, history, nodes, urgent, stack)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of a cell."""
+
+    end: Raw | None
+    fired: bool
+    violations: list[Violation]
+    log: str
+
+
+async def outcome_of(live: Cell, fault: Fault, undisturbed: Raw | None) -> Outcome:
+    """Live through the scenario in a cell whose operator is there, and judge it."""
+    end, problems = None, []
+    try:
+        end = await live.live()
+    except AssertionError as error:
+        problems.append(Violation(END_STATE, f"{error}; {_standing(live.history)}", live.history.version))
+    if end is not None and undisturbed is not None and end != undisturbed:
+        problems.append(Violation(END_STATE, difference(end, undisturbed), live.history.version))
+    log = "\n".join(replica.log for replica in live.replicas)
+    return Outcome(end, fault.fired, [*live.violations(), *problems], log)
+
+
+def _standing(history: History) -> str:
+    """Return what the jobs' statuses say."""
+    sentences = []
+    for job in history.jobs:
+        status = job.get("status") or {}
+        true = [each["type"] for each in status.get("conditions") or () if each["status"] == "True"]
+        waiting = status.get("waiting") or {}
+        sentences.append(
+            f"{job['metadata']['name']}: attempt {status.get('attempt')}, {', '.join(true)}; "
+            f"{waiting.get('reason')}: {waiting.get('message')}"
+        )
+    return " | ".join(sentences)
+
+
+def difference(end: Raw, undisturbed: Raw) -> str:
+    """Return a sentence that names the first part in which two ends differ."""
+    parts = [
+        f"{part}: {end[part]!r}, undisturbed {undisturbed[part]!r}"
+        for part in undisturbed
+        if end[part] != undisturbed[part]
+    ]
+    jobs = [
+        f"{name}: {end['jobs'].get(name)}, undisturbed {undisturbed['jobs'].get(name)}"
+        for name in sorted({*end["jobs"], *undisturbed["jobs"]})
+        if end["jobs"].get(name) != undisturbed["jobs"].get(name)
+    ]
+    return "; ".join([*jobs, *(part for part in parts if not part.startswith("jobs"))])
+
+
+async def _make_namespace(api: ApiServer, namespace: str) -> None:
+    await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+    # The operator keeps its lease in the cell, with the rights that it has in its own namespace.
+    rules = [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}
+    ]
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    await api.request("POST", f"{rbac}/roles", body={"metadata": {"name": "operator"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
+        "subjects": [
+            {
+                "kind": "User",
+                "name": OPERATOR_USER,
+                "apiGroup": "rbac.authorization.k8s.io",
+            }
+        ],
+    }
+    await api.request("POST", f"{rbac}/rolebindings", body=binding)
+
+    async def account_is_there() -> bool:
+        try:
+            await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+        except ApiError:
+            return False
+        return True
+
+    await until("the service account of the pods is there", account_is_there)
+
+
+async def _clean_up(api: ApiServer, namespace: str) -> None:
+    """What the cell made is taken away; its empty namespace goes with the API server."""
+    own = {"labelSelector": f"{PLAYED_IN_LABEL}={namespace}"}
+    now = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    await patiently(lambda: api.request("DELETE", TRAINING_JOBS.path(namespace)))
+    await patiently(lambda: api.request("DELETE", PODS.path(namespace), body=now))
+    for resource in (GPU_NODES, NODES, PRIORITY_CLASSES):
+        await patiently(partial(api.request, "DELETE", resource.path(), query=own))

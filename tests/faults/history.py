@@ -1,0 +1,150 @@
+"""Everything that happens to the jobs and pods of one cell, from watches of our own that nothing disturbs.
+
+A watch shows every version of every object, and resource versions order the changes of all kinds: put together they are each
+state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are judged by it
+(:mod:`tests.faults.invariants`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import aiohttp
+from laneway.operator.resources import PODS, TRAINING_JOBS, Resource
+
+from tests.faults.upstream import Upstream
+
+Raw = dict[str, Any]
+Seen = TypeVar("Seen")
+
+_DEADLINE_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one object."""
+
+    version: int
+    kind: str
+    deleted: bool
+    object: Raw
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        name: str = self.object["metadata"]["name"]
+        return name
+
+
+class History:
+    """All changes so far, and what is there now."""
+
+    def __init__(self, up: Upstream, namespace: str) -> None:
+        self._up = up
+        self._namespace = namespace
+        self._changes: list[Change] = []
+        self._live: dict[tuple[str, str], Raw] = {}
+        self._changed = asyncio.Event()
+        self._subscribers: list[asyncio.Queue[Change]] = []
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes so far, in the order in which they were made."""
+        return sorted(self._changes, key=lambda change: change.version)
+
+    @property
+    def version(self) -> int:
+        """The newest version seen."""
+        return max((change.version for change in self._changes), default=0)
+
+    def job(self, name: str) -> Raw | None:
+        """Return a job as it is now."""
+        return self._live.get((TRAINING_JOBS.kind, name))
+
+    @property
+    def jobs(self) -> list[Raw]:
+        """All jobs as they are now."""
+        return self._of(TRAINING_JOBS)
+
+    @property
+    def pods(self) -> list[Raw]:
+        """All pods as they are now."""
+        return self._of(PODS)
+
+    def subscribe(self) -> asyncio.Queue[Change]:
+        """Return a queue into which every change will be put."""
+        queue: asyncio.Queue[Change] = asyncio.Queue()
+        self._subscribers.append(queue)
+        return queue
+
+    async def until(
+        self, what: str, look: Callable[[], Seen | None], seconds: float = _DEADLINE_SECONDS
+    ) -> Seen:
+        """Return the first thing that ``look`` returns and that is not None or False."""
+        async with asyncio.timeout(seconds) as limit:
+            with suppress(asyncio.CancelledError):
+                while True:
+                    changed = self._changed
+                    seen = look()
+                    if seen is not None and seen is not False:
+                        return seen
+                    await changed.wait()
+        if limit.expired():
+            raise AssertionError(f"not within {seconds} s: {what}")
+        raise asyncio.CancelledError
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Watch while the context lasts; before it is entered nothing may have happened."""
+        tasks = [
+            asyncio.create_task(self._follow(resource, await self._version(resource)))
+            for resource in (TRAINING_JOBS, PODS)
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _of(self, resource: Resource) -> list[Raw]:
+        return [each for (kind, _), each in self._live.items() if kind == resource.kind]
+
+    async def _version(self, resource: Resource) -> str:
+        url = self._up.url + resource.path(self._namespace)
+        async with self._up.session.get(url) as answer:
+            version: str = (await answer.json())["metadata"]["resourceVersion"]
+            return version
+
+    async def _follow(self, resource: Resource, version: str) -> None:
+        url = self._up.url + resource.path(self._namespace)
+        while True:
+            query = {"watch": "true", "resourceVersion": version}
+            with suppress(aiohttp.ClientError):
+                async with self._up.session.get(url, params=query) as answer:
+                    while line := await answer.content.readline():
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            raise RuntimeError(f"the tests' own watch missed something: {event}")
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        self._note(
+                            Change(int(version), resource.kind, event["type"] == "DELETED", event["object"])
+                        )
+            await asyncio.sleep(0.1)  # the API server is away, or the watch had its time
+
+    def _note(self, change: Change) -> None:
+        self._changes.append(change)
+        key = change.kind, change.name
+        if change.deleted:
+            self._live.pop(key, None)
+        else:
+            self._live[key] = change.object
+        for queue in self._subscribers:
+            queue.put_nowait(change)
+        self._changed.set()
+        self._changed = asyncio.Event()

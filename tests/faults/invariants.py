@@ -1,0 +1,242 @@
+"""What must hold at every moment, judged by the whole history of a cell: pure.
+
+The history is replayed change by change; each invariant is asked after each of them. So a state that lasted for one version of
+one object only is seen as well as the last one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from laneway.api import names, quantity
+from laneway.operator.resources import TRAINING_JOBS
+
+from tests.faults.history import Change
+from tests.faults.nodes_at_work import Run
+
+Raw = dict[str, Any]
+
+CAPACITY = "capacity"
+GANG = "gang"
+ONCE = "once"
+SERVICE = "service"
+GRACE = "grace"
+ONE_WRITER = "one-writer"
+END_STATE = "end-state"
+
+ALL = {
+    CAPACITY: "no GPU is promised or held beyond its capacity",
+    GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
+    ONE_WRITER: "no write lands after the first one of a later writer",
+    ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
+    SERVICE: "attained service, attempts, restarts and preemptions never go back",
+    GRACE: "no worker that runs is taken away without being told to end, nor with less than its grace period",
+    END_STATE: "within the deadline the cluster is where an undisturbed operator brings it, nothing left over",
+}
+"""The invariants that are judged, as sentences."""
+
+_PERCENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that did not hold."""
+
+    invariant: str
+    message: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.invariant} at version {self.version}: {self.message}"
+
+
+@dataclass(slots=True)
+class _Moment:
+    """The jobs and pods of one moment, by uid."""
+
+    jobs: dict[str, Raw] = field(default_factory=dict)
+    pods: dict[str, Raw] = field(default_factory=dict)
+
+
+def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Violation]:
+    """Return what did not hold, in the order in which it happened.
+
+    Args:
+        changes: all of them, from before the first job was there, ordered by version.
+        runs: what the kubelets started.
+    """
+    moment = _Moment()
+    found: list[Violation] = []
+    for change in changes:
+        objects = moment.jobs if change.kind == TRAINING_JOBS.kind else moment.pods
+        uid = change.object["metadata"]["uid"]
+        before = objects.get(uid)
+        after = None if change.deleted else change.object
+        if after is None:
+            objects.pop(uid, None)
+        else:
+            objects[uid] = after
+        if change.kind == TRAINING_JOBS.kind:
+            broken = [
+                *_overbooked(moment),
+                *_service_lost(before, after),
+                *_runs_in_part(before, after, moment),
+            ]
+        else:
+            broken = [
+                *_overbooked(moment),
+                *_made_without_intent(before, after, moment),
+                *_two_attempts(before, after, moment),
+                *_hurried(before, change.object, change.deleted),
+            ]
+        found += [Violation(invariant, message, change.version) for invariant, message in broken]
+    twice = Counter(run.without_uid for run in runs)
+    found += [
+        Violation(ONCE, f"worker {rank} of {job}'s attempt {attempt} was started {count} times", 0)
+        for (job, attempt, rank), count in twice.items()
+        if count > 1
+    ]
+    return found
+
+
+def _overbooked(moment: _Moment) -> Iterator[tuple[str, str]]:
+    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing."""
+    ended = {_worker(pod) for pod in moment.pods.values() if _phase(pod) in ("Succeeded", "Failed")}
+    holders: dict[str, dict[tuple[str, int, int], int]] = {}
+    for uid, job in moment.jobs.items():
+        status = job.get("status") or {}
+        if _is_true(job, "Placed"):
+            for worker in status.get("placement") or ():
+                key = uid, int(status["attempt"]), int(worker["worker"])
+                if key in ended:
+                    continue
+                for gpu in worker["gpus"]:
+                    holders.setdefault(gpu, {})[key] = int(worker["sharePercent"])
+    for pod in moment.pods.values():
+        if _phase(pod) in ("Succeeded", "Failed"):
+            continue
+        gpus = pod["metadata"]["annotations"][names.GPUS_ANNOTATION].split(",")
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        for gpu in gpus:
+            holders.setdefault(gpu, {})[_worker(pod)] = int(limits[names.GPU_PERCENT]) // len(gpus)
+    for gpu, shares in holders.items():
+        if sum(shares.values()) > _PERCENT:
+            who = ", ".join(
+                f"{_name(moment, uid)}/{attempt}/{rank}: {share} %"
+                for (uid, attempt, rank), share in shares.items()
+            )
+            yield CAPACITY, f"{gpu} holds {sum(shares.values())} %: {who}"
+
+
+def _made_without_intent(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
+    """The whole gang's GPUs are written down before the first of its workers is made."""
+    if before is not None or after is None:
+        return
+    name, labels = after["metadata"]["name"], after["metadata"]["labels"]
+    job = moment.jobs.get(labels[names.JOB_UID_LABEL])
+    if job is None:
+        yield GANG, f"{name} is made for a job that is not there"
+        return
+    status = job.get("status") or {}
+    if _is_true(job, "Succeeded") or _is_true(job, "Failed"):
+        yield ONCE, f"{name} is made though its job has ended"
+    elif not _is_true(job, "Placed") or str(status["attempt"]) != labels[names.ATTEMPT_LABEL]:
+        yield (
+            GANG,
+            f"{name} is made for attempt {labels[names.ATTEMPT_LABEL]}; its job is in attempt {status.get('attempt')}, "
+            f"{'placed' if _is_true(job, 'Placed') else 'not placed'}",
+        )
+    elif len(status["placement"]) != job["spec"].get("workers", 1):
+        yield (
+            GANG,
+            f"{name} is made while {len(status['placement'])} of {job['spec']['workers']} workers are placed",
+        )
+
+
+def _two_attempts(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
+    if before is not None or after is None:
+        return
+    labels = after["metadata"]["labels"]
+    for pod in moment.pods.values():
+        other = pod["metadata"]["labels"]
+        alive = _phase(pod) not in ("Succeeded", "Failed")
+        if (
+            alive
+            and other[names.JOB_UID_LABEL] == labels[names.JOB_UID_LABEL]
+            and other[names.ATTEMPT_LABEL] != labels[names.ATTEMPT_LABEL]
+        ):
+            yield (
+                ONCE,
+                f"{after['metadata']['name']} of attempt {labels[names.ATTEMPT_LABEL]} is made while "
+                f"{pod['metadata']['name']} of attempt {other[names.ATTEMPT_LABEL]} lives",
+            )
+
+
+def _hurried(before: Raw | None, now: Raw, deleted: bool) -> Iterator[tuple[str, str]]:
+    if before is None or not before["spec"].get("nodeName") or _phase(before) in ("Succeeded", "Failed"):
+        return
+    name = now["metadata"]["name"]
+    told = "deletionTimestamp" in before["metadata"]
+    if deleted and not told:
+        yield GRACE, f"{name} is gone without having been told to end"
+    grace_seconds = now["metadata"].get("deletionGracePeriodSeconds")
+    due_seconds = now["spec"]["terminationGracePeriodSeconds"]
+    if not told and not deleted and grace_seconds is not None and grace_seconds < due_seconds:
+        yield GRACE, f"{name} gets {grace_seconds} of its {due_seconds} s to end"
+
+
+def _service_lost(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, str]]:
+    old, new = ((each or {}).get("status") or {} for each in (before, after))
+    if not old or after is None:
+        return
+    name = after["metadata"]["name"]
+    for figure in ("attainedService", "executed", "serviceAtPromotion"):
+        if quantity.parse(new.get(figure, "0")) < quantity.parse(old.get(figure, "0")):
+            yield SERVICE, f"{figure} of {name} fell from {old.get(figure)} to {new.get(figure)}"
+    for count in ("attempt", "restarts", "preemptions"):
+        if new.get(count, 0) < old.get(count, 0):
+            yield SERVICE, f"{count} of {name} fell from {old.get(count)} to {new.get(count)}"
+
+
+def _runs_in_part(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
+    if (
+        after is None
+        or not _is_true(after, "Running")
+        or (before is not None and _is_true(before, "Running"))
+    ):
+        return
+    uid, attempt = after["metadata"]["uid"], str(after["status"]["attempt"])
+    started = sum(
+        pod["metadata"]["labels"][names.JOB_UID_LABEL] == uid
+        and pod["metadata"]["labels"][names.ATTEMPT_LABEL] == attempt
+        and _phase(pod) != "Pending"
+        for pod in moment.pods.values()
+    )
+    workers = after["spec"].get("workers", 1)
+    if started != workers:
+        yield GANG, f"{after['metadata']['name']} is said to run with {started} of {workers} workers started"
+
+
+def _is_true(job: Raw, kind: str) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+
+def _worker(pod: Raw) -> tuple[str, int, int]:
+    """Return whose worker it is: the job's uid, the attempt and the rank."""
+    labels = pod["metadata"]["labels"]
+    return labels[names.JOB_UID_LABEL], int(labels[names.ATTEMPT_LABEL]), int(labels[names.RANK_LABEL])
+
+
+def _phase(pod: Raw) -> str:
+    phase: str = (pod.get("status") or {}).get("phase", "Pending")
+    return phase
+
+
+def _name(moment: _Moment, uid: str) -> str:
+    job = moment.jobs.get(uid)
+    name: str = job["metadata"]["name"] if job else uid
+    return name

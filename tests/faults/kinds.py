@@ -1,0 +1,164 @@
+"""The kinds of faults by name, and how many seeds of each are played when nobody asks for more.
+
+Adding one: a function that adds a replica to a cell and starts it, and a line in KINDS. docs/reliability.md has a row for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from laneway.operator.apiserver import ApiError, Raw, UnknownOutcome
+from laneway.operator.resources import TRAINING_JOBS
+
+from tests.faults.answer_faults import Refused, Reset, Slow
+from tests.faults.cell import CONFIG, Cell
+from tests.faults.fault import Dice, Fault, Request
+from tests.faults.kills import KilledAt, KilledAtEvery, Moment
+from tests.faults.stale_reads import StaleReads
+from tests.faults.watch_faults import Broken, Delayed, Doubled, Dropped
+
+KILLS_APART = int(os.environ.get("KILLS_APART", "12"))
+"""Seed n kills at the n-th write and at every so-many-th after it, so that so many seeds kill at every write. The scenario has about
+60: with KILLS_APART=70 each cell has one kill."""
+
+_LISTS_OFTEN: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "relistSeconds": 1}}
+"""What a watch never shows is found by listing anew, which is done every five minutes unless the configuration says otherwise."""
+
+Begin = Callable[[Cell, int], Awaitable[Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault."""
+
+    begin: Begin
+    """Starts the operator of a cell behind the fault with this seed."""
+
+    seeds: int
+    """Seeds 1 to so many are played."""
+
+
+async def nothing(cell: Cell, _: int) -> Fault:
+    """An undisturbed operator."""
+    return await _behind(cell, Fault())
+
+
+async def _behind(cell: Cell, fault: Fault, config: Raw = CONFIG) -> Fault:
+    (await cell.add_replica(fault, config)).start()
+    return fault
+
+
+def _seeded(make: Callable[[int], Fault], config: Raw = CONFIG) -> Begin:
+    async def begin(cell: Cell, seed: int) -> Fault:
+        return await _behind(cell, make(seed), config)
+
+    return begin
+
+
+async def _killed_at(moment: Moment, cell: Cell, number: int) -> Fault:
+    fault = KilledAt(number, KILLS_APART, moment, lambda: cell.kill_and_start(replica))
+    replica = await cell.add_replica(fault)
+    replica.start()
+    return fault
+
+
+async def _killed_at_every(cell: Cell, _: int) -> Fault:
+    fault = KilledAtEvery(lambda: cell.kill_and_start(replica))
+    replica = await cell.add_replica(fault)
+    replica.start()
+    return fault
+
+
+class _KilledIntoThePast(StaleReads):
+    """Kills at a write; the next life reads the past for a while, with all that this life has done undone."""
+
+    def __init__(self, cell: Cell, seed: int, kill: Callable[[], None]) -> None:
+        super().__init__()
+        dice = Dice(seed).roll("time travel")
+        self._at_write = dice.randint(2, 50)
+        self._changes_back = dice.randint(1, 12)
+        self._for_seconds = dice.uniform(0.5, 2.0)
+        self._cell = cell
+        self._kill = kill
+        self._written = 0
+
+    async def sent(self, request: Request) -> None:
+        """Kill, and let time stand still."""
+        self._written += request.of_consequence
+        if self._written != self._at_write or not request.of_consequence or self.fired:
+            return
+        versions = [change.version for change in self._cell.history.changes]
+        self.freeze(versions[-self._changes_back :][0])
+        self._kill()
+        asyncio.get_running_loop().call_later(self._for_seconds, self.thaw)
+
+
+async def _killed_into_the_past(cell: Cell, seed: int) -> Fault:
+    fault = _KilledIntoThePast(cell, seed, lambda: cell.kill_and_start(replica))
+    replica = await cell.add_replica(fault)
+    replica.start()
+    return fault
+
+
+async def _in_the_past_now_and_then(cell: Cell, seed: int) -> Fault:
+    """While the operator runs, all that it reads stands still for a while, again and again."""
+    fault = StaleReads()
+    await _behind(cell, fault)
+    dice = Dice(seed).roll("now and then")
+
+    async def stand_still() -> None:
+        while True:
+            await asyncio.sleep(dice.uniform(0.05, 0.3))
+            if cell.history.changes:
+                fault.freeze(cell.history.version)
+                await asyncio.sleep(dice.uniform(0.1, 0.8))
+                fault.thaw()
+
+    cell.accompany(stand_still())
+    return fault
+
+
+async def _another_writer(cell: Cell, seed: int) -> Fault:
+    """Somebody else writes to every job all the time, so that what the operator decided from is old when it writes."""
+    fault = await _behind(cell, Fault())
+    dice = Dice(seed).roll("storm")
+
+    async def storm() -> None:
+        for number in itertools.count():
+            for job in cell.history.jobs:
+                path = TRAINING_JOBS.path(cell.namespace, job["metadata"]["name"])
+                body = {"metadata": {"annotations": {"storm": str(number)}}}
+                try:
+                    await cell.grounds.api.request(
+                        "PATCH", path, body=body, content_type="application/merge-patch+json"
+                    )
+                    fault.fired = True
+                except (ApiError, UnknownOutcome):
+                    continue  # the job is gone
+            await asyncio.sleep(dice.uniform(0.005, 0.03))
+
+    cell.accompany(storm())
+    return fault
+
+
+KINDS: dict[str, Kind] = {
+    "kill-before-write": Kind(partial(_killed_at, Moment.BEFORE), KILLS_APART),
+    "kill-unheard-write": Kind(partial(_killed_at, Moment.UNHEARD), KILLS_APART),
+    "kill-after-write": Kind(partial(_killed_at, Moment.AFTER), KILLS_APART),
+    "kill-every-write": Kind(_killed_at_every, 1),
+    "watch-delayed": Kind(_seeded(Delayed), 3),
+    "watch-dropped": Kind(_seeded(Dropped, _LISTS_OFTEN), 3),
+    "watch-doubled": Kind(_seeded(Doubled), 3),
+    "watch-broken": Kind(_seeded(Broken, _LISTS_OFTEN), 3),
+    "stale-after-kill": Kind(_killed_into_the_past, 6),
+    "stale-reads": Kind(_in_the_past_now_and_then, 3),
+    "answers-refused": Kind(_seeded(Refused), 3),
+    "answers-lost": Kind(_seeded(Reset), 3),
+    "answers-slow": Kind(_seeded(Slow), 3),
+    "conflicts": Kind(_another_writer, 2),
+}

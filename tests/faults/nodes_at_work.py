@@ -1,0 +1,130 @@
+"""kube-scheduler and kubelets at work on their own: pods are bound, run, refused, and let go when they are deleted.
+
+They see every version of every pod, undisturbed, and remember what they ran: that is the truth about "nothing runs twice".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from laneway.api import names
+from laneway.operator.apiserver import ApiError, Raw, UnknownOutcome
+from laneway.operator.resources import PODS
+
+from tests.faults.history import History
+from tests.integration.operator.played_cluster import PlayedCluster
+
+_GONE = (404, 409, 422)
+"""The pod is not there any more, or not as it was."""
+
+_HEARTBEAT_SECONDS = 10.0
+"""A node that is silent for 50 s is lost for kube-controller-manager."""
+
+_LINGERS_SECONDS = 0.05
+"""A worker that is told to end saves its checkpoint first."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """One worker that was started."""
+
+    job: str
+    attempt: int
+    rank: int
+    uid: str
+
+    @property
+    def without_uid(self) -> tuple[str, int, int]:
+        """Job, attempt and rank."""
+        return self.job, self.attempt, self.rank
+
+
+class NodesAtWork:
+    """What kube-scheduler and all kubelets of one cell do."""
+
+    def __init__(
+        self,
+        cluster: PlayedCluster,
+        history: History,
+        nodes: tuple[str, ...],
+        refusals: frozenset[tuple[str, int, int]],
+    ) -> None:
+        """Run every pod except those of the (job, attempt, rank) in ``refusals``, which a kubelet does not take."""
+        self._cluster = cluster
+        self._nodes = nodes
+        self._history = history
+        self._refusals = refusals
+        self._begun: set[tuple[str, bool]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.runs: list[Run] = []
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Work while the context lasts."""
+        queue = self._history.subscribe()
+        self._tasks |= {asyncio.create_task(self._follow(queue)), asyncio.create_task(self._beat())}
+        try:
+            yield
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _follow(self, queue: asyncio.Queue[Any]) -> None:
+        while True:
+            change = await queue.get()
+            if change.kind != PODS.kind or change.deleted:
+                continue
+            uid, deleting = change.object["metadata"]["uid"], "deletionTimestamp" in change.object["metadata"]
+            if (uid, deleting) in self._begun:
+                continue
+            self._begun.add((uid, deleting))
+            work = self._let_go(change.object) if deleting else self._start(change.object)
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            for node in self._nodes:
+                await patiently(partial(self._cluster.set_ready, node, True), _GONE)
+
+    async def _start(self, pod: Raw) -> None:
+        labels = pod["metadata"]["labels"]
+        run = Run(
+            labels[names.JOB_LABEL],
+            int(labels[names.ATTEMPT_LABEL]),
+            int(labels[names.RANK_LABEL]),
+            pod["metadata"]["uid"],
+        )
+        if run.without_uid in self._refusals:
+            await patiently(lambda: self._cluster.refuse(pod, "UnexpectedAdmissionError", "played"), _GONE)
+        elif await patiently(lambda: self._cluster.run(pod), _GONE) is not None:
+            self.runs.append(run)
+
+    async def _let_go(self, pod: Raw) -> None:
+        await asyncio.sleep(_LINGERS_SECONDS)
+        await patiently(lambda: self._cluster.take_away(pod), _GONE)
+
+
+async def patiently(step: Callable[[], Awaitable[Any]], accepted: tuple[int, ...] = ()) -> Any:
+    """Do a step through an outage of the API server; return None where it answers with one of the accepted errors."""
+    while True:
+        try:
+            return await step()
+        except UnknownOutcome:
+            await asyncio.sleep(0.1)
+        except ApiError as error:
+            if error.status in accepted:
+                return None
+            if error.status < 500 and error.status != 429:
+                raise
+            await asyncio.sleep(0.1)

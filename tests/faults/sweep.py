@@ -1,0 +1,84 @@
+"""Plays the seeds of one kind of fault, several cells at a time, and says how to play one of them again.
+
+``CELLS="watch-dropped:7 kill-after-write"`` plays only these (a kind without a number: all of its seeds); ``SEEDS=10`` plays ten times as
+many of each kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+from laneway.operator.apiserver import Raw
+
+from tests.faults.cell import Grounds, Outcome, cell, outcome_of
+from tests.faults.kinds import KINDS, nothing
+
+_AT_A_TIME = int(os.environ.get("AT_A_TIME", "4"))
+_LONGEST_LOG = 6000
+
+
+def asked_for(kind: str) -> list[int] | None:
+    """Return the seeds of a kind that the environment asks for; empty where it asks for other kinds, None where for nothing."""
+    cells = os.environ.get("CELLS", "").split()
+    if not cells:
+        return None
+    seeds: list[int] = []
+    for name, _, seed in (each.partition(":") for each in cells):
+        if name not in KINDS:
+            raise ValueError(
+                f"CELLS: there is no fault {name!r}: write some of {', '.join(KINDS)}, with :SEED"
+            )
+        if name == kind:
+            if not seed:
+                return None
+            seeds.append(int(seed))
+    return seeds
+
+
+def seeds_of(kind: str) -> Iterator[int]:
+    """Yield the seeds to play."""
+    asked, usual = asked_for(kind), KINDS[kind].seeds
+    if asked is not None:
+        yield from asked
+    else:
+        yield from range(1, usual * int(os.environ.get("SEEDS", "1")) + 1)
+
+
+async def sweep(grounds: Grounds, kind: str, undisturbed: Raw) -> dict[int, Outcome]:
+    """Play all seeds of a kind; return what came out, by seed."""
+    outcomes: dict[int, Outcome] = {}
+    seeds = seeds_of(kind)
+
+    async def play_on() -> None:
+        for seed in seeds:
+            outcomes[seed] = await play(grounds, kind, seed, undisturbed)
+
+    await asyncio.gather(*(play_on() for _ in range(_AT_A_TIME)))
+    return outcomes
+
+
+async def play(grounds: Grounds, kind: str, seed: int, undisturbed: Raw) -> Outcome:
+    """Play one cell."""
+    async with cell(grounds) as live:
+        fault = await KINDS[kind].begin(live, seed)
+        return await outcome_of(live, fault, undisturbed)
+
+
+async def reference(grounds: Grounds) -> Outcome:
+    """Play the scenario undisturbed."""
+    async with cell(grounds) as live:
+        return await outcome_of(live, await nothing(live, 0), None)
+
+
+def report(kind: str, outcomes: dict[int, Outcome]) -> str:
+    """Return what went wrong, how to see it again, and the log of the first; empty where nothing did."""
+    wrong = {seed: outcome for seed, outcome in sorted(outcomes.items()) if outcome.violations}
+    lines = []
+    for seed, outcome in wrong.items():
+        lines.append(f"make test-faults CELLS={kind}:{seed}")
+        lines += [f"    {violation}" for violation in outcome.violations[:10]]
+    if wrong:
+        lines += ["the log of the first:", next(iter(wrong.values())).log[-_LONGEST_LOG:]]
+    return "\n".join(lines)

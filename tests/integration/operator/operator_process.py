@@ -16,7 +16,7 @@ FAST: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
     "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
-    "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "serviceSeconds": 1},
+    "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "adviseSeconds": 2, "serviceSeconds": 1},
     "patience": {
         "gangTimeoutSeconds": 2,
         "avoidNodeSeconds": 3,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from laneway.api.clock_text import to_text
+from laneway.api.clock_text import to_seconds, to_text
 from laneway.api.job_standing import WaitingStatus
 from laneway.operator import lifecycle, transitions
+from laneway.operator.cache import ClusterView
 from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.records.priority_class import PriorityClassRecord
 
@@ -233,3 +235,31 @@ def test_figures_show_who_has_which_gpu() -> None:
     assert of_job.waiting_seconds is None
     assert figures.by_state == {"running": 1}
     assert figures.by_queue == {0: 1}
+
+
+class TestAdvice:
+    def view(self) -> ClusterView:
+        old = a_job("old").gang(2).placed("n1", "n1").running(since=NOW - 300).record
+        pods = [a_pod(old, rank).running(since=NOW - 300).record for rank in (0, 1)]
+        waiting = [a_job(name).gang(3).visited().record for name in ("a", "b")]
+        return a_view([old, *waiting], pods, gpu_nodes=[a_gpu_node("n1", gpus=3)])
+
+    def test_a_waiting_job_is_told_who_is_ahead_when_it_may_start_and_what_to_change(self) -> None:
+        statement = statement_of(decided(self.view()), "b")
+        assert statement is not None
+        waiting = statement.status.waiting
+        assert waiting is not None
+        assert waiting.ahead == ("ns/a",)
+        assert waiting.alternatives == ("workers: 1 instead of 3",)
+        assert waiting.estimated_start is not None
+        assert to_seconds(waiting.estimated_start) >= NOW + 300, "those that run go on for as long again"
+        assert "as long again" in waiting.estimate_basis
+
+    def test_it_is_not_written_again_as_long_as_it_says_the_same(self) -> None:
+        view = self.view()
+        first = decided(view)
+        jobs = {each.uid: each for each in view.jobs} | {
+            each.job.uid: each.job.with_status(each.status) for each in first.statements
+        }
+        later = decided(replace(view, jobs=tuple(jobs.values())), now=NOW + 7)
+        assert [each for each in later.statements if each.job.name != "old"] == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from laneway.api.orders import PodOrder
+from laneway.api.orders import Order, PodOrder
 from laneway.api.training_job import ProfileStatus
 from laneway.operator import parking, transitions
 from laneway.operator.cache import ClusterView
@@ -144,7 +144,8 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     job = a_job("old").placed("n1").running(since=NOW - 1000).status(profile=known).record
     pod = a_pod(job).running().record
     session = a_session(pod, profiled=True, persistentBytes=10 * GIB, ephemeralBytes=GIB, sharePercent=100)
-    decision = decided(_two(job, session), config=CONFIG)
+    view = _two(job, session)
+    decision = decided(view, config=CONFIG)
     old, new = statement_of(decision, "old"), statement_of(decision, "new")
     assert old is not None
     assert new is not None
@@ -154,7 +155,11 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     assert condition_of(old.status, "Running")[0] == "True", "until its node says that it has stopped"
     assert [each.reason for each in old.happenings] == ["Preempted"]
     assert "Preempting" in [each.reason for each in new.happenings]
-    (orders,) = decision.orders
+    assert not decision.orders, "why it is ordered is written first"
+    jobs = {each.uid: each for each in view.jobs} | {
+        each.job.uid: each.job.with_status(each.status) for each in (old, new)
+    }
+    (orders,) = decided(replace(view, jobs=tuple(jobs.values())), config=CONFIG).orders
     assert [(order.pod_uid, order.order) for order in orders.orders] == [(pod.uid, "Pause")]
     assert orders.jobs == {job.uid}
 
@@ -171,7 +176,7 @@ def test_who_has_no_client_ends() -> None:
 class TestOrders:
     job = told(Depth.PAUSE).record
     pod = a_pod(job).running().record
-    order = PodOrder(podUID=pod.uid, order="Pause", reason="ns/old: It makes way for ns/new.")
+    order = PodOrder(podUID=pod.uid, order=Order.PAUSE, reason="ns/old: It makes way for ns/new.")
 
     def view(self, own: tuple[PodOrder, ...] = (), others: frozenset[str] = frozenset()) -> ClusterView:
         node = replace(a_gpu_node("n1"), own_orders=own, others_orders=others)
@@ -209,7 +214,9 @@ class TestOrders:
 
 def test_own_orders_are_told_from_others_by_their_manager() -> None:
     def entry(manager: str, uid: str) -> dict[str, Any]:
-        fields = {"f:spec": {"f:orders": {f'k:{{"podUID":"{uid}"}}': {".": {}, "f:order": {}}}}}
+        fields: dict[str, Any] = {
+            "f:spec": {"f:orders": {f'k:{{"podUID":"{uid}"}}': {".": {}, "f:order": {}}}}
+        }
         return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
 
     metadata = {

@@ -1,4 +1,4 @@
-"""What a waiting job's user may want to know beyond the reason: who is ahead, when it may start, and what would let it start now.
+"""What a waiting job's user may want to know beyond the reason: who is ahead, when it may start, what would let it start now.
 
 It is asked for after a plan, of some jobs only and now and then: none of it decides anything.
 """
@@ -52,9 +52,6 @@ class Advice:
     basis: str = ""
     """What the estimate rests on, as a sentence."""
 
-    alternatives: tuple[str, ...] = ()
-    """Changes of its spec with each of which it would start now."""
-
 
 def advise(
     books: Books,
@@ -63,7 +60,6 @@ def advise(
     now_seconds: float,
     *,
     trust_durations: bool = True,
-    try_alternatives: bool = True,
 ) -> dict[str, Advice]:
     """Return advice to some of the jobs that wait.
 
@@ -73,7 +69,6 @@ def advise(
         keys: whom to advise.
         now_seconds: the moment.
         trust_durations: whether estimates rely on what is said of how long jobs run.
-        try_alternatives: whether changes of the spec are tried.
     """
     line = [key for key, reason in waiting.items() if reason.position and _is_in_line(books.jobs[key])]
     first = list(islice(line, ESTIMATED))
@@ -95,7 +90,6 @@ def advise(
             ahead=tuple(reversed(line[max(0, at - _NAMED_AHEAD) : at])),
             start_seconds=start_seconds,
             basis="" if start_seconds is None else holders.basis(classes[key]),
-            alternatives=_alternatives(books, key) if try_alternatives else (),
         )
     return found
 
@@ -223,8 +217,9 @@ def _claim(
     )
 
 
-def _alternatives(books: Books, key: str) -> tuple[str, ...]:
+def alternatives_for(books: Books, key: str) -> tuple[str, ...]:
+    """Return the changes of a waiting job's spec with each of which it would start now."""
     job = books.waits_for(key)
-    if job.state is not JobState.WAITING or job.suspended:
+    if not _is_in_line(job):
         return ()
     return tuple(each.text for each in alternatives(job, books.room(NOW), books.policies.placement))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from laneway.scheduling import explanation
-from laneway.scheduling.advice import Advice, advise
+from laneway.scheduling.advice import Advice, advise, alternatives_for
 from laneway.scheduling.allotting import Allotting, allocations
 from laneway.scheduling.books import Books
 from laneway.scheduling.closures import Closures
@@ -104,31 +104,22 @@ class Scheduler:
         )
 
     def advise(
-        self,
-        planned: Plan,
-        keys: Collection[str],
-        now_seconds: float,
-        *,
-        trust_durations: bool = True,
-        try_alternatives: bool = True,
+        self, planned: Plan, keys: Collection[str], now_seconds: float, *, trust_durations: bool = True
     ) -> Mapping[str, Advice]:
-        """Say of jobs that wait by a plan who is ahead of them, when they may start, and what would let them start now.
+        """Say of jobs that wait by a plan who is ahead of them, and when they may start.
 
         Args:
             planned: what :meth:`plan` returned last; nothing may have been observed since.
-            keys: which jobs: it costs the more, the more there are.
+            keys: which jobs.
             now_seconds: the moment.
             trust_durations: whether estimates rely on what is said of how long jobs run.
-            try_alternatives: whether changes of the spec are tried.
         """
-        return advise(
-            self._books,
-            planned.waiting,
-            keys,
-            now_seconds,
-            trust_durations=trust_durations,
-            try_alternatives=try_alternatives,
-        )
+        return advise(self._books, planned.waiting, keys, now_seconds, trust_durations=trust_durations)
+
+    def alternatives(self, key: str) -> tuple[str, ...]:
+        """Return the changes of a waiting job's spec with each of which it would start beside what was decided last; nothing may
+        have been observed since."""
+        return alternatives_for(self._books, key)
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change what was decided, if nothing more is observed before; None: never."""

@@ -171,6 +171,12 @@ class CycleConfig(Model):
         le=3600,
         description="A job's position, sentences and measured profile are written at most so often.",
     )
+    advise_seconds: int = Field(
+        default=30,
+        ge=1,
+        le=3600,
+        description="When waiting jobs may start, and what would let them start now, is worked out at most so often.",
+    )
     service_seconds: int = Field(
         default=60,
         ge=1,

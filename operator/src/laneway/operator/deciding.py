@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from laneway.operator import accounting
+from laneway.operator.advising import Adviser
 from laneway.operator.cache import ClusterView
 from laneway.operator.config import OperatorConfig
 from laneway.operator.docket import Docket, Dossier, News
@@ -28,7 +29,7 @@ from laneway.operator.plan_steps import says, with_plan
 from laneway.operator.standing import Standing
 from laneway.operator.statements import JobStatement, draft
 from laneway.operator.write_budget import WriteBudget
-from laneway.scheduling import InvalidPlan, JobState, Plan, Policies, WaitingCode
+from laneway.scheduling import InvalidPlan, JobState, Plan, Policies, WaitingCode, WaitingReason
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class Decider:
         self._docket = Docket(config.patience)
         self._picture = Picture(self._policies, config.lane_rules(), config.scheduling.active_percent)
         self._budget = WriteBudget(config.cycle)
+        self._adviser = Adviser(config.cycle)
         self._unsaid: set[str] = set()
         """Jobs whose statuses are to be written as soon as the allowance permits, whatever is new about them."""
 
@@ -114,6 +116,7 @@ class Decider:
         news = docket.update(view, memory.refusals, memory.template_refusals, busy, now_seconds)
         picture.update(view, docket, news, now_seconds)
         planned, problem = self._plan(now_seconds)
+        self._adviser.update(picture.scheduler, planned, now_seconds)
         this = _Round(planned, frozenset(planned.resumes), frozenset(planned.promotions))
         self._unsaid &= docket.of.keys()
         for uid, dossier in docket.of.items():
@@ -154,25 +157,29 @@ class Decider:
         job, standing = dossier.job, dossier.standing
         assert job is not None, "a job that is not busy was judged in this cycle at the latest"
         written_seconds = memory.written_seconds.get(uid, 0.0)
-        if uid in news.jobs or uid in self._unsaid or _takes_a_step(standing, this):
-            standing = with_plan(standing, this.planned, dossier.pods, now_seconds)
-            statement = draft(job, standing, self._picture.templates.of(job))
+        reason = this.planned.waiting.get(standing.job.key)
+        if uid in news.jobs or _takes_a_step(standing, this, reason):
             self._unsaid.discard(uid)
-            if not statement.empty:
-                if not _merely_explains(statement, standing):
-                    this.statements.append((_counted(statement, now_seconds), standing))
-                else:
-                    self._unsaid.add(uid)
-                    if _is_considered(standing, this.planned):
-                        this.put_off.append((written_seconds, uid))
+            standing = with_plan(standing, this.planned, dossier.pods, now_seconds, self._adviser.told)
+            statement = draft(job, standing, self._picture.templates.of(job))
+            if not statement.empty and not _merely_explains(statement, standing):
+                this.statements.append((_counted(statement, now_seconds), standing))
                 return
+            if not statement.empty:
+                self._unsaid.add(uid)
+        elif standing.state is JobState.WAITING and _has_another_reason(standing, reason):
+            self._unsaid.add(uid)
+        if uid in self._unsaid:
+            if reason is None or reason.code is not WaitingCode.NOT_CONSIDERED:
+                this.put_off.append((written_seconds, uid))
+            return
         if standing.job.status.preemption is not None:
             this.parked.append(standing)
         if job.deleting:
             return
         status = standing.job.status
-        reason = this.planned.waiting.get(job.key)
-        if reason is not None and not says(status, reason) and _is_considered(standing, this.planned):
+        told = reason is None or (says(status, reason) and not self._adviser.is_news(job.key, status.waiting))
+        if reason is not None and not told and reason.code is not WaitingCode.NOT_CONSIDERED:
             due_seconds: float | None = written_seconds + self._config.cycle.explain_seconds
         else:
             due_seconds = self._budget.due_seconds(status, job.status, written_seconds)
@@ -191,7 +198,9 @@ class Decider:
         for _, uid in sorted(this.put_off)[:number]:
             dossier = self._docket.of[uid]
             assert dossier.job is not None
-            standing = with_plan(dossier.standing, this.planned, dossier.pods, now_seconds)
+            standing = with_plan(
+                dossier.standing, this.planned, dossier.pods, now_seconds, self._adviser.told
+            )
             statement = draft(dossier.job, standing, self._picture.templates.of(dossier.job))
             this.statements.append((_counted(replace(statement, write=True), now_seconds), standing))
             self._unsaid.discard(uid)
@@ -222,19 +231,26 @@ def decide(
     return Decider(policies, config).decide(view, memory, now_seconds)
 
 
-def _takes_a_step(standing: Standing, this: _Round) -> bool:
+def _takes_a_step(standing: Standing, this: _Round, reason: WaitingReason | None) -> bool:
     """Whether the plan has the job take a step, or tells something of it that is written as soon as a step."""
     planned, key, status = this.planned, standing.job.key, standing.job.status
     if standing.state is None:
         return False
     if key in planned.starts or key in planned.preemptions or key in this.resumes:
         return True
-    if not standing.job.finished and status.queue != planned.queues.get(key, status.queue):
-        return True
+    if standing.state is not JobState.WAITING and status.queue != planned.queues.get(key, status.queue):
+        return not standing.job.finished
     if key in this.promotions and status.service_at_promotion != status.attained_service:
         return True
-    reason = planned.waiting.get(key)
-    return reason is not None and (status.waiting is None or status.waiting.reason != str(reason.code))
+    if reason is None or not _has_another_reason(standing, reason):
+        return False
+    return reason.code is WaitingCode.AWAITING_PREEMPTION or standing.state is not JobState.WAITING
+
+
+def _has_another_reason(standing: Standing, reason: WaitingReason | None) -> bool:
+    """Whether a job waits for another reason than its status says."""
+    waiting = standing.job.status.waiting
+    return reason is not None and (waiting is None or waiting.reason != str(reason.code))
 
 
 def _merely_explains(statement: JobStatement, standing: Standing) -> bool:
@@ -246,11 +262,6 @@ def _merely_explains(statement: JobStatement, standing: Standing) -> bool:
         and not statement.job.placed
         and all(each.reason == ADMITTED for each in statement.happenings)
     )
-
-
-def _is_considered(standing: Standing, planned: Plan) -> bool:
-    reason = planned.waiting.get(standing.job.key)
-    return reason is None or reason.code is not WaitingCode.NOT_CONSIDERED
 
 
 def _counted(statement: JobStatement, now_seconds: float) -> JobStatement:

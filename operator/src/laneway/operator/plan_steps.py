@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from laneway.api.job_standing import WaitingStatus
@@ -12,8 +13,13 @@ from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.standing import Happening, Standing
 from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingReason
 
+Told = Callable[[str, WaitingStatus, WaitingStatus | None], WaitingStatus]
+"""Adds to why a job waits what its user may want to know beyond it; the third argument is what the status says now."""
 
-def with_plan(standing: Standing, planned: Plan, pods: tuple[WorkerPod, ...], now_seconds: float) -> Standing:
+
+def with_plan(
+    standing: Standing, planned: Plan, pods: tuple[WorkerPod, ...], now_seconds: float, told: Told
+) -> Standing:
     """Take the step that the plan wants of a job."""
     job = standing.job
     status = job.status
@@ -41,7 +47,7 @@ def with_plan(standing: Standing, planned: Plan, pods: tuple[WorkerPod, ...], no
         )
     happenings: tuple[Happening, ...] = ()
     if (reason := planned.waiting.get(job.key)) is not None:
-        status = explained(status, reason, now_seconds)
+        status = explained(job.key, status, reason, now_seconds, told)
         happenings = made_way_for(job.key, planned)
     return standing.becomes(status, *happenings)
 
@@ -80,7 +86,9 @@ def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
     )
 
 
-def explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: float) -> TrainingJobStatus:
+def explained(
+    key: str, status: TrainingJobStatus, reason: WaitingReason, now_seconds: float, told: Told
+) -> TrainingJobStatus:
     """Return the status of a waiting job with why it waits."""
     lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
     message = " ".join([reason.message, *lately])
@@ -92,7 +100,7 @@ def explained(status: TrainingJobStatus, reason: WaitingReason, now_seconds: flo
         since=status.waiting.since if status.waiting else None,
         blockers=reason.blockers,
     )
-    status = transitions.changed(status, waiting=waiting)
+    status = transitions.changed(status, waiting=told(key, waiting, status.waiting))
     if status.preemption is not None and status.placement:
         return status  # it stands aside, and has its GPUs all the same
     return transitions.with_conditions(

@@ -138,11 +138,7 @@ class Simulation:
         """
         planned = self._scheduler.plan(self.now_seconds)
         advice = self._scheduler.advise(
-            planned,
-            planned.waiting.keys(),
-            self.now_seconds,
-            trust_durations=trust_durations,
-            try_alternatives=False,
+            planned, planned.waiting.keys(), self.now_seconds, trust_durations=trust_durations
         )
         return {key: each.start_seconds for key, each in advice.items() if each.start_seconds is not None}
 

@@ -16,6 +16,8 @@ GIVES_ANOTHER_STORAGE: Final = frozenset(
     ("aten::lift_fresh", "aten::resize_", "aten::resize_as_", "aten::set_", "aten::_resize_output_")
 )
 
+NOWHERE: Final = (False, False)
+
 
 class OperationWatch:
     """Of one thread at a time."""
@@ -36,6 +38,8 @@ class OperationWatch:
         self._mode: Any = None
         self._resize: Any = None
         self._thread = 0
+        self._put_on_within = NOWHERE
+        self._backward = getattr(torch._C, "_current_graph_task_id", _no_backward)
 
     @property
     def on(self) -> bool:
@@ -45,7 +49,9 @@ class OperationWatch:
     def put_on(self) -> bool:
         """Watches this thread from now on, between two operations of it; returns whether it does."""
         if self.on:
-            return True
+            if self._put_on_within in (NOWHERE, self._within()):
+                return True
+            self._put_off()  # what it was put on within has ended, and with it the watching
         if self._torch._C._len_torch_dispatch_stack():
             if self._is_on_top():  # it was left on when another thread began to train
                 self._thread = threading.get_ident()
@@ -56,6 +62,7 @@ class OperationWatch:
             self._mode = type("LanewayMemory", (base,), {"__torch_dispatch__": self._dispatch()})()
             self._resize = self._resizing()
         self._mode.__enter__()
+        self._put_on_within = self._within()
         self._torch.UntypedStorage.resize_ = self._resize
         self._thread = threading.get_ident()
         return True
@@ -64,13 +71,24 @@ class OperationWatch:
         """Watches it no longer; False where modes of the script lie above, and it has to go on."""
         if not self.on:
             return True
-        if not self._is_on_top():
+        if not self._is_on_top() or self._within() not in (NOWHERE, self._put_on_within):
             return False
-        self._mode.__exit__(None, None, None)
+        self._put_off()
+        return True
+
+    def _put_off(self) -> None:
+        if self._is_on_top():
+            self._mode.__exit__(None, None, None)
         if self._torch.UntypedStorage.resize_ is self._resize:
             del self._torch.UntypedStorage.resize_  # what it inherits is there again
         self._thread = 0
-        return True
+
+    def _within(self) -> tuple[bool, bool]:
+        """(in inference mode, in a backward pass): at the end of these PyTorch puts back half of what it knew of modes at their beginning.
+
+        So a mode that was put on outside must not be taken off inside: PyTorch would look for it on an empty stack.
+        """
+        return self._torch.is_inference_mode_enabled(), self._backward() != -1
 
     def _is_on_top(self) -> bool:
         depth = self._torch._C._len_torch_dispatch_stack()
@@ -130,6 +148,10 @@ class OperationWatch:
             return result
 
         return resize_
+
+
+def _no_backward() -> int:
+    return -1
 
 
 def storage_of(tensor: Any) -> Any:

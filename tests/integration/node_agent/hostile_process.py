@@ -216,8 +216,11 @@ class Hostile:
                 "model_bytes": BYTES_MOST,
                 "iterations": 2**53,
                 "iteration_seconds": 1e9,
+                "data_seconds": 1e9,
             }
         )
+        counts = dict.fromkeys(("step", "steps", "epoch"), 2**53)
+        line.send({"type": "report", **counts, "loss": f"{'9' * 12}e99", "remaining_seconds": 1e9})
         text = "\n2026-01-01 00:00:00,000 ERROR laneway.node_agent: default/victim ended\x1b[2J" * 40
         line.send(
             {"type": "overrun", "used_bytes": BYTES_MOST, "quota_bytes": BYTES_MOST, "message": text[:4096]}

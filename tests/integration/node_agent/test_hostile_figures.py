@@ -52,6 +52,7 @@ def test_the_largest_figures_of_one_process_do_not_keep_a_node_from_reporting(
     )
     assert session["hostile"]["profiled"]
     assert session["hostile"]["lane"] is not None
+    assert session["hostile"]["report"]["loss"] == "999999999999e99"
     other.do("write", word=8, value=77)
     eventually("and others' go on", lambda: cluster.sessions(node.name)["bystander"]["iterations"] == 77)
     assert "could not be written" not in node.log

@@ -10,9 +10,14 @@ from laneway.cli.verbs.events import when_seconds
 from laneway.cli.verbs.get import described
 from laneway.cli.verbs.list_jobs import rows
 
-from tests.unit.cli.jobs import CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
+from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
 
 NOW = CREATED_SECONDS + 95
+
+
+def making_way(depth: str, **fields: Any) -> dict[str, Any]:
+    """For whom a job makes way."""
+    return {"depth": depth, "message": "It makes way for team/new.", "since": CREATED} | fields
 
 
 @pytest.mark.parametrize(
@@ -21,6 +26,9 @@ NOW = CREATED_SECONDS + 95
         (a_job(), "Waiting"),
         (a_job(placement=PLACED), "Starting"),
         (a_job(placement=PLACED, conditions=[a_condition("Running")]), "Running"),
+        (a_job(placement=PLACED, preemption=making_way("Pause")), "Starting"),
+        (a_job(placement=PLACED, preemption=making_way("Pause", reachedAt=CREATED)), "Paused"),
+        (a_job(placement=PLACED, preemption=making_way("Offload", reachedAt=CREATED)), "Offloaded"),
         (a_job(conditions=[a_condition("Running", status="False"), a_condition("Preempted")]), "Preempted"),
         (a_job(conditions=[a_condition("Succeeded")]), "Succeeded"),
         (a_job(conditions=[a_condition("Failed")]), "Failed"),
@@ -63,6 +71,41 @@ def test_spans(seconds: float, want: str) -> None:
                 "What would let it run: It starts when 3 more GPUs have room.",
                 "Its place among the waiting jobs: 2 (queue 1).",
                 "It has waited 1m35s.",
+            ],
+        ),
+        (
+            "a job that was advised",
+            a_job(
+                waiting=a_reason(
+                    ahead=["team/a", "team/b"],
+                    blockers=["team/x"],
+                    alternatives=["workers: 2 instead of 4", "gpus.share: 30 instead of 50"],
+                    estimatedStart="2026-01-31T12:11:35Z",
+                    estimateBasis="1 job holds GPUs that it can use, and it is known how long they run.",
+                ),
+                conditions=[a_condition("Admitted")],
+            ),
+            [
+                "digits waits: It needs 4 GPUs. (GPUsBusy)",
+                "What would let it run: It starts when 3 more GPUs have room.",
+                "It would start now with: workers: 2 instead of 4; or gpus.share: 30 instead of 50.",
+                "Its place among the waiting jobs: 2 (queue 0); before it: team/a, team/b.",
+                "It waits for: team/x.",
+                "It has waited 1m35s.",
+                "It may start in about 10m: an estimate. 1 job holds GPUs that it can use, and it is known how long they run.",
+            ],
+        ),
+        (
+            "a job that stands aside",
+            a_job(
+                placement=PLACED,
+                preemption=making_way("Pause", reachedAt=CREATED),
+                waiting=a_reason(message="It is paused.", unblock="", position=0, since=None),
+                conditions=[a_condition("Running", status="False")],
+            ),
+            [
+                "digits waits: It is paused. (GPUsBusy)",
+                "It makes way by pausing; its memory stays on the GPU: It makes way for team/new.",
             ],
         ),
         (

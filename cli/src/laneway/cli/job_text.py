@@ -17,12 +17,20 @@ def state(job: Object) -> str:
         if condition_holds(job, condition):
             return condition
     if status.get("placement"):
-        return "Starting"
+        return stands_aside(job) or "Starting"
     if job["spec"].get("suspend"):
         return "Suspended"
     if condition_holds(job, "Preempted"):
         return "Preempted"
     return "Waiting"
+
+
+def stands_aside(job: Object) -> str:
+    """Return ``Paused`` or ``Offloaded`` for a job that has made way without ending; empty for others."""
+    making_way = _status(job).get("preemption") or {}
+    if not making_way.get("reachedAt"):
+        return ""
+    return {"Pause": "Paused", "Offload": "Offloaded"}.get(making_way["depth"], "")
 
 
 def finished(job: Object) -> bool:
@@ -100,7 +108,7 @@ def explained(job: Object, now_seconds: float) -> list[str]:
     now = state(job)
     reason = waiting(job)
     if now in ("Running", "Starting"):
-        return [f"{name} does not wait: it is {now.lower()}.", *where(job)]
+        return [f"{name} does not wait: it is {now.lower()}.", *_makes_way(job), *where(job)]
     if finished(job):
         ending = next(item for item in conditions(job) if item["type"] == now and item["status"] == "True")
         return [f"{name} does not wait: it has {now.lower()} ({ending['reason']}).", ending["message"]]
@@ -114,13 +122,35 @@ def explained(job: Object, now_seconds: float) -> list[str]:
     lines = [f"{name} waits: {reason['message']} ({reason['reason']})"]
     if reason.get("unblock"):
         lines.append(f"What would let it run: {reason['unblock']}")
+    lines += _makes_way(job)
+    if reason.get("alternatives"):
+        lines.append(f"It would start now with: {'; or '.join(reason['alternatives'])}.")
     if reason.get("position"):
-        lines.append(
-            f"Its place among the waiting jobs: {reason['position']} (queue {_status(job).get('queue', 0)})."
-        )
+        ahead = f"; before it: {', '.join(reason['ahead'])}" if reason.get("ahead") else ""
+        queue = _status(job).get("queue", 0)
+        lines.append(f"Its place among the waiting jobs: {reason['position']} (queue {queue}){ahead}.")
+    if reason.get("blockers"):
+        lines.append(f"It waits for: {', '.join(reason['blockers'])}.")
     if reason.get("since"):
         lines.append(f"It has waited {span(now_seconds - clock_text.to_seconds(reason['since']))}.")
+    if reason.get("estimatedStart"):
+        left_seconds = clock_text.to_seconds(reason["estimatedStart"]) - now_seconds
+        when = f"in about {span(left_seconds)}" if left_seconds >= 1 else "any moment"
+        lines.append(f"It may start {when}: an estimate. {reason.get('estimateBasis', '')}".rstrip())
     return lines
+
+
+def _makes_way(job: Object) -> list[str]:
+    """Say for whom a job makes way, if it does."""
+    making_way = _status(job).get("preemption")
+    if not making_way:
+        return []
+    how = {
+        "Pause": "pausing; its memory stays on the GPU",
+        "Offload": "moving its memory to the host",
+        "Evict": "ending; it starts again from its checkpoint",
+    }[making_way["depth"]]
+    return [f"It makes way by {how}: {making_way['message']}"]
 
 
 def _latest(job: Object) -> list[str]:

@@ -22,6 +22,7 @@ class Cuda:
         self.waiting: list[Callable[[], None]] = []
         self.current = 0
         self.devices = 1
+        self.capturing = False
         self.fractions: dict[int, float] = {}
         self.reserved = 5 * GIB
 
@@ -41,6 +42,9 @@ class Cuda:
 
     def current_device(self) -> int:
         return self.current
+
+    def is_current_stream_capturing(self) -> bool:
+        return self.capturing
 
     def device_count(self) -> int:
         return self.devices
@@ -187,3 +191,17 @@ def test_an_allocator_that_knows_no_limit_does_not_keep_the_script_from_cuda(
     case.cuda.initialize()
     assert "is not held to the quota" in caplog.text
     assert case.iterate() == (3 * GIB, 7 * GIB)
+
+
+def test_a_graph_that_is_captured_is_not_disturbed(case: Case) -> None:
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    case.cuda.capturing = True
+    case.cuda.calls.clear()
+    assert case.iterate() is None
+    case.meter.settle()
+    assert case.cuda.calls == []
+    case.cuda.capturing = False
+    assert case.iterate() is not None
+    case.meter.settle()
+    assert case.cuda.calls[-2:] == ["synchronize device 0", "empty_cache"]

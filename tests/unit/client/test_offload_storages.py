@@ -3,6 +3,7 @@ real storages on a CPU are moved in the integration tests."""
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -178,6 +179,21 @@ def test_captured_graphs_keep_addresses_so_nothing_moves(torch: Torch, mover: To
     with pytest.raises(CannotMoveError, match="captured CUDA graphs"):
         mover.move_out()
     assert graph is not None
+
+
+def test_graphs_of_compiled_code_are_found_in_whatever_thread_they_are_kept(
+    mover: TorchMover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CUDAGraphTreeManager:
+        """Of the compiler."""
+
+    trees = SimpleNamespace(CUDAGraphTreeManager=CUDAGraphTreeManager)
+    monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", trees)  # type: ignore[arg-type]
+    assert mover.move_out() == 0, "there is none yet"
+    manager = CUDAGraphTreeManager()
+    with pytest.raises(CannotMoveError, match="captured CUDA graphs"):
+        mover.move_out()
+    assert manager is not None
 
 
 def test_what_is_somebody_elses_memory_stays(torch: Torch, mover: TorchMover) -> None:

@@ -36,6 +36,8 @@ class CudaMeter:
         self._measured = 0
         self._measuring = False
         self._next_seconds = 0.0
+        self._capturing = False
+        """The script captures a CUDA graph: the device must not be waited for, nor memory given back, or the capture is lost."""
         self._highest_bytes = 0
         """The most in the iteration that goes on, up to the last look."""
 
@@ -48,7 +50,10 @@ class CudaMeter:
         """Starts a new peak where this iteration is to be measured."""
         if self._session is None or not self._cuda.is_initialized():
             return
-        self._measuring = self._measured < ALWAYS_MEASURED or self._clock() >= self._next_seconds
+        self._capturing = self._cuda.is_current_stream_capturing()
+        self._measuring = not self._capturing and (
+            self._measured < ALWAYS_MEASURED or self._clock() >= self._next_seconds
+        )
         self._highest_bytes = 0
         if self._measuring:
             self._device = self._cuda.current_device()
@@ -84,7 +89,7 @@ class CudaMeter:
 
     def settle(self) -> None:
         """The next job's kernels start when ours have ended, and find the blocks that our allocator had cached."""
-        if self._cuda.is_initialized():
+        if self._cuda.is_initialized() and not self._capturing:
             self._cuda.synchronize(self._device)
             self._cuda.empty_cache()
 

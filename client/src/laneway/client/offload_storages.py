@@ -182,17 +182,17 @@ def _storage_of(tensor: Any) -> Any:
 
 
 def _has_cuda_graphs(torch: Any) -> bool:
-    """Whether addresses of tensors are kept by captured graphs: the script's own, or those of torch.compile."""
+    """Whether addresses of tensors are kept by captured graphs: the script's own, or those of torch.compile.
+
+    The latter are looked for among all objects, too: PyTorch keeps them by thread, and this is a thread of our own.
+    """
     if not torch.cuda.is_initialized():
         return False
+    kinds = [torch.cuda.CUDAGraph]
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
-    if trees is not None and any(
-        getattr(trees.get_container(device), "tree_manager", None)
-        for device in range(torch.cuda.device_count())
-    ):
-        return True
-    graph = torch.cuda.CUDAGraph
-    return any(issubclass(type(candidate), graph) for candidate in gc.get_objects())
+    if trees is not None:
+        kinds.append(trees.CUDAGraphTreeManager)
+    return any(issubclass(type(candidate), tuple(kinds)) for candidate in gc.get_objects())
 
 
 def _pinned_bytes(size_bytes: int) -> int:

@@ -113,6 +113,8 @@ NODES = (
     *("containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kube-proxy"),
 )
 TOOLS = ("helm", "kubeconform")
+FOR_BENCHMARKS = ("kwok",)
+"""Built when a benchmark asks for them."""
 
 BINARIES = {
     binary.name: binary
@@ -141,6 +143,13 @@ BINARIES = {
             "github.com/yannh/kubeconform/cmd/kubeconform",
             "github.com/yannh/kubeconform",
             version_variable="main.version",
+        ),
+        Binary(
+            "kwok",
+            "kwok",
+            "sigs.k8s.io/kwok/cmd/kwok",
+            "sigs.k8s.io/kwok",
+            version_variable="sigs.k8s.io/kwok/pkg/consts.Version",
         ),
     )
 }

@@ -91,6 +91,10 @@ class LoopbackControlPlane:
         """The log of a component, kept until the context ends."""
         return self.folder / f"{name}.log"
 
+    def pid(self, name: str) -> int:
+        """The process of a component that runs."""
+        return self._processes[name].pid
+
     def start(self, name: str) -> None:
         """Start a component that is not running and wait until it is healthy."""
         if name in self._processes:

@@ -68,7 +68,7 @@ class Books:
             return False
         if self.ledger.renew(wanted):
             self.supply = Supply(self.ledger)
-            self._rooms = {}
+            self._rooms.clear()
             self.departures += 1
         else:
             self._set_cluster(wanted)

@@ -108,6 +108,18 @@ class WaitingReason:
     blockers: tuple[str, ...] = ()
     """Jobs that it waits for, where they can be named."""
 
+    def at(self, position: int) -> WaitingReason:
+        """Return the same for a job at a place among those that wait. Thousands are made in a plan, so it is spelt out."""
+        return WaitingReason(
+            self.code,
+            self.message,
+            self.unblock,
+            position,
+            self.lacking_gpus,
+            self.lacking_bytes,
+            self.blockers,
+        )
+
     @property
     def never_fits(self) -> bool:
         """Whether it cannot run in this cluster, whoever leaves."""

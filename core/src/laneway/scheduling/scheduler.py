@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from laneway.scheduling import explanation
 from laneway.scheduling.advice import Advice, advise, alternatives_for
@@ -144,6 +143,6 @@ class Scheduler:
             reason = reason_of(key, self._books, self._closures, decision, by_shape)
             if not reason.never_fits:
                 position += 1
-                reason = replace(reason, position=position)
+                reason = reason.at(position)
             waiting[key] = reason
         return waiting

@@ -175,9 +175,22 @@ class Decider:
             return
         if standing.job.status.preemption is not None:
             this.parked.append(standing)
-        if job.deleting:
-            return
-        status = standing.job.status
+        if not job.deleting:
+            self._refresh(this, uid, dossier, standing, written_seconds, now_seconds)
+
+    def _refresh(
+        self,
+        this: _Round,
+        uid: str,
+        dossier: Dossier,
+        standing: Standing,
+        written_seconds: float,
+        now_seconds: float,
+    ) -> None:
+        """Settle whether figures and sentences are to be written that are no step in the job's life."""
+        job, status = dossier.job, standing.job.status
+        assert job is not None
+        reason = this.planned.waiting.get(job.key)
         told = reason is None or (says(status, reason) and not self._adviser.is_news(job.key, status.waiting))
         if reason is not None and not told and reason.code is not WaitingCode.NOT_CONSIDERED:
             due_seconds: float | None = written_seconds + self._config.cycle.explain_seconds

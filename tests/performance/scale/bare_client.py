@@ -1,0 +1,86 @@
+"""The yardstick: a client that creates the same pods and binds each at once, and does nothing else.
+
+It makes the pods that the operator makes, by the operator's own code, with as many requests at the same time; and it does by itself what
+kube-scheduler does for the operator's pods, which name another scheduler here.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from laneway.api.training_job import WorkerPlacementStatus
+from laneway.operator.apiserver import ApiServer, Raw
+from laneway.operator.manifests import worker_pod
+from laneway.operator.records.job_record import parse_job
+from laneway.operator.resources import PODS
+
+from tests.performance.scale.client import for_each
+from tests.performance.scale.objects import GPUS_PER_NODE, a_job, gang_sizes, node_name
+
+
+@dataclass(frozen=True, slots=True)
+class BareClient:
+    """What it reached."""
+
+    pods: int
+    seconds: float
+
+    @property
+    def pods_a_second(self) -> float:
+        """Pods created and bound."""
+        return self.pods / self.seconds
+
+
+async def create_and_bind(api: ApiServer, namespace: str, gpus: int) -> BareClient:
+    """Fill so many GPUs with the pods of gangs as the operator's jobs have them; time it."""
+    pods = [*_pods(namespace, gpus)]
+
+    async def run(pod: Raw, node: str) -> None:
+        await api.request("POST", PODS.path(namespace), body=pod)
+        name = pod["metadata"]["name"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node},
+        }
+        await api.request("POST", PODS.path(namespace, name, "binding"), body=binding)
+
+    began = time.monotonic()
+    await for_each(partial(run, pod, node) for pod, node in pods)
+    return BareClient(len(pods), time.monotonic() - began)
+
+
+def _pods(namespace: str, gpus: int) -> list[tuple[Raw, str]]:
+    places = (
+        (
+            node_name(place // GPUS_PER_NODE),
+            f"GPU-{node_name(place // GPUS_PER_NODE)}-{place % GPUS_PER_NODE}",
+        )
+        for place in count()
+    )
+    found: list[tuple[Raw, str]] = []
+    for number, workers in enumerate(gang_sizes(gpus)):
+        raw = a_job(f"bare-{number}", namespace, workers)
+        raw["metadata"] |= {"uid": f"00000000-0000-0000-0000-{number:012d}", "resourceVersion": "1"}
+        raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        job = parse_job(raw)
+        assert job.wish is not None
+        for rank in range(workers):
+            if len(found) == gpus:
+                return found
+            node, gpu = next(places)
+            worker = WorkerPlacementStatus(worker=rank, node=node, gpus=(gpu,), share_percent=100)
+            pod = worker_pod(job, job.wish.spec, worker, 1)
+            pod["spec"]["schedulerName"] = "bare-client"
+            # Its job is not there, and nobody is to collect it as garbage.
+            pod["metadata"].pop("ownerReferences")
+            # The operator is not to take it for a worker of its own.
+            pod["metadata"]["labels"] = {
+                f"bare-{key}": value for key, value in pod["metadata"]["labels"].items()
+            }
+            found.append((pod, node))
+    return found

@@ -1,0 +1,73 @@
+"""What this benchmark itself asks of the API server, many requests at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import aiohttp
+from laneway.operator.apiserver import ApiError, ApiServer, Raw
+
+PARALLEL = 32
+"""Requests under way at the same time: as many as the operator's default."""
+
+
+async def for_each(steps: Iterable[Callable[[], Awaitable[object]]], parallel: int = PARALLEL) -> None:
+    """Take all steps, so many at a time."""
+    waiting = iter(steps)
+
+    async def work() -> None:
+        for step in waiting:
+            await step()
+
+    await asyncio.gather(*(work() for _ in range(parallel)))
+
+
+async def delete_if_there(api: ApiServer, path: str, body: Raw | None = None) -> None:
+    """Delete an object, or find it gone."""
+    try:
+        await api.request("DELETE", path, body=body)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+@asynccontextmanager
+async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) -> AsyncIterator[None]:
+    """While the block runs, have ``take`` see the type and object of each event from now on.
+
+    Raises:
+        RuntimeError: the watch ended.
+    """
+    credentials = await api.credentials()
+    context = ssl.create_default_context(cafile=credentials.ca_path)
+    assert credentials.certificate_path is not None
+    context.load_cert_chain(credentials.certificate_path, credentials.private_key_path)
+    started = asyncio.Event()
+
+    async def watch(session: aiohttp.ClientSession) -> None:
+        url = f"{credentials.server}{path}?watch=true&timeoutSeconds=3600"
+        async with session.get(url, ssl=context) as answer:
+            answer.raise_for_status()
+            started.set()
+            async for line in answer.content:
+                event = json.loads(line)
+                take(event["type"], event["object"])
+        raise RuntimeError(f"the watch of {path} ended")
+
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session:
+        task = asyncio.create_task(watch(session))
+        waiting = asyncio.create_task(started.wait())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        try:
+            yield
+        finally:
+            if task.done():
+                task.result()
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,101 @@
+"""The nodes, their agents' words and the jobs, as the API server gets them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from laneway.api import names
+from laneway.api.clock_text import to_text
+from laneway.operator.apiserver import Raw
+
+GPUS_PER_NODE = 8
+_GIB = 2**30
+_SEED = 7
+
+
+def node_name(number: int) -> str:
+    """Return the name of a node."""
+    return f"n{number:04d}"
+
+
+def a_node(number: int) -> Raw:
+    """Return a Node that kwok plays, ready from the beginning."""
+    name = node_name(number)
+    capacity = {"cpu": "128", "memory": "1Ti", "pods": "110", names.GPU_PERCENT: str(100 * GPUS_PER_NODE)}
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Played",
+        "lastHeartbeatTime": to_text(time.time()),
+        "lastTransitionTime": to_text(time.time()),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [condition]},
+    }
+
+
+def a_gpu_node(number: int) -> Raw:
+    """Return the GPUNode of a node, without its status."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUNode",
+        "metadata": {"name": node_name(number)},
+        "spec": {},
+    }
+
+
+def agents_word(number: int) -> Raw:
+    """Return what a node's agent applies to its GPUNode's status: eight GPUs that nobody holds, and the time."""
+    now = to_text(time.time())
+    ready = {"type": "Ready", "status": "True", "reason": "Played", "message": "", "lastTransitionTime": now}
+    gpus = [
+        {
+            "uuid": f"GPU-{node_name(number)}-{index}",
+            "index": index,
+            "model": "A100",
+            "memoryBytes": 80 * _GIB,
+            "allocatableBytes": 79 * _GIB,
+            "allocatablePercent": 100,
+            "healthy": True,
+        }
+        for index in range(GPUS_PER_NODE)
+    ]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUNode",
+        "metadata": {"name": node_name(number)},
+        "status": {"conditions": [ready], "observedAt": now, "gpuCount": len(gpus), "gpus": gpus},
+    }
+
+
+def gang_sizes(jobs: int) -> Iterator[int]:
+    """Yield the number of workers of each job: 1 to 8, all as often, the same in each run."""
+    source = random.Random(_SEED)
+    for _ in range(jobs):
+        yield source.randint(1, 8)
+
+
+def a_job(name: str, namespace: str, workers: int) -> Raw:
+    """Return a gang job; each worker has a whole GPU."""
+    container = {
+        "name": "trainer",
+        "image": "example.invalid/trainer:1",
+        "command": ["python", "train.py"],
+        "env": [{"name": "RUN", "value": name}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "workers": workers,
+            "gpus": {"perWorker": 1},
+            "template": {"spec": {"containers": [container]}},
+        },
+    }

@@ -1,0 +1,48 @@
+"""What the operator says of itself: its counters, and how long its decisions took."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.integration.operator.operator_process import OperatorProcess
+
+_WRITES = re.compile(r"^laneway_api_writes_total\{([^}]*)\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """How long cycles took, from the look at the cache to the statements, in milliseconds."""
+
+    number: int
+    p50_milliseconds: float
+    p99_milliseconds: float
+    largest_milliseconds: float
+
+
+def decisions(log: str) -> Decisions:
+    """Return the figures of the cycles that a part of the operator's log tells of."""
+    seconds = []
+    for line in log.splitlines():
+        if '"message": "cycle"' in line:
+            seconds.append(float(json.loads(line)["seconds"]))
+    seconds.sort()
+    return Decisions(len(seconds), *(round(1e3 * _at(seconds, ratio), 1) for ratio in (0.5, 0.99, 1.0)))
+
+
+def api_writes(operator: OperatorProcess) -> Counter[str]:
+    """Return how often the operator has written, by verb and kind of object, whatever came of it."""
+    found: Counter[str] = Counter()
+    for labels, value in _WRITES.findall(operator.get("/metrics")):
+        named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        found[f"{named['verb']} {named['resource']}"] += int(float(value))
+    return found
+
+
+def _at(ordered: Sequence[float], ratio: float) -> float:
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, int(ratio * len(ordered)))]

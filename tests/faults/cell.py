@@ -130,8 +130,8 @@ class Cell:
 
     def violations(self) -> list[Violation]:
         """Return what did not hold until now."""
-        second = [Violation(ONE_WRITER, message, 0) for message in self.journal.second_writers()]
-        return [*violations(self.history.changes, self.nodes.runs), *second]
+        out_of_turn = [Violation(ONE_WRITER, message, 0) for message in self.journal.written_out_of_turn()]
+        return [*violations(self.history.changes, self.nodes.runs), *out_of_turn]
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from tests.faults.fault import Answer, Cut, Fault, Request
-from tests.faults.journal import Journal, Write
+from tests.faults.journal import Journal
 from tests.faults.namespace_view import NamespaceView
 from tests.faults.upstream import Upstream
 
@@ -76,15 +75,13 @@ class FaultProxy:
         return response
 
     async def _pass_on(self, request: Request) -> Answer:
-        began_seconds = time.monotonic()
         try:
             async with self._send(request) as upstream:
                 answer = Answer(upstream.status, await upstream.read(), upstream.content_type)
         except aiohttp.ClientError:
             raise Cut from None  # the API server is away: so it looks from here, too
         if request.writes and answer.status < 400:
-            write = Write(request.writer, str(request), answer.version, began_seconds, time.monotonic())
-            self._journal.note(write, lease=request.of_lease)
+            self._journal.note(request.writer, str(request), answer.version, lease=request.of_lease)
         return answer
 
     async def _watch(self, incoming: web.Request, request: Request) -> web.StreamResponse:

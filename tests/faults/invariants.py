@@ -30,7 +30,7 @@ END_STATE = "end-state"
 ALL = {
     CAPACITY: "no GPU is promised or held beyond its capacity",
     GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
-    ONE_WRITER: "no write lands after the first one of a later writer",
+    ONE_WRITER: "no write lands once another replica has written the lease",
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
     SERVICE: "attained service, attempts, restarts and preemptions never go back",
     GRACE: "no worker that runs is taken away without being told to end, nor with less than its grace period",

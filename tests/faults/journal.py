@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 
@@ -16,49 +15,32 @@ class Write:
     what: str
     """``METHOD path``."""
 
-    version: int | None
-    """The resource version that it made; None where the answer has none."""
-
-    began_seconds: float
-    ended_seconds: float
-    """When the proxy passed it on, and when it was answered, on the proxy's monotonic clock."""
+    version: int
+    """The resource version that it made: the order in which the API server itself carried things out."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """All writes of one cell in the order in which they were answered; those of leases are kept apart."""
+    """All writes of one cell; those of the lease are kept apart, as they say whose turn it is."""
 
     writes: list[Write] = field(default_factory=list)
     leases: list[Write] = field(default_factory=list)
+    _newest: int = 0
 
-    def note(self, write: Write, *, lease: bool) -> None:
-        """Take note of a write that was carried out."""
-        (self.leases if lease else self.writes).append(write)
+    def note(self, writer: str, what: str, version: int | None, *, lease: bool) -> None:
+        """Take note of a write that was carried out; one whose answer has no version lands where it was answered."""
+        self._newest = max(self._newest, version or 0)
+        (self.leases if lease else self.writes).append(Write(writer, what, version or self._newest))
 
-    def second_writers(self) -> list[str]:
-        """Return a sentence for each write that landed after the first write of a later writer.
-
-        Writers are put in the order of their first writes. Where versions are known they decide, as they are the order in which
-        the API server itself carried things out; else it must have been answered before the later one's was sent.
-        """
-        first: dict[str, Write] = {}
-        for write in sorted(self.writes, key=lambda each: each.version or 0):
-            if write.version is not None:
-                first.setdefault(write.writer, write)
-        order = list(first)
+    def written_out_of_turn(self) -> list[str]:
+        """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had."""
+        turns = sorted(self.leases, key=lambda each: each.version)
         late = []
-        for earlier, later in itertools.pairwise(order):
-            begin = first[later]
-            for write in self.writes:
-                if write.writer == earlier and _landed_after(write, begin):
-                    late.append(
-                        f"{earlier} wrote {write.what} (version {write.version}) after {later} had written {begin.what} "
-                        f"(version {begin.version})"
-                    )
+        for write in self.writes:
+            turn = next((each for each in reversed(turns) if each.version <= write.version), None)
+            if turn is None or turn.writer != write.writer:
+                holder = "nobody" if turn is None else f"{turn.writer} (since version {turn.version})"
+                late.append(
+                    f"{write.writer} wrote {write.what} at version {write.version}; the lease was with {holder}"
+                )
         return late
-
-
-def _landed_after(write: Write, begin: Write) -> bool:
-    if write.version is not None and begin.version is not None:
-        return write.version > begin.version
-    return write.ended_seconds > begin.began_seconds and write.began_seconds > begin.ended_seconds

@@ -17,6 +17,12 @@ from tests.faults.kinds import KINDS, nothing
 
 _AT_A_TIME = int(os.environ.get("AT_A_TIME", "4"))
 _LONGEST_LOG = 6000
+_undisturbed: list[Raw] = []
+
+
+def asked_for_some() -> bool:
+    """Whether the environment asks for some cells and no others."""
+    return bool(os.environ.get("CELLS", "").split())
 
 
 def asked_for(kind: str) -> list[int] | None:
@@ -46,30 +52,35 @@ def seeds_of(kind: str) -> Iterator[int]:
         yield from range(1, usual * int(os.environ.get("SEEDS", "1")) + 1)
 
 
-async def sweep(grounds: Grounds, kind: str, undisturbed: Raw) -> dict[int, Outcome]:
+async def sweep(grounds: Grounds, kind: str, end: Raw) -> dict[int, Outcome]:
     """Play all seeds of a kind; return what came out, by seed."""
     outcomes: dict[int, Outcome] = {}
     seeds = seeds_of(kind)
 
     async def play_on() -> None:
         for seed in seeds:
-            outcomes[seed] = await play(grounds, kind, seed, undisturbed)
+            outcomes[seed] = await play(grounds, kind, seed, end)
 
     await asyncio.gather(*(play_on() for _ in range(_AT_A_TIME)))
     return outcomes
 
 
-async def play(grounds: Grounds, kind: str, seed: int, undisturbed: Raw) -> Outcome:
+async def play(grounds: Grounds, kind: str, seed: int, end: Raw) -> Outcome:
     """Play one cell."""
     async with cell(grounds) as live:
         fault = await KINDS[kind].begin(live, seed)
-        return await outcome_of(live, fault, undisturbed)
+        return await outcome_of(live, fault, end)
 
 
-async def reference(grounds: Grounds) -> Outcome:
-    """Play the scenario undisturbed."""
-    async with cell(grounds) as live:
-        return await outcome_of(live, await nothing(live, 0), None)
+async def undisturbed(grounds: Grounds) -> Raw:
+    """Return where the scenario ends without a fault; played once."""
+    if not _undisturbed:
+        async with cell(grounds) as live:
+            outcome = await outcome_of(live, await nothing(live, 0), None)
+        if outcome.end is None or outcome.violations:
+            raise AssertionError(f"without any fault: {report('nothing', {0: outcome})}")
+        _undisturbed.append(outcome.end)
+    return _undisturbed[0]
 
 
 def report(kind: str, outcomes: dict[int, Outcome]) -> str:

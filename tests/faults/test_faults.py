@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.cell import Grounds, Outcome
+from tests.faults.cell import Grounds
 from tests.faults.kinds import KINDS
-from tests.faults.sweep import asked_for, reference, report, sweep
-
-_undisturbed: list[Outcome] = []
-
-
-async def undisturbed(grounds: Grounds) -> Outcome:
-    """Return what comes out without a fault; played once."""
-    if not _undisturbed:
-        outcome = await reference(grounds)
-        if outcome.violations:
-            pytest.fail(f"without any fault: {report('nothing', {0: outcome})}", pytrace=False)
-        _undisturbed.append(outcome)
-    return _undisturbed[0]
+from tests.faults.sweep import asked_for, report, sweep, undisturbed
 
 
 @pytest.mark.timeout(1800)
@@ -26,9 +14,7 @@ async def undisturbed(grounds: Grounds) -> Outcome:
 async def test_a_fault(grounds: Grounds, kind: str) -> None:
     if asked_for(kind) == []:
         pytest.skip("CELLS asks for other faults")
-    end = (await undisturbed(grounds)).end
-    assert end is not None
-    outcomes = await sweep(grounds, kind, end)
+    outcomes = await sweep(grounds, kind, await undisturbed(grounds))
     print(f"{kind}: {len(outcomes)} cells, {sum(outcome.fired for outcome in outcomes.values())} disturbed")
     assert any(outcome.fired for outcome in outcomes.values()), "the fault never did anything"
     if problems := report(kind, outcomes):

@@ -1,0 +1,67 @@
+"""What may come between a replica and the API server while another one is well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from tests.faults.fault import Answer, Cut, Fault, Request
+
+
+class CutOff(Fault):
+    """While ``is_cut``, nothing passes in either direction, and nobody is told: requests and watches just hang."""
+
+    def __init__(self) -> None:
+        self._passable = asyncio.Event()
+        self._passable.set()
+
+    def cut(self) -> None:
+        """From now on nothing passes."""
+        self.fired = True
+        self._passable.clear()
+
+    def mend(self) -> None:
+        """Let everything pass again; what was under way is lost."""
+        self._passable.set()
+
+    async def before(self, request: Request) -> Request | Answer:
+        """Lose requests."""
+        await self._lose()
+        return request
+
+    async def after(self, request: Request, answer: Answer) -> Answer:
+        """Lose answers."""
+        await self._lose()
+        return answer
+
+    async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Lose events."""
+        async for line in lines:
+            await self._lose()
+            yield line
+
+    async def _lose(self) -> None:
+        if not self._passable.is_set():
+            await self._passable.wait()
+            raise Cut
+
+
+class Stopping(Fault):
+    """Says when a write of consequence has come, and holds it until it is let go: the sender can be stopped in mid-air."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.held = asyncio.Event()
+        self._let_go = asyncio.Event()
+
+    def let_go(self) -> None:
+        """Pass on what is held."""
+        self._let_go.set()
+
+    async def before(self, request: Request) -> Request | Answer:
+        """Hold the first write of consequence after it was armed, and those that come while it is held."""
+        if request.of_consequence and self.armed:
+            self.fired = True
+            self.held.set()
+            await self._let_go.wait()
+        return request

@@ -150,6 +150,26 @@ async def test_a_lease_that_was_given_back_is_free_at_once(server: LeaseOnServer
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
+async def test_a_lease_that_is_deleted_under_its_holder_is_not_free_before_the_holder_must_have_noticed(
+    server: LeaseOnServer,
+) -> None:
+    a, b = Replica("a", server), Replica("b", server)
+    assert await a.tries()
+    assert not await b.tries()
+    server.lease = None
+    b.now += 1
+    assert not await b.tries(), "the holder does not know, and may write"
+    assert await a.tries(), "the holder makes it again"
+    server.lease = None
+    assert not await b.tries()
+    for _ in range(16):
+        a.now += 1
+        b.now += 1
+        took_over = await b.tries()
+        assert not (a.part.leads and took_over), "at no moment do two lead"
+    assert took_over
+
+
 async def test_an_api_server_that_does_not_answer_is_not_taken_for_a_lost_lease(
     server: LeaseOnServer,
 ) -> None:

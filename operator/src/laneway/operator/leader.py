@@ -36,6 +36,11 @@ class _Sighting:
     holder: str
     version: str
     first_seen_seconds: float
+    duration_seconds: float
+
+    def silent(self, now_seconds: float) -> bool:
+        """Whether its holder was not heard of for the whole duration."""
+        return now_seconds - self.first_seen_seconds >= self.duration_seconds
 
 
 class Leadership:
@@ -111,7 +116,10 @@ class Leadership:
             if error.status != 404:
                 raise
             self.contacted = True
-            await self._try_put(self._renewed(None), before_seconds, new=True)
+            if self._may_create(before_seconds):
+                await self._try_put(self._renewed(None), before_seconds, new=True)
+            else:
+                self._renewed_seconds = None
             return
         self.contacted = True
         if self._may_take(lease, before_seconds):
@@ -136,12 +144,15 @@ class Leadership:
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         version = lease["metadata"]["resourceVersion"]
-        if self._seen is None or (self._seen.holder, self._seen.version) != (holder, version):
-            self._seen = _Sighting(holder, version, now_seconds)
-        if holder in ("", self.identity):
-            return True
         duration_seconds = float(spec.get("leaseDurationSeconds") or self._config.duration_seconds)
-        return now_seconds - self._seen.first_seen_seconds >= duration_seconds
+        if self._seen is None or (self._seen.holder, self._seen.version) != (holder, version):
+            self._seen = _Sighting(holder, version, now_seconds, duration_seconds)
+        return holder in ("", self.identity) or self._seen.silent(now_seconds)
+
+    def _may_create(self, now_seconds: float) -> bool:
+        """A lease that somebody deleted does not end the time of who held it: nobody has told the holder."""
+        seen = self._seen
+        return seen is None or seen.holder in ("", self.identity) or seen.silent(now_seconds)
 
     def _renewed(self, lease: Raw | None) -> Raw:
         now = to_text(self._wall())

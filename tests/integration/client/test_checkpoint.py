@@ -132,6 +132,8 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_goes_on_from_there(
         status, _, errors = job.failure()
         assert status == 143, errors
         assert len(curve(work)) == step + 1 + step // 12, "the step in which it came is the last"
+        report = node.session(f"life-{gpu}")["report"]
+        assert (report["step"], report["steps"]) == (step + 1, STEPS), "its last word, over all lives"
     results = start(work=work).results()
     assert results[0]["step"] == 12
     assert curve(work) == curve(undisturbed)

@@ -136,7 +136,7 @@ RESULTS ?= docs/measurements
 
 .PHONY: test-gpu
 test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONLY=tests or sharing, GPU_PYTHON=python3
-	$(GPU_PYTHON) -m tests.gpu --only "$(ONLY)" --results "$(RESULTS)"
+	$(GPU_PYTHON) tests/gpu --only "$(ONLY)" --results "$(RESULTS)"
 
 .PHONY: gpu-wheels
 gpu-wheels: $(INSTALLED) ## Put into .wheels what such a machine may lack and cannot fetch: GPU_PYTHON_VERSION=3.12

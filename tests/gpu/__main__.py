@@ -1,9 +1,9 @@
 """Runs what needs a real GPU: `make test-gpu`. docs/real-gpu.md says what it does.
 
-    python3 -m tests.gpu                      # tests, then the sharing benchmark
-    python3 -m tests.gpu --only tests
-    python3 -m tests.gpu --only sharing
-    python3 -m tests.gpu --device cpu         # the same code on a simulated GPU
+    python3 tests/gpu                      # tests, then the sharing benchmark
+    python3 tests/gpu --only tests
+    python3 tests/gpu --only sharing
+    python3 tests/gpu --device cpu         # the same code on a simulated GPU
 
 Ends with 0 and a sentence where there is no GPU.
 """
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.gpu.readiness import what_is_missing, why_no_driver, why_no_packages
+from readiness import what_is_missing, why_no_driver, why_no_packages
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = [REPOSITORY / name / "src" for name in ("core", "node_agent")]
@@ -42,6 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lw-site-") as site:
         if not why_no_driver(options.device) and why_no_packages(options.device):
             _unpack_wheels(Path(site))
+        _claim_the_name_tests(Path(site))
         missing = what_is_missing(options.device)
         if missing:
             print(f"make test-gpu: skipped, nothing was tested: {missing}")
@@ -59,7 +60,13 @@ def _unpack_wheels(site: Path) -> None:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         print(f"{WHEELS} cannot be used: make gpu-wheels GPU_PYTHON_VERSION={version}", file=sys.stderr)
     sys.path.insert(0, str(site))
-    os.environ["PYTHONPATH"] = _joined(site, os.environ.get("PYTHONPATH", ""))
+
+
+def _claim_the_name_tests(site: Path) -> None:
+    """A library that was installed with its own package `tests` would come before a folder of that name without an `__init__.py`."""
+    (site / "tests").mkdir()
+    (site / "tests/__init__.py").write_text(f"__path__ = [{str(REPOSITORY / 'tests')!r}]\n")
+    os.environ["PYTHONPATH"] = _joined(site, *SOURCES, REPOSITORY, os.environ.get("PYTHONPATH", ""))
 
 
 def _joined(*parts: object) -> str:
@@ -67,7 +74,6 @@ def _joined(*parts: object) -> str:
 
 
 def _run(part: str, options: argparse.Namespace) -> int:
-    os.environ["PYTHONPATH"] = _joined(*SOURCES, REPOSITORY, os.environ.get("PYTHONPATH", ""))
     os.environ["LANEWAY_TEST_DEVICE"] = options.device
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # whatever else is installed there has no say here
     if part == "tests":

@@ -27,7 +27,7 @@ def workstation(device: str) -> Iterator[Workstation]:
     """Jobs take turns in one lane; who holds more than its quota is stopped after a second."""
     with Workstation(
         device,
-        lanes={"maxPerGpu": 1},
+        lanes={"maxPerGpu": 1, "frameworkMebibytes": 800 if device == "cuda" else 0},
         turns={"quantumMilliseconds": 20},
         watchdog={"graceSeconds": 1, "killSeconds": 5, "tolerancePercent": 5},
     ) as made:

@@ -1,6 +1,6 @@
 """Puts the wheels into `.wheels` that a machine with PyTorch, a GPU and no network may lack: `make gpu-wheels`.
 
-The versions are the locked ones, hashes checked. They are unpacked there by `python3 -m tests.gpu`, beside what is installed.
+The versions are the locked ones, hashes checked. They are unpacked there by `python3 tests/gpu`, beside what is installed.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.torch_runtime import REPOSITORY
 
 def run(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu", *arguments],
+        [sys.executable, "tests/gpu", *arguments],
         cwd=REPOSITORY,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Jobs on one GPU in all ways of sharing it; a part of `make test-gpu`, which sees to what this needs.
 
-    python3 -m tests.gpu --only sharing --results docs/measurements
+    python3 tests/gpu --only sharing --results docs/measurements
     python3 -m tests.performance.gpu --only-page --results docs/measurements    # the page anew, from a result that was brought here
 
 About seven minutes on a large GPU.

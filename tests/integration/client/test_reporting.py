@@ -17,14 +17,14 @@ STEPS, WIDTH, DATA_SECONDS = 10**6, 64, 0.002
 def test_progress_loss_and_the_time_for_data_reach_the_agent(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = run("reporting.py", container=node.container("job", 50))
-    first = eventually("it is heard", lambda: node.session("job")["report"], seconds=60)
+    first = eventually("it is heard", lambda: node.session("job")["report"], seconds=200)
     assert first["steps"] == STEPS
 
     def paced() -> bool:
         report = node.session("job")["report"]
         return bool(report["step"] > first["step"] and report["remaining_seconds"])
 
-    eventually("it goes on, and knows its pace", paced, seconds=60)
+    eventually("it goes on, and knows its pace", paced, seconds=200)
     session = node.session("job")
     assert math.isfinite(float(session["report"]["loss"]))
     sizes = eventually("it is measured", lambda: node.session("job")["sizes"])

@@ -49,9 +49,9 @@ class Cuda:
     def device_count(self) -> int:
         return self.devices
 
-    def get_device_properties(self, device: int) -> Any:
+    def mem_get_info(self, device: int) -> tuple[int, int]:
         assert self.initialized
-        return SimpleNamespace(total_memory=80 * GIB)
+        return 60 * GIB, 80 * GIB
 
     def set_per_process_memory_fraction(self, fraction: float, device: int) -> None:
         self.calls.append(f"limit device {device}")

@@ -118,7 +118,8 @@ class CudaMeter:
         if limit == self._held_to:
             return
         self._held_to = limit
-        total_bytes = self._cuda.get_device_properties(device).total_memory
+        # What the fraction will be taken of: as a client of MPS, a process is told its own limit there, and the device's memory in its properties.
+        _, total_bytes = self._cuda.mem_get_info(device)
         self._cuda.set_per_process_memory_fraction(min(1.0, limit[1] / total_bytes), device)
         attach_observer = getattr(self._torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach_observer is not None and not self._observes:

@@ -1,0 +1,152 @@
+"""A training that does as many steps as it is told and says how long each took; run where PyTorch is.
+
+    timed_steps.py NETWORK BATCH plain|laneway|hooks
+
+BATCH 0: finds the batch for which a step takes 20 ms, and says it. Numbers of steps come line by line from the pipe `go` in the working folder; each is
+answered with a line of JSON. `hooks`: the client measures as on a GPU, on statistics of an allocator by hand that take as long as PyTorch's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+STEP_SECONDS = 0.02
+WARM_STEPS = 40
+STATISTICS_SECONDS = 50e-6
+
+
+class Blocks(nn.Module):
+    """A small transformer: many small operations, so that what is done at each of them shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(16, 64)
+        layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, num_layers=4, enable_nested_tensor=False)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.head(self.encoder(self.embed(inputs.view(-1, 16, 16))).mean(dim=1))
+        return out
+
+
+def convolutions() -> nn.Module:
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, 16, 16))]
+    for into, out in ((1, 16), (16, 16), (16, 32)):
+        layers += [nn.Conv2d(into, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+NETWORKS = {"transformer": Blocks, "cnn": convolutions}
+
+
+class Allocator:
+    """What the client uses of `torch.cuda`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def mem_get_info(self, device: int) -> tuple[int, int]:
+        return 1 << 34, 1 << 34
+
+    def memory_allocated(self, device: object = None) -> int:
+        return self._spin(1 << 30)
+
+    def max_memory_allocated(self, device: object = None) -> int:
+        return self._spin(1 << 31)
+
+    def _spin(self, answer: int) -> int:
+        until = time.perf_counter() + STATISTICS_SECONDS
+        while time.perf_counter() < until:
+            pass
+        return answer
+
+
+def measure_as_on_a_gpu() -> None:
+    """Before the first module is made."""
+    from laneway.client import torch_hooks
+    from laneway.client.cuda_memory import CudaMeter
+
+    device = SimpleNamespace(cuda=Allocator(), _C=SimpleNamespace())
+    setattr(torch_hooks, "CpuMeter", lambda _: CudaMeter(device))  # noqa: B010 - it is the module's own import
+
+
+class Training:
+    """Of one network with one batch."""
+
+    def __init__(self, network: str, batch: int) -> None:
+        torch.manual_seed(0)
+        self.model = NETWORKS[network]()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.resize(batch)
+
+    def resize(self, batch: int) -> None:
+        """Trains with another batch from now on."""
+        self.inputs = torch.randn(batch, 256)
+        self.targets = torch.randint(10, (batch,))
+
+    def step(self) -> tuple[int, int, bool]:
+        """Its time and the processor's, of all threads, in nanoseconds, and whether the client watched every operation of it."""
+        began_ns, processor_ns = time.perf_counter_ns(), time.process_time_ns()
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.model(self.inputs), self.targets)
+        watched = torch._C._len_torch_dispatch_stack() > 0
+        loss.backward()
+        self.optimizer.step()
+        return time.perf_counter_ns() - began_ns, time.process_time_ns() - processor_ns, watched
+
+    def median_seconds(self) -> float:
+        """The processor's, of a few steps."""
+        return statistics.median(self.step()[1] for _ in range(9)) / 1e9
+
+    def fit_batch(self) -> int:
+        """Finds the batch for which a step takes 20 ms."""
+        batch = 8
+        while True:
+            self.resize(batch)
+            self.median_seconds()
+            seconds = self.median_seconds()
+            if seconds > STEP_SECONDS / 2 or batch > 4096:
+                return max(1, round(batch * STEP_SECONDS / seconds))
+            batch *= 2
+
+
+def main() -> None:
+    network, batch, way = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    torch.set_num_threads(1)
+    if way == "hooks":
+        measure_as_on_a_gpu()
+    training = Training(network, batch or 1)
+    if not batch:
+        print(json.dumps({"batch": training.fit_batch()}), flush=True)
+        return
+    for _ in range(WARM_STEPS):
+        training.step()
+    with_client = "laneway.client.runtime" in sys.modules
+    assert with_client == (way != "plain"), "the client is where it should not be, or is not where it should"
+    if with_client:
+        from laneway.client.runtime import client
+
+        assert client().gate.session.contested, "no session with the agent"
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # all of those that are compared on the same core
+    print(json.dumps({"ready": True}), flush=True)
+    with open("go", encoding="ascii") as orders:
+        for line in orders:
+            steps = [training.step() for _ in range(int(line))]
+            print(json.dumps(steps), flush=True)
+
+
+if __name__ == "__main__":
+    main()

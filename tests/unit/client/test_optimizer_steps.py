@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
 
@@ -68,6 +68,8 @@ ROUNDS = {
     "three in a row": ("fABC", 1),
     "two in a row, twice": ("fABfAB", 2),
     "two in a row, and both again": ("fABAB", 2),
+    "two in a row, without forwards": ("AB", 1),
+    "three in a row, without forwards": ("ABC", 1),
 }
 
 
@@ -122,6 +124,8 @@ def test_an_address_may_come_again() -> None:
     assert not script.inside
 
 
+@settings(max_examples=400)
+@example(before="BABABB", a_round="AB")
 @given(before=st.text("fABC", max_size=30), a_round=st.text("fABC", min_size=1, max_size=6))
 def test_whatever_the_loop_does_there_are_boundaries_and_no_more_iterations_than_steps(
     before: str, a_round: str

@@ -37,15 +37,18 @@ class OptimizerSteps:
         """After the step of one of these comes another's."""
         self._unsteady: set[int] = set()
         """Those of which that was once expected in vain."""
-        self._passed: set[int] = set()
-        """Those that have stepped in this iteration, which went on."""
+        self._row: set[int] = set()
+        """Those that have stepped since the last forward, each once: a second step begins a new row."""
         self.awaiting: Optional[int] = None
-        """The optimizer that was passed last, until another one steps."""
+        """The optimizer after whose step the iteration went on, until another one steps."""
 
     def forward(self) -> bool:
         """A forward begins. Returns whether the iteration that goes on has ended before it: the step that it waited for does not come."""
         self._last = None
-        return self.awaiting is not None and self._outermost is None and self._stop_waiting()
+        if self.awaiting is None:
+            self._row.clear()
+            return False
+        return self._outermost is None and self._stop_waiting()
 
     def begins(self, optimizer: int, inside: bool) -> bool:
         """An optimizer's step begins.
@@ -62,29 +65,32 @@ class OptimizerSteps:
             return False
         self._outermost = optimizer
         self._within.clear()
-        last = self._last
-        self._continues = not inside and last is not None and last != optimizer
-        if self._continues and last is not None and last not in self._unsteady:
-            self._followed.add(last)
-        return optimizer in self._passed and self._stop_waiting()
+        again = optimizer in self._row
+        self._continues = not inside and not again and self._last is not None
+        if inside:
+            return again and self.awaiting is not None and self._stop_waiting()
+        if not self._continues:
+            self._row.clear()
+        elif self._last is not None and self._last not in self._unsteady:
+            self._followed.add(self._last)
+        return False
 
     def ends(self, optimizer: int) -> int:
         """An optimizer's step has ended; returns what that means: `NOT_YET`, `CONTINUED` or `ITERATION`."""
         if optimizer != self._outermost:
             return NOT_YET
         self._outermost = None
+        self._row.add(optimizer)
         if optimizer in self._followed:
             self.awaiting = optimizer
-            self._passed.add(optimizer)
             return NOT_YET
         self.awaiting = None
-        self._passed.clear()
         self._last = optimizer
         return CONTINUED if self._continues else ITERATION
 
     def forget(self, optimizer: int) -> None:
         """An optimizer is gone; its key may come again as another's."""
-        for keys in (self._followed, self._unsteady, self._passed, self._within):
+        for keys in (self._followed, self._unsteady, self._row, self._within):
             keys.discard(optimizer)
         if self._outermost == optimizer:
             self._outermost = None
@@ -96,5 +102,5 @@ class OptimizerSteps:
             self._followed.discard(self.awaiting)
             self._unsteady.add(self.awaiting)
         self.awaiting = None
-        self._passed.clear()
+        self._row.clear()
         return True

@@ -40,7 +40,7 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
     """While the block runs, have ``take`` see the type and object of each event from now on.
 
     Raises:
-        RuntimeError: the watch ended.
+        RuntimeError: the watch cannot go on.
     """
     credentials = await api.credentials()
     context = ssl.create_default_context(cafile=credentials.ca_path)
@@ -49,14 +49,19 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
     started = asyncio.Event()
 
     async def watch(session: aiohttp.ClientSession) -> None:
-        url = f"{credentials.server}{path}?watch=true&timeoutSeconds=3600"
-        async with session.get(url, ssl=context) as answer:
-            answer.raise_for_status()
-            started.set()
-            async for line in answer.content:
-                event = json.loads(line)
-                take(event["type"], event["object"])
-        raise RuntimeError(f"the watch of {path} ended")
+        version = ""
+        while True:  # a watch may end at any time, and goes on from where it was
+            url = f"{credentials.server}{path}?watch=true&allowWatchBookmarks=true&resourceVersion={version}"
+            async with session.get(url, ssl=context) as answer:
+                answer.raise_for_status()
+                started.set()
+                async for line in answer.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise RuntimeError(f"the watch of {path} ended: {event['object']}")
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        take(event["type"], event["object"])
 
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session:

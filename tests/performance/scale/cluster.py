@@ -19,6 +19,7 @@ from hack.cluster.build import ensure_built
 from hack.cluster.commands import die_with_parent
 from hack.cluster.components import scheduler_command
 from hack.cluster.control_plane import LoopbackControlPlane
+from hack.cluster.probes import log_tail
 from tests.performance.scale.process_figures import ProcessFigures, figures_of_process
 
 REPOSITORY = Path(__file__).parents[3]
@@ -55,7 +56,14 @@ class ScaleCluster:
         return self._plane.kubeconfig
 
     def figures(self) -> dict[str, ProcessFigures]:
-        """Return what each process of the control plane has used so far."""
+        """Return what each process of the control plane has used so far.
+
+        Raises:
+            RuntimeError: one of them has ended.
+        """
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} ended with status {process.returncode}{log_tail(self.log(name))}")
         found = {name: figures_of_process(process.pid) for name, process in self._processes.items()}
         for name in ("etcd", "kube-apiserver"):
             found[name] = figures_of_process(self._plane.pid(name))
@@ -94,6 +102,7 @@ class ScaleCluster:
         return [
             str(self._programs["kwok"]),
             f"--kubeconfig={self.kubeconfig}",
+            f"--config={Path(__file__).parent / 'kwok_stages.yaml'}",
             "--manage-all-nodes=false",
             f"--manage-nodes-with-annotation-selector={FAKE_NODES}",
             # A real kubelet renews its lease every 10 s, without any object being watched for it by anybody; so many of them from one

@@ -29,7 +29,7 @@ CONFIG = OperatorConfig.model_validate(
         "cycle": {"explanationsPerSecond": 1000},
     }
 )
-TEMPLATES = ({}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"key": "team", "operator": "Exists"}]})
+TEMPLATES: tuple[dict[str, Any], ...] = ({}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"key": "team", "operator": "Exists"}]})
 
 _ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "advised_at")
 

@@ -5,8 +5,10 @@
   forwards of a model's inner modules cost nothing. A module without parameters begins none, unless it is given what lies on a CUDA
   device: it transforms data.
 - A forward without gradients (evaluation, generation) is an iteration of its own, which ends with the outermost module's forward.
+- Compiled code is a forward, too, and ends like one; a step that was compiled ends with the outermost code that it was compiled in.
 - The end of an optimizer's step is the boundary; of several, `optimizer_steps` says which. A step that a GradScaler skips counts as
   done; steps during a backward pass are one, which ends with the pass. A step without a forward is an iteration, too.
+- The end of a notebook's cell is a boundary in any case.
 
 A forked child, or one that multiprocessing started, takes part once it has stepped an optimizer, not before.
 """
@@ -20,11 +22,13 @@ import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
+from laneway.client.compiled_code import watch_compiled_code
 from laneway.client.cpu_memory import CpuMeter
 from laneway.client.cuda_memory import CudaMeter
 from laneway.client.fit.fit import Fit, Mode
 from laneway.client.fit.fit_meter import FitMeter
 from laneway.client.gang import TorchGang
+from laneway.client.notebook import call_after_cells
 from laneway.client.offload_storages import TorchMover
 from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
 from laneway.client.process_kind import is_multiprocessing_child
@@ -32,6 +36,8 @@ from laneway.client.runtime import Client, client, is_our_fault
 from laneway.client.tensor_sizes import model_sizes, trained_sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laneway.client.memory_meter import MemoryMeter
 
 NO_BACKWARD: Final = -1
@@ -97,6 +103,8 @@ class TorchHooks:
         self._steps_seen = 0
         self._backward = NO_BACKWARD
         """The backward pass at whose end there will be a boundary."""
+        self._compiled_step: Optional[Any] = None
+        """The optimizer that was stepped in the compiled code that goes on."""
         self._is_compiling = _is_compiling(torch)
         self._is_grad_enabled = torch.is_grad_enabled
         self._current_backward = getattr(torch._C, "_current_graph_task_id", _no_backward)
@@ -108,6 +116,7 @@ class TorchHooks:
         self._first_parameter = Switch(register(self._on_parameter)) if register else None
         for name in GRAD_SCALERS:
             self._count_skipped_steps(getattr(sys.modules.get(name), "GradScaler", None))
+        watch_compiled_code(self._on_compiled_code)
         owner.open_session = self._start
         owner.after_block = self._expect_forward
         owner.on_fork = self._become_helper
@@ -118,7 +127,7 @@ class TorchHooks:
         if self._helper:
             self._become_helper()
 
-    # --- the hooks; PyTorch's compiler traces the first two, and must see nothing in them ---
+    # --- the hooks; PyTorch's compiler traces those of modules and steps, and must see next to nothing in them ---
 
     def _on_forward(self, module: Any, args: Any) -> None:
         if self._is_compiling():
@@ -152,7 +161,10 @@ class TorchHooks:
             self._begin(None)
 
     def _on_step_end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._over or self._is_compiling():
+        if self._is_compiling():
+            self._compiled_step = optimizer  # this is part of what is compiled
+            return
+        if self._over:
             return
         self._steps_seen += 1
         if self._helper:
@@ -177,6 +189,29 @@ class TorchHooks:
         if not self._over and not self._client.gate.explicit:
             self._step_begins(IN_BACKWARD)
             self._step_ends(IN_BACKWARD)
+
+    def _on_compiled_code(self) -> Callable[[], None]:
+        gate = self._client.gate
+        if gate.inside or gate.explicit or self._over or self._helper or self._is_compiling():
+            return self._on_compiled_code_end
+        self._steps.forward()
+        code = object()
+        self._begin(code)
+        return functools.partial(self._on_compiled_code_end, code)
+
+    def _on_compiled_code_end(self, code: Optional[object] = None) -> None:
+        optimizer, self._compiled_step = self._compiled_step, None
+        if optimizer is not None:
+            self._on_step(optimizer, (), {})
+            self._on_step_end(optimizer, (), {})
+        elif code is not None and code is self._evaluated:
+            self._evaluated = None
+            self._boundary(trained=False)
+
+    def _on_cell_end(self) -> None:
+        gate = self._client.gate
+        if gate.inside and not gate.explicit and not self._over:
+            self._boundary(trained=False)
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
         if parameter is None or self._is_compiling():
@@ -254,6 +289,7 @@ class TorchHooks:
             fit = Fit(torch, Mode.read(self._client.fit), measures.look, measures.watch)
             meter: MemoryMeter = measures if fit.mode is Mode.OFF else FitMeter(measures, fit)
             self._client.gate.gang = TorchGang()
+            call_after_cells(self._on_cell_end)
             self._client.start(f"torch {torch.__version__}", device, meter, TorchMover(torch, meter))
 
     def _take_note_of(self, optimizer: Any) -> None:

@@ -1,0 +1,111 @@
+"""The libraries through which people train: their results are the same to the bit, and each of their own steps is an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.client.frameworks.conftest import SCRIPTS
+from tests.integration.client.jobs import EXAMPLES, Job, turns
+from tests.integration.node_agent.node import Container, Node, eventually, overlaps
+
+MakeContainer = Callable[..., Container]
+Run = Callable[..., Job]
+
+STEPS = 8
+
+
+def iterations(node: Node, pod: str) -> int:
+    """How many the agent has counted."""
+    return sum(turn["iterations"] for turn in turns(node, pod))
+
+
+@pytest.mark.parametrize(
+    ("script", "kinds"),
+    [
+        pytest.param("lightning.py", ["automatic", "manual"], id="Lightning"),
+        pytest.param("hugging_face.py", ["trainer", "checkpointing", "accelerate"], id="Hugging Face"),
+    ],
+)
+def test_a_trainers_steps_are_iterations(
+    node: Node, container: MakeContainer, run: Run, script: str, kinds: list[str]
+) -> None:
+    command = (script, f"--steps={STEPS}", *kinds)
+    without = run(*command, scripts=SCRIPTS)
+    with_client = run(*command, scripts=SCRIPTS, container=container(kinds[0]))
+    expected = without.results()
+    assert [result["steps"] for result in expected] == [STEPS] * len(kinds)
+    assert with_client.results() == expected
+    assert iterations(node, kinds[0]) == STEPS * len(kinds)
+
+
+def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
+    node: Node, container: MakeContainer, run: Run
+) -> None:
+    # With inductor's cache in the working folder the second run proves that its graphs are the first one's.
+    runs = ["model:inductor", "model:aot_eager", "function:aot_eager", "optimizer:eager", "whole:eager"]
+    without = run("compiled.py", *runs, f"--steps={STEPS}", scripts=SCRIPTS)
+    expected = without.results()
+    with_client = run(
+        "compiled.py",
+        *runs,
+        f"--steps={STEPS}",
+        scripts=SCRIPTS,
+        container=container("compiled"),
+        work=without.work,
+    )
+    results = with_client.results()
+    assert [result.pop("cached") for result in expected] == [False] * len(runs)
+    assert [result.pop("cached") for result in results] == [True] + [False] * (len(runs) - 1)
+    assert results == expected
+    assert iterations(node, "compiled") == STEPS * len(runs)
+
+
+def test_ranks_that_torchrun_starts_shard_their_model_and_it_has_no_session_itself(
+    node: Node, container: MakeContainer, run: Run, unused_tcp_port: int
+) -> None:
+    command = (
+        "torchrun.py",
+        "--nproc-per-node=2",
+        f"--master-port={unused_tcp_port}",
+        "sharded.py",
+        f"--steps={STEPS}",
+    )
+    expected = run(*command, scripts=SCRIPTS).results()
+    results = run(*command, scripts=SCRIPTS, container=container("ranks")).results()
+    by_rank = {result["rank"]: result for result in results}
+    assert by_rank == {result["rank"]: result for result in expected}
+    assert by_rank[0]["parameters"] == by_rank[1]["parameters"]
+    assert iterations(node, "ranks") == 2 * STEPS
+
+
+def test_a_notebook_holds_no_turn_between_its_cells(node: Node, container: MakeContainer, run: Run) -> None:
+    notebook = run("notebook.py", scripts=SCRIPTS, container=container("notebook"))
+    assert notebook.line() == "cells have run, and left iterations in the middle"
+    eventually("the kernel has a session", lambda: node.session("notebook")["processes"])
+    neighbour = run(
+        "jax_digits.py", "--steps=20", "--batch=16", scripts=EXAMPLES, container=container("neighbour")
+    )
+    assert neighbour.results()[-1]["steps"] == 20
+    notebook.enough()
+    results = notebook.results()
+    assert results == run("notebook.py", scripts=SCRIPTS, work=notebook.work).results()
+    assert iterations(node, "notebook") == STEPS
+    assert overlaps(node.get("/turns")) == []
+
+
+def test_jax_takes_turns_where_the_script_marks_its_iterations(
+    node: Node, container: MakeContainer, run: Run
+) -> None:
+    jobs = {
+        pod: run("jax_digits.py", "--steps=200", scripts=EXAMPLES, container=container(pod))
+        for pod in ("one", "other")
+    }
+    without = run("jax_digits.py", "--steps=200", scripts=EXAMPLES)
+    expected = without.results()
+    assert expected[-1]["accuracy"] > 0.9
+    for pod, job in jobs.items():
+        assert job.results() == expected
+        assert iterations(node, pod) == 201, "the steps and the evaluation at the end"
+    assert overlaps(node.get("/turns")) == []

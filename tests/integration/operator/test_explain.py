@@ -1,0 +1,61 @@
+"""What a job's status, and the command line, say of why it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+from laneway.api.clock_text import to_seconds
+from laneway.operator.apiserver import Raw
+
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import until
+
+
+async def test_a_waiting_job_says_what_holds_it_back_who_is_ahead_when_it_may_start_and_what_to_change(
+    operator: OperatorProcess, cluster: PlayedCluster, control_plane: LoopbackControlPlane
+) -> None:
+    await cluster.add_node("n1", gpus=3)
+    await cluster.submit("runs", workers=2)
+    await cluster.run_all("runs", 2)
+    await cluster.until_condition("runs", "Running")
+    for name in ("first", "second"):
+        await cluster.submit(name, workers=3)
+        await cluster.until_waiting(name, "GPUsBusy")
+
+    async def advised() -> Raw | None:
+        waiting: Raw = (await cluster.job("second"))["status"]["waiting"]
+        return waiting if waiting.get("estimatedStart") and waiting.get("alternatives") else None
+
+    waiting = await until("second was advised", advised)
+    assert waiting["position"] == 2
+    assert waiting["ahead"] == [f"{cluster.namespace}/first"]
+    assert waiting["alternatives"] == ["workers: 1 instead of 3"]
+    assert to_seconds(waiting["estimatedStart"]) > time.time(), "first goes before it, for a while"
+    assert "as long again" in waiting["estimateBasis"]
+
+    explain = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "laneway.cli.main",
+        "explain",
+        "second",
+        "-n",
+        cluster.namespace,
+        env={**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await explain.communicate()
+    said = output.decode()
+    assert explain.returncode == 0
+    assert "workers: 1 instead of 3" in said
+    assert f"before it: {cluster.namespace}/first" in said
+    assert "an estimate" in said
+
+    await cluster.submit("smaller", workers=1)  # the change that was named does let a job start
+    await cluster.run_all("smaller", 1)
+    await cluster.until_condition("smaller", "Running")

@@ -35,6 +35,8 @@ GROWTH_DIVISOR: Final = 50
 """Of what is held: so much more, if that is more, and the process has grown."""
 COMPARED_NS: Final = 2_000_000
 """Growth is looked for after this time, not after each of iterations that take microseconds."""
+TOLD_NS: Final = 2_000_000
+"""What is known is told again after this time, likewise."""
 SEARCH_RATIO: Final = 200
 """Searching for tensors takes one part of so many of the time, or less."""
 FIRST_SEARCHES: Final = 4
@@ -59,9 +61,11 @@ class CpuMeter:
         """Every operation of this iteration is."""
         self._measured_from: Optional[tuple[int, int]] = None
         """(bytes held, bytes resident) when an iteration began that is measured at its boundaries."""
-        self._untold: Optional[tuple[int, int]] = None
-        """Of watched iterations, told with the next one that is not, whose time is the script's own."""
-        self._began_ns = self._compared_ns = 0
+        self._known: Optional[tuple[int, int]] = None
+        """(bytes held, the most) of the last watched iterations; told with those that are not, too: their times are the script's own."""
+        self._plain_ns = 0
+        """How long the last one took that was not watched."""
+        self._began_ns = self._compared_ns = self._told_ns = 0
         self._searches = self._search_due_ns = 0
         self._searched_resident_bytes = 0
         self._explained_bytes: Optional[int] = None
@@ -114,8 +118,12 @@ class CpuMeter:
             self._measured_from = None
             grown_bytes = max(0, self._resident.highest_bytes() - resident_bytes)
             return held_bytes, held_bytes + grown_bytes
-        told, self._untold = self._untold, None
-        return told
+        now_ns = self._clock()
+        self._plain_ns = now_ns - self._began_ns
+        if now_ns - self._told_ns < TOLD_NS:
+            return None
+        self._told_ns = now_ns
+        return self._known
 
     def look(self) -> tuple[int, int]:
         """(bytes held, the most held since the last look), in an iteration that is watched."""
@@ -191,17 +199,22 @@ class CpuMeter:
     def _end_watched(self) -> Optional[tuple[int, int]]:
         self._watching = False
         session, schedule = self._session, self._schedule
-        held_bytes, highest_bytes = self._account.settle(), self._account.highest
-        schedule.watched(self._began_ns, self._clock(), highest_bytes)
+        found = self._account.settle(), self._account.highest
+        now_ns = self._clock()
+        spent_ns = now_ns - self._began_ns
+        schedule.watched(now_ns, max(0, spent_ns - (self._plain_ns or spent_ns // 2)), found[1])
         if self._explained_bytes is not None:
             self._explained_bytes = max(self._explained_bytes, self._resident.highest_bytes())
             if session is None or not schedule.goes_on(_limit_bytes(session)):
                 self._operations.take_off()
-        if self._untold is not None:
-            held_bytes = max(held_bytes, self._untold[0])
-            highest_bytes = max(highest_bytes, self._untold[1])
-        self._untold = (held_bytes, highest_bytes) if schedule.is_brief else None
-        return None if schedule.is_brief else (held_bytes, highest_bytes)
+        if not schedule.is_brief:
+            self._known = found
+            return found
+        if schedule.is_first_of_two or self._known is None:
+            self._known = found
+        else:
+            self._known = max(found[0], self._known[0]), max(found[1], self._known[1])
+        return None  # its time is not the script's own
 
     def _book(self, storage: Any, what: Any) -> None:
         account, session = self._account, self._session

@@ -14,8 +14,9 @@ from typing import Final
 FIRST_ITERATIONS: Final = 16
 IN_A_ROW: Final = 2
 LEAST_REST_NS: Final = 500_000_000
-REST_RATIO: Final = 31
-"""One part of 32 of the time is in iterations that are watched, or less."""
+REST_RATIO: Final = 250
+"""What watching takes is one part of so many of the time, or less, unless that makes too long a rest."""
+LONGEST_REST_NS: Final = 60_000_000_000
 NEAR_PERCENT: Final = 75
 """Of the limit: from here on every operation counts."""
 
@@ -56,13 +57,25 @@ class WatchSchedule:
         """Whether none was watched for long enough."""
         return now_ns >= self._due_ns
 
-    def watched(self, began_ns: int, ended_ns: int, highest_bytes: int) -> None:
-        """An iteration that was watched has ended, in which so much was held at the most."""
+    def watched(self, ended_ns: int, longer_ns: int, highest_bytes: int) -> None:
+        """An iteration that was watched has ended.
+
+        Args:
+            ended_ns: when.
+            longer_ns: how much of its time was for being watched.
+            highest_bytes: the most that was held in it.
+        """
         self._highest.append(highest_bytes)
         self.near_bytes = max(self._highest) * 100 // NEAR_PERCENT
         self._left = max(0, self._left - 1)
         if not self._left:
-            self._due_ns = ended_ns + max(LEAST_REST_NS, REST_RATIO * IN_A_ROW * (ended_ns - began_ns))
+            rest_ns = REST_RATIO * IN_A_ROW * longer_ns
+            self._due_ns = ended_ns + min(LONGEST_REST_NS, max(LEAST_REST_NS, rest_ns))
+
+    @property
+    def is_first_of_two(self) -> bool:
+        """Asked after one that was watched: whether it was the first of two."""
+        return self.is_brief and self._left > 0
 
     def goes_on(self, limit_bytes: int) -> bool:
         """Whether the next iteration is watched, too."""

@@ -73,7 +73,7 @@ bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan
 	$(PYTHON) -m tests.performance.bench_node --results docs/measurements --only "$(ONLY)"
 
 .PHONY: bench-client
-bench-client: setup ## The client with real PyTorch: iterations made to fit; about 3 minutes; ONLY=fit
+bench-client: setup ## The client with real PyTorch: start, cost, offload, fit; about 8 minutes; ONLY=cost,...
 	$(PYTHON) -m tests.performance.bench_client --results docs/measurements --only "$(ONLY)"
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)

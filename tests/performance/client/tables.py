@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
 from tests.performance.page import Block, table
 
 MEBIBYTE = 1 << 20
+GIBIBYTE = 1 << 30
 
 
 def _fit(found: Any) -> Iterator[str]:
@@ -54,6 +56,137 @@ def _way(model: str, way: dict[str, Any]) -> list[object]:
     ]
 
 
+def _start(found: Any) -> Iterator[str]:
+    yield from table(
+        ["", "time", "of the processor"],
+        (
+            [title, f"{found[name]['wall_ms']} ms", f"{found[name]['processor_ms']} ms"]
+            for name, title in (
+                ("plain", "start and end of Python without the client"),
+                ("laneway", "with the client on its path"),
+                ("added", "longer, median of neighbours; goal 30 ms"),
+            )
+        ),
+    )
+    with_torch = found["with_torch"]
+    yield (
+        f"\nProcessor time of `import torch` with the client: {with_torch['import_torch_ms']:.0f} ms, "
+        f"{with_torch['client_ms']:.0f} ms of it for the client's modules, compiled from their source.\n\n"
+    )
+    without = found["without_torch"]
+    yield from table(
+        ["without PyTorch", "modules", "threads", "sockets", "descriptors", "the client's modules"],
+        (
+            [
+                title,
+                *(without[way][name] for name in ("all_modules", "threads", "sockets", "descriptors")),
+                ", ".join(f"`{module}`" for module in without[way]["modules"]),
+            ]
+            for way, title in (("plain", "without the client"), ("laneway", "with it"))
+        ),
+    )
+    yield f"\nConnections that came to the agent's door meanwhile: {without['connections']}.\n"
+
+
+def _cost(found: Any) -> Iterator[str]:
+    ways = {
+        "plain": "without the client",
+        "laneway": "with it, simulated GPU",
+        "hooks": "with it, measuring as on a real GPU",
+        "watched": "only the steps of which every operation was watched",
+    }
+    yield from table(
+        ["network", "set", "", "a step", "longer", "of the processor", "longer"],
+        (
+            [
+                f"{each['network']}, batch {each['batch']}",
+                number,
+                title if way != "watched" else f"{title} ({one['watched_steps']})",
+                f"{one[way]['wall_ms']:.2f} ms",
+                f"{one[way]['longer_wall_percent']:+.2f} %",
+                f"{one[way]['processor_ms']:.2f} ms",
+                f"{one[way]['longer_processor_percent']:+.2f} %",
+            ]
+            for each in found["networks"]
+            for number, one in enumerate(each["sets"], start=1)
+            for way, title in ways.items()
+            if one[way] is not None
+        ),
+    )
+    yield f"\nMedians of {found['rounds']} steps.\n\n"
+    yield from table(
+        ["median of the sets", "longer", "longer, of the processor"],
+        (
+            [
+                f"{each['network']}: {ways[way]}",
+                *(
+                    f"{statistics.median(one[way][name] for one in each['sets']):+.2f} %"
+                    for name in ("longer_wall_percent", "longer_processor_percent")
+                ),
+            ]
+            for each in found["networks"]
+            for way in ("laneway", "hooks")
+        ),
+    )
+    yield "\nGoal: +0.5 %.\n"
+
+
+def _offload(found: Any) -> Iterator[str]:
+    yield from table(
+        [
+            "moved",
+            "to the host",
+            "and back",
+            "by order, until the agent knows",
+            "until the next step has been done",
+            "held before",
+            "away",
+            "after",
+            "resident before",
+            "away",
+            "after",
+        ],
+        (
+            [
+                _gibibytes(each["moves"][0]["freed_bytes"]),
+                f"{each['offload_seconds_per_gib']:.2f} s/GiB",
+                f"{each['restore_seconds_per_gib']:.2f} s/GiB",
+                *(
+                    f"{statistics.median(move[name] for move in each['moves']):.2f} s"
+                    for name in ("ordered_offload_seconds", "ordered_restore_seconds")
+                ),
+                *(
+                    _gibibytes(each["moves"][-1][name])
+                    for name in (
+                        "held_before_bytes",
+                        "held_away_bytes",
+                        "held_bytes",
+                        "resident_before_bytes",
+                        "resident_away_bytes",
+                        "resident_after_bytes",
+                    )
+                ),
+            ]
+            for each in found
+        ),
+    )
+    yield (
+        f"\nMedians of {len(found[0]['moves'])} moves each; bytes of the last one. Every bit was back after each "
+        "(CRC-32 of parameters, gradients and both moments of Adam).\n"
+    )
+
+
+def _gibibytes(size: int) -> str:
+    return f"{size / GIBIBYTE:.2f} GiB"
+
+
 CLIENT = Block(
-    "client", "bench-client", {"fit": ("An iteration that is made to fit a part of its memory", _fit)}
+    "client",
+    "bench-client",
+    {
+        "client-start": ("The start of Python, and a process without PyTorch", _start),
+        "client-cost": ("What the client costs a training step", _cost),
+        "client-offload": ("A training's memory, to the host and back", _offload),
+        "client-fit": ("An iteration that is made to fit a part of its memory", _fit),
+    },
 )

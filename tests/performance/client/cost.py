@@ -1,0 +1,140 @@
+"""What the client costs a training step: with a real agent and a simulated GPU, beside the same without the client.
+
+    python -m tests.performance.client.cost -o result.json
+
+Three processes train the same network, with steps of about 20 ms, on one core and never two at a time: one without the client, one with it, one whose
+client measures as on a real GPU (hooks, turn and the allocator's statistics, but no operation is watched). They do one step each in turn, so that whatever else
+the machine does meets all three alike. Told are medians over the steps; sets of processes are made anew a few times, because where a process's memory
+comes to lie makes more of a difference than what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tests.integration.client.jobs import SCRIPTS
+from tests.integration.node_agent.node import Node
+from tests.performance.node.crowd import node_with
+from tests.performance.result_file import write_measured
+from tests.torch_runtime import torch_runtime
+
+NETWORKS = ("transformer", "cnn")
+WAYS = ("plain", "laneway", "hooks")
+SETS = 3
+ROUNDS = 250
+SCRIPT = "timed_steps.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training step."""
+
+    wall_ns: int
+    processor_ns: int
+    """Of all threads of the process."""
+    watched: bool
+    """The client saw every operation of it."""
+
+
+class Trainer:
+    """A process that does as many steps as it is told."""
+
+    def __init__(self, output: IO[str], orders: IO[str]) -> None:
+        self._output = output
+        self._orders = orders
+
+    def step(self) -> Step:
+        self._orders.write("1\n")
+        self._orders.flush()
+        ((wall_ns, processor_ns, watched),) = json.loads(self._output.readline())
+        return Step(wall_ns, processor_ns, watched)
+
+
+def measure() -> dict[str, Any]:
+    """Return the cost of a step by network."""
+    with node_with(gpus=2 * SETS * len(NETWORKS), lanes=1) as node:
+        numbers = iter(range(2 * SETS * len(NETWORKS)))
+        return {
+            "rounds": ROUNDS,
+            "networks": [_network(node, network, numbers) for network in NETWORKS],
+        }
+
+
+def _network(node: Node, network: str, numbers: Iterator[int]) -> dict[str, Any]:
+    batch = _batch(network)
+    sets = [_set(node, network, batch, numbers) for _ in range(SETS)]
+    return {"network": network, "batch": batch, "sets": sets}
+
+
+def _batch(network: str) -> int:
+    with tempfile.TemporaryDirectory() as work:
+        process = torch_runtime().start([SCRIPT, network, "0", "plain"], SCRIPTS, Path(work))
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return int(json.loads(output)["batch"])
+
+
+def _set(node: Node, network: str, batch: int, numbers: Iterator[int]) -> dict[str, Any]:
+    with ExitStack() as stack:
+        trainers = {way: stack.enter_context(_trainer(node, network, batch, way, numbers)) for way in WAYS}
+        found: dict[str, list[Step]] = {way: [] for way in WAYS}
+        for round_ in range(ROUNDS):
+            shift = round_ % len(WAYS)
+            for way in WAYS[shift:] + WAYS[:shift]:
+                found[way].append(trainers[way].step())
+    watched = [step for step in found["laneway"] if step.watched]
+    return {
+        **{way: _summary(found[way], found["plain"]) for way in WAYS},
+        "watched": _summary(watched, found["plain"]) if watched else None,
+        "watched_steps": len(watched),
+    }
+
+
+@contextmanager
+def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[int]) -> Iterator[Trainer]:
+    folder = None
+    if way != "plain":
+        gpu = next(numbers)
+        folder = node.container(f"{way}-{gpu}", 100, gpu=gpu).await_socket().folder
+    with tempfile.TemporaryDirectory() as work:
+        os.mkfifo(Path(work) / "go")
+        process = torch_runtime().start([SCRIPT, network, str(batch), way], SCRIPTS, Path(work), folder)
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready, process.communicate()[1]
+            with (Path(work) / "go").open("w", encoding="ascii") as orders:
+                yield Trainer(process.stdout, orders)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _summary(steps: Sequence[Step], plain: Sequence[Step]) -> dict[str, float]:
+    """Medians, and how much longer than the plain one's they are."""
+    wall_ms, plain_wall_ms = (_median_ms(step.wall_ns for step in each) for each in (steps, plain))
+    processor_ms, plain_processor_ms = (
+        _median_ms(step.processor_ns for step in each) for each in (steps, plain)
+    )
+    return {
+        "wall_ms": round(wall_ms, 3),
+        "processor_ms": round(processor_ms, 3),
+        "longer_wall_percent": round(100 * (wall_ms / plain_wall_ms - 1), 2),
+        "longer_processor_percent": round(100 * (processor_ms / plain_processor_ms - 1), 2),
+    }
+
+
+def _median_ms(nanoseconds: Iterable[int]) -> float:
+    return statistics.median(nanoseconds) / 1e6
+
+
+if __name__ == "__main__":
+    write_measured(measure)

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.integration.node_agent.node import Container, Node
+from tests.integration.node_agent.node import Container, Node, eventually
 from tests.torch_runtime import REPOSITORY, TorchRuntime, torch_runtime
 
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -87,6 +87,17 @@ class Job:
         except ValueError:  # it was read to its end before
             return "", ""
         return output, errors
+
+
+def end_of(node: Node, pod: str) -> dict[str, Any]:
+    """What the agent says of a pod once its processes have ended."""
+
+    def ended() -> dict[str, Any] | None:
+        session = node.session(pod)
+        return None if session["processes"] else session
+
+    found: dict[str, Any] = eventually(f"the end of {pod} is seen", ended)
+    return found
 
 
 def turns(node: Node, pod: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job
+from tests.integration.client.jobs import Job, end_of
 from tests.integration.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
@@ -132,7 +132,7 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_goes_on_from_there(
         status, _, errors = job.failure()
         assert status == 143, errors
         assert len(curve(work)) == step + 1 + step // 12, "the step in which it came is the last"
-        report = node.session(f"life-{gpu}")["report"]
+        report = end_of(node, f"life-{gpu}")["report"]
         assert (report["step"], report["steps"]) == (step + 1, STEPS), "its last word, over all lives"
     results = start(work=work).results()
     assert results[0]["step"] == 12

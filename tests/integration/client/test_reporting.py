@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tests.integration.client.jobs import Job
+from tests.integration.client.jobs import Job, end_of
 from tests.integration.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
@@ -32,9 +32,10 @@ def test_progress_loss_and_the_time_for_data_reach_the_agent(make_node: MakeNode
     job.enough()
     (last,) = job.results()
     assert last["graph"]
-    session = node.session("job")
+    session = end_of(node, "job")
     report = session["report"]
     assert (report["step"], report["loss"], report["epoch"]) == (last["step"], "NaN", last["step"] // 1000)
+    assert "without a goodbye" not in session["message"]
     assert session["data_seconds"] >= (session["iterations"] - 1) * DATA_SECONDS
     pages = node.get("/metrics").splitlines()
     assert any(line.startswith("laneway_session_loss{") and line.endswith(" NaN") for line in pages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.integration.client.jobs import EXAMPLES, Job, turns
+from tests.integration.client.jobs import EXAMPLES, Job, end_of, turns
 from tests.integration.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
@@ -85,7 +85,7 @@ def test_an_agent_that_dies_is_not_missed_and_found_again(make_node: MakeNode, r
     node.start()
     eventually("the session is back", lambda: node.session("job")["iterations"] > 0)
     assert job.results()[-1]["steps"] == 200
-    report = node.session("job")["report"]
+    report = end_of(node, "job")["report"]
     assert (report["step"], report["steps"]) == (200, 200), (
         "its checkpoints' count, without a line in the script"
     )

@@ -186,6 +186,7 @@ class SessionBroker:
         """See the process's end, which the connection need not show: a forked child may hold it open."""
 
         def ended() -> None:
+            connection.read_last_words()
             connection.close()
             opened.turns.process_ended(opened.hold, opened.session)
             self._discard(opened)

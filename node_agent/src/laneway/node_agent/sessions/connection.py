@@ -153,6 +153,12 @@ class Connection:
         self._socket.close()
         self._receiver.closed(self)
 
+    def read_last_words(self) -> None:
+        """Take what a process said just before it ended, as far as one that keeps to the protocol has something to say then."""
+        for _ in range(self._limits.last_words):
+            if self._open:
+                self._readable()
+
     def _page(self) -> SharedPage:
         assert self.page is not None, "turns are given to sessions that were welcomed"
         return self.page

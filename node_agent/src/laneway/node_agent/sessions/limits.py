@@ -29,6 +29,9 @@ class Limits:
 
     packet_bytes: int = 512
 
+    last_words: int = 8
+    """Packets that are read of a process that has ended: its last report, a release, its goodbye."""
+
     profiles_at_once: int = 64
     profiles_per_second: int = 10
     """Profiles that are passed on to the lanes, which are cut anew for each."""

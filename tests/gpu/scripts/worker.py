@@ -149,7 +149,6 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deterministic", action="store_true")
-    parser.add_argument("--warm-up", type=int, default=0, metavar="ITERATIONS")
     options = parser.parse_args()
     if options.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
@@ -159,7 +158,6 @@ def main() -> None:
     if options.device == "cpu":
         torch.set_num_threads(1)
     worker = Worker(options)
-    worker.train(options.warm_up)
     verbs = {
         "train": worker.train,
         "hold": worker.hold,

@@ -36,6 +36,6 @@ def plan_for(device: str, memory_bytes: int) -> Plan:
     """Return the plan for a GPU of so much memory: as many jobs, for each of the ways of sharing, have to be there at a time."""
     if device == "cpu":
         return Plan("cpu", "tiny", {"resnet50": 4}, (1, 2), 1, 0.2, 4, 60.0)
-    if memory_bytes < 40 * GIB:
+    if memory_bytes < 60 * GIB:
         return Plan("cuda", "full", {"resnet50": 16, "transformer": 8}, (1, 2), 3, 3.0, 15, 420.0)
     return Plan("cuda", "full", {"resnet50": 64, "transformer": 16}, (1, 2, 4), 2, 2.5, 15, 420.0)

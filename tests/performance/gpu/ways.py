@@ -42,7 +42,7 @@ class Way:
 def all_ways(plan: Plan, network: str) -> Iterator[tuple[list[Way], dict[str, str]]]:
     """Start all workers and warm them up; yields the ways, and why others are left out."""
     options = ["--network", network, "--size", plan.size, "--batch", str(plan.batches[network])]
-    options += ["--precision", "bf16", "--warm-up", str(plan.warm_up)]
+    options += ["--precision", "bf16"]
     with ExitStack() as stack:
         default = stack.enter_context(Workstation(plan.device))
         single = stack.enter_context(Workstation(plan.device, lanes={"maxPerGpu": 1}))
@@ -52,11 +52,11 @@ def all_ways(plan: Plan, network: str) -> Iterator[tuple[list[Way], dict[str, st
         lanes = [default.job(f"lanes-{number}", share, *options) for number in numbers]
         one_lane = [single.job(f"one-lane-{number}", share, *options) for number in numbers]
         mps, why_no_mps = _mps_workers(stack, default, plan, options)
-        workers = [*plain, *lanes, *one_lane, *mps]
-        for worker in workers:
+        for worker in (*plain, *lanes, *one_lane, *mps):
             assert worker.ready
-        for worker in workers:
-            worker.do("rest")
+        # One set at a time: the GPU need not hold the activations of all.
+        for workers in filter(None, (plain, lanes, one_lane, mps)):
+            together(workers, plan.warm_up)
         ways = [
             Way(ALL[0], plain, one_after_the_other),
             Way(ALL[1], plain, together),

@@ -138,7 +138,11 @@ def loading(start: str) -> Callable[[nn.Module, int, list[float]], None]:
     def train(model: nn.Module, steps: int, losses: list[float]) -> None:
         optimizer = torch.optim.Adam(model.parameters())
         loader = torch.utils.data.DataLoader(
-            Images(Path()), batch_size=128, num_workers=2, multiprocessing_context=start
+            Images(Path()),
+            batch_size=128,
+            num_workers=2,
+            multiprocessing_context=start,
+            persistent_workers=start == "spawn",  # each of these imports PyTorch anew
         )
         while len(losses) < steps:
             for inputs, targets in loader:

@@ -55,6 +55,14 @@ def test_a_script_that_catches_the_error_can_go_on_with_less(make_node: MakeNode
     assert job.lines() == ["out of memory", "went on with less"]
 
 
+def test_a_batch_that_is_suddenly_too_large_is_refused_at_once(make_node: MakeNode, run: Run) -> None:
+    """In the middle of a training of which only some iterations are watched."""
+    node = make_node()
+    job = run("catches_out_of_memory.py", "100", container=node.container("job", 2))
+    assert job.lines() == ["out of memory", "went on with less"]
+    eventually("the agent has heard of it", lambda: "hit its memory quota" in node.log)
+
+
 def test_a_job_within_its_share_fails_where_others_have_filled_the_gpu(make_node: MakeNode, run: Run) -> None:
     node = make_node(health={"lookSeconds": 1})
     (node.root / "run/laneway/simulated-faults.yaml").write_text(

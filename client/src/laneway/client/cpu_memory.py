@@ -3,7 +3,7 @@
     iteration ─▶ schedule: watched?  yes ─▶ every operation's results are booked, and refused beyond the limit
                                      no  ─▶ the process's resident memory is compared with what it was: growth is looked into at the next boundary
 
-A job that is near its limit is always watched, so the limit is exact there. A process that compiles (`torch.compile`) is never watched, because PyTorch
+A job that is near its limit is always watched, and so is an iteration with larger inputs than any before, so the limit is exact there. A process that compiles (`torch.compile`) is never watched, because PyTorch
 compiles nothing under a dispatch mode: its tensors are looked for at boundaries, and the peak between them is that of resident memory.
 """
 
@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from laneway.client.input_watch import InputWatch
 from laneway.client.operation_watch import OperationWatch
 from laneway.client.out_of_memory import full_message, report_overrun
 from laneway.client.page import HIGHEST_BYTES, ROOM
@@ -52,6 +53,7 @@ class CpuMeter:
         self._account = StorageAccount()
         self._operations = OperationWatch(torch, self._book, self._account.is_booked)
         self._resident = ResidentMemory()
+        self._inputs: Optional[InputWatch] = None
         self._schedule = WatchSchedule()
         self._session: Optional[Session] = None
         self._scheduled: Optional[Session] = None
@@ -98,12 +100,13 @@ class CpuMeter:
             self.watch()
 
     def watch(self) -> None:
-        """The iteration that begins, and in which no operation has run yet, is watched in any case."""
+        """The iteration that begins is watched in any case. Called before an operation of it has run."""
         if self._session is None or self._watching or self._compiles:
             return
         if _is_compiled():
             self._compiles = True
             self._operations.take_off()
+            self._take_inputs_out()
             self._measure_from_here(self._began_ns)
         elif self._operations.put_on():
             self._watching = True
@@ -111,6 +114,8 @@ class CpuMeter:
 
     def end(self) -> Optional[tuple[int, int]]:
         """(bytes held, the most since `begin`) of this iteration or of watched ones before; None where there is nothing to tell."""
+        if self._inputs is not None:
+            self._inputs.put_in()
         if self._watching:
             return self._end_watched()
         if self._measured_from is not None:
@@ -144,11 +149,19 @@ class CpuMeter:
         """In a forked child: watch no longer."""
         self._session = self._scheduled = None
         self._operations.take_off()
+        self._take_inputs_out()
         self._account.limit = 1 << 62
+
+    def _take_inputs_out(self) -> None:
+        if self._inputs is not None:
+            self._inputs.take_out()
+            self._inputs = None
 
     def _start(self, session: Session, now_ns: int) -> None:
         """The first iteration with this session."""
         first = self._scheduled is None
+        if first:
+            self._inputs = InputWatch(self._torch, self.watch)
         self._scheduled = session
         self._schedule = WatchSchedule()
         try:

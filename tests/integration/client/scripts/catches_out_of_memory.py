@@ -1,23 +1,35 @@
-"""Halves its batch when it is out of memory, as scripts do."""
+"""Halves its batch when it is out of memory, as scripts do. With a number: not before it has trained so many iterations; and its inputs are small in any case."""
 
 from __future__ import annotations
 
+import sys
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    model = nn.Linear(256, 256)
+    iterations_before = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    model: nn.Module = nn.Embedding(16, 4096) if iterations_before else nn.Linear(256, 256)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batch = 1 << 16
+
+    def inputs(batch: int) -> Tensor:
+        return torch.arange(batch) % 16 if iterations_before else torch.randn(batch, 256)
+
+    def step(batch: int) -> None:
+        optimizer.zero_grad()
+        model(inputs(batch)).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(iterations_before):
+        step(16)
+    largest = batch = 1 << 16
     while True:
         try:
-            optimizer.zero_grad()
-            model(torch.randn(batch, 256)).square().mean().backward()
-            optimizer.step()
+            step(batch)
         except torch.OutOfMemoryError:
-            if batch == 1 << 16:
+            if batch == largest:
                 print("out of memory", flush=True)
             batch //= 2
         else:

@@ -1,0 +1,51 @@
+"""Sees whether the inputs of an iteration are larger than those of any before, when its first forward begins: then it may need more memory than they did.
+
+A hook of all modules, which is in from a boundary to the first forward after it. Only tensors that are given by position are seen.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class InputWatch:
+    """With and without gradients are two kinds of iterations, each with a largest input of its own."""
+
+    def __init__(self, torch: Any, on_larger: Callable[[], None]) -> None:
+        """Puts nothing in yet.
+
+        Args:
+            torch: the module `torch`.
+            on_larger: called in an iteration with larger inputs, before any operation of its first forward.
+        """
+        self._tensor_type = torch.Tensor
+        self._is_grad_enabled = torch.is_grad_enabled
+        self._on_larger = on_larger
+        self._largest = {False: -1, True: -1}
+        handle = import_module("torch.nn.modules.module").register_module_forward_pre_hook(self._on_forward)
+        self._hooks = handle.hooks_dict_ref()
+        self._key = handle.id
+        self.take_out()
+
+    def put_in(self) -> None:
+        """The next forward is looked at."""
+        self._hooks[self._key] = self._on_forward
+
+    def take_out(self) -> None:
+        """It is not."""
+        self._hooks.pop(self._key, None)
+
+    def _on_forward(self, module: Any, args: Any) -> None:
+        self.take_out()
+        numbers = 0
+        for item in args:
+            if isinstance(item, self._tensor_type):
+                numbers += item.numel()
+        kind = self._is_grad_enabled()
+        if numbers > self._largest[kind]:
+            self._largest[kind] = numbers
+            self._on_larger()

@@ -160,6 +160,10 @@ async def test_a_lease_that_is_deleted_under_its_holder_is_not_free_before_the_h
     b.now += 1
     assert not await b.tries(), "the holder does not know, and may write"
     assert await a.tries(), "the holder makes it again"
+    assert not await b.tries()
+    for each in (a, b):
+        each.now += 100  # the holder goes on, and b does not look for long
+    assert await a.tries()
     server.lease = None
     assert not await b.tries()
     for _ in range(16):

@@ -23,7 +23,7 @@ from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Figures, Metrics
 from laneway.operator.orphans import Orphans
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.relist import find_job_uid, refresh_job, relist
+from laneway.operator.relist import ListedThePast, find_job_uid, refresh_job, relist
 from laneway.operator.writer import FencedOff, Writer
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,10 @@ _ORDER_RETRY_SECONDS = 0.2
 
 _RETRY_SECONDS = 1.0
 """Wait after a cycle that the API server did not answer."""
+
+_LONGEST_LAG_SECONDS = 30.0
+"""An API server that shows an old state catches up within seconds. Where it never does, leases have an etcd of their own, and with it
+versions that say nothing about others."""
 
 _REST_PER_DECISION = 3.0
 """While changes keep coming, so many times as long as the last decision took goes to taking them in and to writing."""
@@ -70,6 +74,7 @@ class Engine:
         self._decided_in_seconds = 0.0
         self._due_seconds = 0.0
         self._listed_seconds: float | None = None
+        self._asked_seconds: float | None = None
         self._last_sign_seconds = wall()
 
     @property
@@ -136,7 +141,7 @@ class Engine:
         except FencedOff as error:
             logger.warning("the cycle ends early", extra={"problem": str(error)})
             await self._stand_by()
-        except (ApiError, UnknownOutcome) as error:
+        except (ApiError, UnknownOutcome, ListedThePast) as error:
             logger.warning("the API server does not answer as it should", extra={"problem": str(error)})
             self._due_seconds = self._wall() + _RETRY_SECONDS
         finally:
@@ -162,7 +167,7 @@ class Engine:
         await self._carrying.end()
         self._carrying.forget()
         self._decider.forget()
-        self._listed_seconds = None
+        self._listed_seconds = self._asked_seconds = None
         self._metrics.show(Figures)
 
     async def _catch_up(self) -> None:
@@ -172,12 +177,21 @@ class Engine:
             self._listed_seconds is None
             or now_seconds - self._listed_seconds >= self._config.cycle.relist_seconds
         ):
-            await relist(self._api, self._cache)
+            await self._list_all()
             self._listed_seconds = now_seconds
         while self._carrying.doubtful:
             uid, job = next(iter(self._carrying.doubtful.items()))
             await refresh_job(self._api, self._cache, job)
             del self._carrying.doubtful[uid]
+
+    async def _list_all(self) -> None:
+        """What the leader before this one wrote must be seen: else GPUs that it gave away would be given away again."""
+        asked_seconds = time.monotonic()
+        if self._asked_seconds is None:
+            self._asked_seconds = asked_seconds
+        lag_seconds = asked_seconds - self._asked_seconds
+        not_before = self._leadership.term_version if lag_seconds < _LONGEST_LAG_SECONDS else 0
+        await relist(self._api, self._cache, not_before)
 
     async def _tidy_up(self, view: ClusterView, now_seconds: float) -> None:
         for pod in self._orphans.overdue(view, now_seconds):

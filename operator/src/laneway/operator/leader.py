@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from laneway.api.clock_text import to_text
@@ -27,6 +27,10 @@ ReadLease = Callable[[], Awaitable[Raw]]
 
 PutLease = Callable[[Raw, bool], Awaitable[Raw]]
 """Creates (True) or replaces (False) the lease; raises ApiError with status 409 where another was faster."""
+
+
+_DELETED = ""
+"""In the place of the version of a lease that is not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,9 @@ class Leadership:
         self._put = put
         self._renewed_seconds: float | None = None
         self._seen: _Sighting | None = None
+        self.term_version = 0
+        """The resource version with which this replica became the leader: whatever was written before its term is older."""
+
         self.contacted = False
         """Whether the lease could be read or written at least once: the API server is reached."""
 
@@ -152,7 +159,12 @@ class Leadership:
     def _may_create(self, now_seconds: float) -> bool:
         """A lease that somebody deleted does not end the time of who held it: nobody has told the holder."""
         seen = self._seen
-        return seen is None or seen.holder in ("", self.identity) or seen.silent(now_seconds)
+        if seen is None or seen.holder in ("", self.identity):
+            return True
+        if seen.version != _DELETED:
+            # The holder may have renewed it a moment before it was deleted.
+            self._seen = seen = replace(seen, version=_DELETED, first_seen_seconds=now_seconds)
+        return seen.silent(now_seconds)
 
     def _renewed(self, lease: Raw | None) -> Raw:
         now = to_text(self._wall())
@@ -177,10 +189,12 @@ class Leadership:
 
     async def _try_put(self, lease: Raw, before_seconds: float, *, new: bool) -> None:
         try:
-            await self._put(lease, new)
+            answer = await self._put(lease, new)
         except ApiError as error:
             if error.status != 409:
                 raise
             self._renewed_seconds = None  # another replica wrote it in between
             return
+        if not self.leads:
+            self.term_version = int(answer["metadata"]["resourceVersion"])
         self._renewed_seconds = before_seconds

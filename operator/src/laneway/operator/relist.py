@@ -6,7 +6,8 @@ conflicted, or ended with nobody knowing how.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
@@ -21,16 +22,31 @@ LABEL_SELECTORS = {PODS: JOB_LABEL}
 """What is watched of a kind: of pods only the workers."""
 
 
-async def relist(api: ApiServer, cache: ClusterCache) -> bool:
+class ListedThePast(Exception):  # noqa: N818 - it says what was seen
+    """A list is older than it may be."""
+
+
+async def relist(api: ApiServer, cache: ClusterCache, not_before: int = 0) -> bool:
     """Bring the whole cache up to date; return whether anything was new.
+
+    Args:
+        api: where to list.
+        cache: what to bring up to date.
+        not_before: the oldest resource version that a list may show.
 
     Raises:
         ApiError, UnknownOutcome
+        ListedThePast: a list is older than that.
     """
     changed = False
     for resource in WATCHED:
-        selector = LABEL_SELECTORS.get(resource, "")
-        changed |= await _take_list(api, cache.store(resource), resource, selector, _everything)
+        selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
+        listed = await _take_list(api, cache.store(resource), resource, selector, _everything)
+        if listed.version < not_before:
+            raise ListedThePast(
+                f"the list of {resource.plural} is of version {listed.version}, older than {not_before}"
+            )
+        changed |= listed.changed
     return changed
 
 
@@ -40,16 +56,13 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
     Raises:
         ApiError, UnknownOutcome
     """
-    selector = f"{JOB_UID_LABEL}={job.uid}"
-    await _take_list(api, cache.pods, PODS, selector, _of(job.uid), job.namespace)
-    try:
-        current = await api.request("GET", TRAINING_JOBS.path(job.namespace, job.name))
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        cache.jobs.forget({"namespace": job.namespace, "name": job.name, "uid": job.uid})
-    else:
-        cache.jobs.observe(current)
+    pods, jobs = cache.pods, cache.jobs
+    await _take_list(
+        api, pods, PODS, {"labelSelector": f"{JOB_UID_LABEL}={job.uid}"}, _of(job.uid), job.namespace
+    )
+    # A list has a version, an object that is not there has none: so a late answer does not bury a job that is newer.
+    this = {"fieldSelector": f"metadata.name={job.name}"}
+    await _take_list(api, jobs, TRAINING_JOBS, this, lambda record: record.key == job.key, job.namespace)
 
 
 async def find_job_uid(api: ApiServer, namespace: str, name: str) -> str | None:
@@ -74,20 +87,24 @@ def _of(job_uid: str) -> Callable[[Any], bool]:
     return lambda pod: bool(pod.job_uid == job_uid)
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    changed: bool
+    version: int
+
+
 async def _take_list(
     api: ApiServer,
     store: Store[Any],
     resource: Resource,
-    label_selector: str,
+    selector: Mapping[str, str],
     among: Callable[[Any], bool],
     namespace: str | None = None,
-) -> bool:
+) -> _Listed:
     """Have a store take note of a list, page by page: all of it at once would be the most that the operator ever has in memory."""
     changed = False
     listed = set()
-    query = {"limit": str(_PAGE)}
-    if label_selector:
-        query["labelSelector"] = label_selector
+    query = {"limit": str(_PAGE), **selector}
     while True:
         page = await api.request("GET", resource.path(namespace), query=query)
         for item in page.get("items") or ():
@@ -95,5 +112,6 @@ async def _take_list(
             listed.add(key_of(item["metadata"]))
         following = (page.get("metadata") or {}).get("continue")
         if not following:
-            return store.sweep(listed, int(page["metadata"]["resourceVersion"]), among=among) or changed
+            version = int(page["metadata"]["resourceVersion"])
+            return _Listed(store.sweep(listed, version, among=among) or changed, version)
         query["continue"] = following

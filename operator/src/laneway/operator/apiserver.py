@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,10 @@ Raw = dict[str, Any]
 """An object as the API server has it."""
 
 APPLY_PATCH = "application/apply-patch+yaml"
+
+_CONNECT_SECONDS = 10.0
+_SILENCE_SECONDS = 150.0
+"""The API server sends a bookmark about once a minute to whoever watches: a connection without any is dead."""
 
 
 class ApiError(Exception):
@@ -103,12 +107,7 @@ class ApiServer:
             UnknownOutcome: no answer came within the time.
         """
         url = self._configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "laneway-operator"}
-        authorization = await self._configuration.get_api_key_with_prefix(
-            "BearerToken", alias="authorization"
-        )
-        if authorization:
-            headers["Authorization"] = authorization
+        headers = await self._headers(accept, content_type)
         timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         try:
             response = await self._client.rest_client.request(
@@ -121,6 +120,44 @@ class ApiServer:
         if response.status >= 400:
             raise ApiError(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
         return answer
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Raw]:
+        """Yield the events of a watch until the server ends it.
+
+        Raises:
+            ApiError: the server answered with a status of 400 or more.
+            UnknownOutcome: the connection broke, or nothing came for long, not even a bookmark.
+        """
+        url = f"{self._configuration.host}{path}?{urlencode(query)}"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
+        try:
+            response = await self._client.rest_client.request(
+                "GET", url, headers=await self._headers("application/json"), _request_timeout=timeout
+            )
+            try:
+                if response.status >= 400:
+                    answer = _parse(await response.read(), response.status)
+                    raise ApiError(
+                        response.status, str(answer.get("reason") or ""), str(answer.get("message") or "")
+                    )
+                rest = b""
+                async for part in response.response.content.iter_any():
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+            finally:
+                response.response.close()
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise UnknownOutcome(f"watch of {path}: {type(error).__name__}: {error}") from error
+
+    async def _headers(self, accept: str, content_type: str = "application/json") -> dict[str, str]:
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "laneway-operator"}
+        authorization = await self._configuration.get_api_key_with_prefix(
+            "BearerToken", alias="authorization"
+        )
+        if authorization:
+            headers["Authorization"] = authorization
+        return headers
 
 
 def _parse(data: bytes, status: int) -> Raw:

@@ -25,6 +25,7 @@ from laneway.operator.http_server import serve
 from laneway.operator.leader import Leadership
 from laneway.operator.metrics import Metrics
 from laneway.operator.resources import GPU_NODES, LEASES, TRAINING_JOBS
+from laneway.operator.streams import stream
 from laneway.operator.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class _Replica:
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         parts = {
+            "streams": stream(self._cache, self._api, self._engine.wake),
             "watches": watch(self._cache, self._api, self._engine.wake),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),

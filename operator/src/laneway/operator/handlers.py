@@ -1,4 +1,5 @@
-"""kopf's part: watch, put what was seen into the cache, wake the engine. Nothing is decided here.
+"""kopf's part: watch what changes now and then, put it into the cache, wake the engine. Nothing is decided here. What changes all the time
+is left to :mod:`laneway.operator.streams`.
 
 kopf takes signals and the tasks of its event loop to be its own, so it gets a thread with a loop to itself; what it sees is
 handed over to the operator's loop, on which alone the cache is touched.
@@ -19,8 +20,7 @@ from typing import Any
 import kopf
 from laneway.operator.apiserver import ApiServer
 from laneway.operator.cache import ClusterCache, Store
-from laneway.operator.relist import LABEL_SELECTORS
-from laneway.operator.resources import WATCHED
+from laneway.operator.resources import STREAMED, WATCHED
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,8 @@ def build_registry(
         )
 
     for resource in WATCHED:
+        if resource in STREAMED:
+            continue
         handle = _handler(cache.store(resource), wake, hand_over)
         kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(handle)
     return registry
@@ -96,8 +98,6 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = 300
     settings.networking.request_timeout = 60
     settings.networking.error_backoffs = _RETRY_SECONDS
-    for resource, selector in LABEL_SELECTORS.items():
-        settings.watching.label_selectors[resource.group, resource.version, resource.plural] = selector
     return settings
 
 

@@ -50,6 +50,16 @@ async def relist(api: ApiServer, cache: ClusterCache, not_before: int = 0) -> bo
     return changed
 
 
+async def list_kind(api: ApiServer, store: Store[Any], resource: Resource) -> int:
+    """Bring one kind of objects up to date; return the version of the list.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
+    return (await _take_list(api, store, resource, selector, _everything)).version
+
+
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:
     """Bring one job and its pods up to date.
 

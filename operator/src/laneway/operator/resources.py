@@ -53,3 +53,6 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 WATCHED: Final = (PODS, TRAINING_JOBS, GPU_NODES, NODES, PRIORITY_CLASSES)
 """What the cache holds, in the order in which it is listed: pods before jobs, so that a pod whose job is not in the later
 list is an orphan for certain."""
+
+STREAMED: Final = (PODS, TRAINING_JOBS, GPU_NODES)
+"""Of these, the kinds that change all the time; the others are left to kopf."""

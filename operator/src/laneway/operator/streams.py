@@ -1,0 +1,92 @@
+"""Watches of the kinds of objects that change all the time: workers, jobs and what nodes' agents say.
+
+Thousands of pods start within a minute, and a thousand agents write every ten seconds: what kopf does for each event (its queues, its essences, its
+causes) costs several times what it takes to read the object. So these streams are raw: list, then follow from the version of the list, line by line, into
+the cache. A watch that ends goes on from where it was; one whose version is too old begins anew with a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
+from laneway.operator.cache import ClusterCache, Store
+from laneway.operator.relist import LABEL_SELECTORS, list_kind
+from laneway.operator.resources import STREAMED, Resource
+
+logger = logging.getLogger(__name__)
+
+_SERVER_SECONDS = 300
+"""The API server ends a watch after so long; then the next one begins."""
+
+_RETRY_SECONDS = (1.0, 1.0, 2.0, 3.0, 5.0)
+"""After the first failure in a row, the second, ..., and all further ones. It never gives up."""
+
+_GONE = 410
+"""The version from which a watch is to go on is too old."""
+
+
+async def stream(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]) -> None:
+    """Watch until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for resource in STREAMED:
+            follower = _Follower(api, cache.store(resource), resource, wake)
+            group.create_task(follower.run(), name=f"watch of {resource.plural}")
+
+
+class _Follower:
+    """Follows one kind of objects."""
+
+    def __init__(
+        self, api: ApiServer, store: Store[Any], resource: Resource, wake: Callable[[], None]
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._resource = resource
+        self._wake = wake
+        self._version = 0
+        """The newest that was seen; 0: all is to be listed."""
+
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    self._version = await list_kind(self._api, self._store, self._resource)
+                    self._wake()
+                await self._follow()
+            except (ApiError, UnknownOutcome) as error:
+                if isinstance(error, ApiError) and error.status == _GONE:
+                    self._version = 0
+                pause_seconds = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
+                self._failures += 1
+                extra = {"resource": self._resource.plural, "problem": str(error)}
+                logger.info("a watch was interrupted", extra=extra)
+                await asyncio.sleep(pause_seconds)
+
+    async def _follow(self) -> None:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self._version),
+            "timeoutSeconds": str(_SERVER_SECONDS),
+        }
+        if self._resource in LABEL_SELECTORS:
+            query["labelSelector"] = LABEL_SELECTORS[self._resource]
+        async for event in self._api.watch(self._resource.path(), query):
+            self._take(event["type"], event["object"])
+            self._failures = 0
+
+    def _take(self, kind: str, raw: Mapping[str, Any]) -> None:
+        if kind == "ERROR":
+            raise ApiError(raw.get("code") or 500, raw.get("reason") or "", raw.get("message") or "")
+        self._version = max(self._version, int(raw["metadata"]["resourceVersion"]))
+        if kind == "BOOKMARK":
+            return
+        if self._store.forget(raw["metadata"]) if kind == "DELETED" else self._store.observe(raw):
+            self._wake()

@@ -95,7 +95,10 @@ class Witness:
     def _watch_gpu_nodes(self) -> None:
         query = {"watch": "true", "timeoutSeconds": str(_WATCH_SECONDS)}
         for line in self._api.lines(f"/apis/{names.API_VERSION}/gpunodes", query):
-            self._look_at_gpu_node(json.loads(line)["object"])
+            event = json.loads(line)
+            if event["type"] == "ERROR":  # the API server ends a watch that it cannot serve; the next one begins anew
+                return
+            self._look_at_gpu_node(event["object"])
 
     def _look_at_gpu_node(self, gpu_node: dict[str, Any]) -> None:
         shares: Counter[str] = Counter()

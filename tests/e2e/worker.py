@@ -1,4 +1,4 @@
-"""What the workers of the end-to-end tests run: a plain PyTorch script that knows nothing of Laneway.
+"""What the workers of the end-to-end tests run: a plain PyTorch script that knows nothing of Laneway, but for REPORT.
 
 It comes to its container as text (`python3 -c`). Parameters are environment variables. It prints one JSON object a line.
 """
@@ -13,10 +13,14 @@ import torch
 import torch.distributed
 from sklearn.datasets import load_digits
 
+if os.environ.get("REPORT"):
+    import laneway.client
+
 STEPS = int(os.environ.get("STEPS", "100"))
 PACE_SECONDS = float(os.environ.get("PACE_SECONDS", "0"))
 BATCH = int(os.environ.get("BATCH", "512"))
 GROW_MEBIBYTES = int(os.environ.get("GROW_MEBIBYTES", "0"))
+REPORT = bool(os.environ.get("REPORT"))
 CHECKPOINT = os.environ.get("CHECKPOINT", "")
 RANK = int(os.environ.get("RANK", "0"))
 WORLD_SIZE = int(os.environ.get("WORLD_SIZE", "1"))
@@ -58,6 +62,8 @@ def main():
         loss = torch.nn.functional.cross_entropy(trained(images[chosen]), labels[chosen])
         loss.backward()
         optimizer.step()
+        if REPORT:
+            laneway.client.report(loss=loss, step=step, steps=STEPS)
         if GROW_MEBIBYTES:
             kept.append(torch.ones(GROW_MEBIBYTES * 2**18))
         if told_to_stop:

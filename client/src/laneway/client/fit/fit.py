@@ -17,9 +17,10 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
+from laneway.client.compiled_code import has_compiled
 from laneway.client.fit.custody import Custody
 from laneway.client.fit.doubling import Doubling
-from laneway.client.fit.ground import survey
+from laneway.client.fit.ground import COMPILED, survey
 from laneway.client.fit.hook_stack import HookStack
 from laneway.client.fit.host import PinnedHost, SimulatedHost
 from laneway.client.fit.module_watch import ModuleWatch
@@ -193,6 +194,9 @@ class Fit:
 
     def _survey(self, custody: Custody) -> bool:
         """Looks at the process where this was not done lately; False where it is to be left alone."""
+        if has_compiled():
+            self._stand_down(COMPILED)
+            return False
         if self.stage is Stage.PLANNED or (self.stage is Stage.WATCH and self._watched):
             return True
         ground = survey(self._torch)

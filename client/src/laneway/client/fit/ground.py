@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-_SHARDED = ("FullyShardedDataParallel", "FSDPModule")
+COMPILED: Final = "parts of it are compiled (torch.compile), which plans its own memory"
+_SHARDED: Final = ("FullyShardedDataParallel", "FSDPModule")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,6 @@ def survey(torch: Any) -> Ground:
         for table in ("_parameters", "_buffers"):
             for tensor in getattr(module, table, {}).values():
                 _take_note(tensor, owned)
-    if _has_compiled():
-        obstacle = "parts of it are compiled (torch.compile), which plans its own memory"
     return Ground(owned, obstacle, may_recompute)
 
 
@@ -49,9 +47,3 @@ def _take_note(tensor: Any, owned: dict[int, weakref.ref[Any]]) -> None:
     except (NotImplementedError, RuntimeError, ValueError):
         return  # sparse, lazy: no storage yet, or none of its own
     owned[storage._cdata] = weakref.ref(storage)
-
-
-def _has_compiled() -> bool:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(dynamo, "counters", None)
-    return bool(counters is not None and counters.get("frames"))

@@ -76,6 +76,13 @@ bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan
 bench-client: setup ## The client with real PyTorch: start, cost, offload, fit; about 8 minutes; ONLY=cost,...
 	$(PYTHON) -m tests.performance.bench_client --results docs/measurements --only "$(ONLY)"
 
+SCALE_NODES ?= 1000
+SCALE_JOBS ?= 5000
+
+.PHONY: bench-scale
+bench-scale: programs ## The operator with thousands of jobs on nodes that kwok plays; about 10 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
+	$(PYTHON) -m tests.performance.bench_scale --nodes $(SCALE_NODES) --jobs $(SCALE_JOBS)
+
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
 .PHONY: cluster-up

@@ -1,0 +1,95 @@
+"""How the page of measurements shows what `make bench-scale` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.performance.page import Block, table
+
+_PHASES = {
+    "from_submission_to_bound": "all jobs are submitted at once, until all that fit run",
+    "told": "those that wait are told why, events are written",
+    "idle": "nothing happens",
+    "idle_with_agents": "nothing happens, and each node's agent writes every 10 s",
+    "jobs_come_and_go": "2 jobs a second end, and as many come",
+}
+
+
+def _scale(found: Any) -> Iterator[str]:
+    submitted, bare = found["from_submission_to_bound"], found["bare_client"]
+    memory = found["operator_memory_mib"]["largest"]
+    writes = _writes_by_kind(found)
+    busiest = max(found[phase]["decisions"]["p99_milliseconds"] for phase in _PHASES)
+    intro = f"{found['nodes']:,} nodes with {found['gpus']:,} GPUs, {found['jobs']:,} gang jobs of 1 to 8 workers.\n\n"
+    yield intro
+    yield from table(
+        ["", "found", "goal"],
+        iter(
+            [
+                [
+                    "from submission to the last pod bound",
+                    f"{submitted['all_bound_after_seconds']:.0f} s",
+                    "",
+                ],
+                ["submission itself", f"{submitted['submission_seconds']:.0f} s", ""],
+                ["pods bound", f"{submitted['bound_pods']:,}", ""],
+                ["pods bound a second", f"{submitted['pods_bound_a_second']:.0f}", ""],
+                ["a bare client creates and binds a second", f"{bare['pods_a_second']:.0f}", ""],
+                ["of the bare client", f"{submitted['of_the_bare_client_percent']:.0f} %", "70 %"],
+                ["a cycle, p99 of the busiest part", f"{busiest:.0f} ms", "250 ms"],
+                ["operator's memory, largest", f"{memory:.0f} MiB", "400 MB"],
+                ["writes to the API server a job", f"{sum(writes.values()) / found['jobs']:.1f}", ""],
+            ]
+        ),
+    )
+    yield "\n"
+    yield from table(
+        [
+            "part of the run",
+            "seconds",
+            "cycles",
+            "p50",
+            "p99",
+            "largest",
+            "operator, of a core",
+            "writes a second",
+        ],
+        (_phase_row(title, found[name]) for name, title in _PHASES.items()),
+    )
+    yield "\nOf a core, while jobs are submitted and bound: "
+    others = submitted["cpu_percent_of"]
+    yield ", ".join(f"{name} {share:.0f} %" for name, share in others.items())
+    yield f", operator {submitted['operator_cpu_percent']:.0f} %.\n"
+    yield "Writes until all were bound, or told why not: "
+    yield ", ".join(f"{name} {number:,}" for name, number in writes.items()) + ".\n"
+
+
+def _writes_by_kind(found: Any) -> dict[str, int]:
+    """Return the writes until all jobs were bound or told why not, by verb and kind."""
+    told = found["told"]["api_writes"]
+    return {
+        name: number + told.get(name, 0)
+        for name, number in found["from_submission_to_bound"]["api_writes"].items()
+    }
+
+
+def _phase_row(title: str, phase: Any) -> list[object]:
+    decisions = phase["decisions"]
+    return [
+        title,
+        f"{phase['seconds']:.0f}",
+        f"{decisions['number']:,}",
+        f"{decisions['p50_milliseconds']:.0f} ms",
+        f"{decisions['p99_milliseconds']:.0f} ms",
+        f"{decisions['largest_milliseconds']:.0f} ms",
+        f"{phase['operator_cpu_percent']:.1f} %",
+        f"{sum(phase['api_writes'].values()) / phase['seconds']:.1f}",
+    ]
+
+
+SCALE = Block(
+    "scale",
+    "bench-scale",
+    {"operator-scale": ("The operator with a thousand nodes and thousands of jobs", _scale)},
+)

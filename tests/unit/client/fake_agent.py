@@ -110,6 +110,11 @@ class Connection:
         assert message["type"] == kind, f"expected {kind}, got {message}"
         return message
 
+    def expect_all(self, *kinds: str) -> None:
+        """The next messages, which have to be of these kinds, in whatever order two threads send them."""
+        found = [self.received.get(timeout=TIMEOUT_SECONDS)["type"] for _ in kinds]
+        assert sorted(found) == sorted(kinds)
+
     def expect_nothing(self) -> None:
         """Nothing was said so far."""
         assert self.received.empty(), f"unexpected: {self.received.get()}"

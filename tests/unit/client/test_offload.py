@@ -149,10 +149,8 @@ def test_an_order_that_is_taken_back_while_memory_moves_is_undone(moving: Moving
     wait_until(lambda: moving.memory.moves, "it moves")
     moving.agent.send("restore")
     moving.memory.may_move.set()
-    moving.agent.expect("offloaded")
-    moving.agent.expect("restored")
+    moving.agent.expect_all("offloaded", "restored", "request")
     assert moving.memory.moves == ["out", "back"]
-    moving.agent.expect("request")
     moving.agent.resume()
     moving.agent.grant()
     iteration.result()

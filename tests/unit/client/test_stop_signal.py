@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -199,6 +201,28 @@ def test_a_forked_child_gets_the_scripts_handler_back(case: Case) -> None:
     assert isinstance(signal.getsignal(signal.SIGTERM), Deferral)
     case.stop.restore()
     assert signal.getsignal(signal.SIGTERM) is own
+
+
+def test_an_exit_that_python_drops_comes_again(case: Case) -> None:
+    """The signal comes in a weak reference's callback, as the import system has them: what is raised there goes nowhere."""
+
+    class Watched:
+        pass
+
+    case.begin()
+    case.end()
+    case.now_seconds += SETTLE_SECONDS + 1
+    watched = Watched()
+    reference = weakref.ref(watched, lambda _: terminate())
+    before = sys.unraisablehook
+    del watched
+    assert reference() is None
+    assert case.stop.pending
+    assert sys.unraisablehook is before
+    with pytest.raises(SystemExit) as leaving:
+        case.begin()
+    assert leaving.value.code == 143
+    sys.unraisablehook = before
 
 
 class AgreedGang:

@@ -140,7 +140,7 @@ class StopSignal:
         if handler is None:
             if self.watched:
                 return
-            raise SystemExit(EXIT_STATUS)
+            raise self._exit()
         self._delivering = True
         try:
             handler(signal.SIGTERM, None)
@@ -149,6 +149,23 @@ class StopSignal:
             raise
         finally:
             self._delivering = False
+
+    def _exit(self) -> SystemExit:
+        """What ends a script without a handler. Python drops what is raised in the middle of a destructor or a weak reference's
+        callback, wherever the signal happened to come: then it is raised again."""
+        leaving = SystemExit(EXIT_STATUS)
+        before = sys.unraisablehook
+
+        def dropped(unraisable: Any) -> None:
+            if unraisable.exc_value is not leaving:
+                before(unraisable)
+                return
+            sys.unraisablehook = before
+            self.pending = True
+            self._wake()
+
+        sys.unraisablehook = dropped
+        return leaving
 
     def seconds_left(self) -> Optional[float]:
         """How long a script that was asked to stop may still wait for a turn; None when it was not asked."""

@@ -44,3 +44,14 @@ def test_what_changes_in_iterations_that_are_not_watched_is_found(make_node: Mak
     assert node.session("job")["sizes"]["persistent_bytes"] == pytest.approx(
         grew["after"]["client"], rel=0.06
     )
+
+
+def test_what_is_compiled_is_compiled_and_measured_all_the_same(make_node: MakeNode, run: Run) -> None:
+    node = make_node()
+    (line,) = run("memory_truth.py", "compiled", container=node.container("job", 50)).results()
+    assert line["compiled_frames"] > 0
+    assert line["after"]["client"] > line["kept"]
+    assert line["after"]["client"] == pytest.approx(line["after"]["objects"], rel=0.05)
+    assert node.session("job")["sizes"]["persistent_bytes"] == pytest.approx(
+        line["after"]["client"], rel=0.05
+    )

@@ -40,7 +40,7 @@ TOLD_NS: Final = 2_000_000
 """What is known is told again after this time, likewise."""
 SEARCH_RATIO: Final = 200
 """Searching for tensors takes one part of so many of the time, or less."""
-FIRST_SEARCHES: Final = 4
+FIRST_SEARCHES: Final = 6
 """Of a process that compiles: so many at once, for the first report."""
 
 
@@ -64,7 +64,7 @@ class CpuMeter:
         self._measured_from: Optional[tuple[int, int]] = None
         """(bytes held, bytes resident) when an iteration began that is measured at its boundaries."""
         self._known: Optional[tuple[int, int]] = None
-        """(bytes held, the most) of the last watched iterations; told with those that are not, too: their times are the script's own."""
+        """(bytes held, the most) when it was measured last; told with other iterations, too, whose times are the script's own."""
         self._plain_ns = 0
         """How long the last one took that was not watched."""
         self._began_ns = self._compared_ns = self._told_ns = 0
@@ -89,6 +89,8 @@ class CpuMeter:
         elif now_ns - self._compared_ns >= COMPARED_NS:
             self._compared_ns = now_ns
             self._look_into_growth(now_ns)
+        if self._inputs is not None:
+            self._inputs.begin()
         if self._compiles:
             if self._searches < FIRST_SEARCHES or now_ns >= self._search_due_ns:
                 self._measure_from_here(now_ns)
@@ -115,14 +117,11 @@ class CpuMeter:
     def end(self) -> Optional[tuple[int, int]]:
         """(bytes held, the most since `begin`) of this iteration or of watched ones before; None where there is nothing to tell."""
         if self._inputs is not None:
-            self._inputs.put_in()
+            self._inputs.end()
         if self._watching:
             return self._end_watched()
         if self._measured_from is not None:
-            held_bytes, resident_bytes = self._measured_from
-            self._measured_from = None
-            grown_bytes = max(0, self._resident.highest_bytes() - resident_bytes)
-            return held_bytes, held_bytes + grown_bytes
+            return self._end_measured(*self._measured_from)
         now_ns = self._clock()
         self._plain_ns = now_ns - self._began_ns
         if now_ns - self._told_ns < TOLD_NS:
@@ -208,6 +207,14 @@ class CpuMeter:
         if self._explained_bytes is not None:
             self._resident.restart()
             self._measured_from = self._account.settle(), self._searched_resident_bytes
+
+    def _end_measured(self, held_bytes: int, resident_bytes: int) -> Optional[tuple[int, int]]:
+        self._measured_from = None
+        highest_bytes = held_bytes + max(0, self._resident.highest_bytes() - resident_bytes)
+        self._search(self._clock(), "what the script did in it")
+        held_bytes = self._account.settle()
+        self._known = held_bytes, max(held_bytes, highest_bytes)
+        return self._known
 
     def _end_watched(self) -> Optional[tuple[int, int]]:
         self._watching = False

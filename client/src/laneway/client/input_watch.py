@@ -1,6 +1,6 @@
 """Sees whether the inputs of an iteration are larger than those of any before, when its first forward begins: then it may need more memory than they did.
 
-A hook of all modules, which is in from a boundary to the first forward after it. Only tensors that are given by position are seen.
+A hook of all modules, which is in from a boundary to the first forward of the next iteration. Only tensors that are given by position are seen.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class InputWatch:
             torch: the module `torch`.
             on_larger: called in an iteration with larger inputs, before any operation of its first forward.
         """
+        self._inside = False
         self._tensor_type = torch.Tensor
         self._is_grad_enabled = torch.is_grad_enabled
         self._on_larger = on_larger
@@ -31,15 +32,22 @@ class InputWatch:
         self._key = handle.id
         self.take_out()
 
-    def put_in(self) -> None:
-        """The next forward is looked at."""
+    def begin(self) -> None:
+        """An iteration begins: its first forward is looked at. Those before it, of transformations of data, say, are not."""
+        self._inside = True
+
+    def end(self) -> None:
+        """It has ended."""
+        self._inside = False
         self._hooks[self._key] = self._on_forward
 
     def take_out(self) -> None:
-        """It is not."""
+        """No forward is looked at."""
         self._hooks.pop(self._key, None)
 
     def _on_forward(self, module: Any, args: Any) -> None:
+        if not self._inside:
+            return
         self.take_out()
         numbers = 0
         for item in args:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from laneway.client.host_memory import room_bytes
+from laneway.client.host_memory import give_back, room_bytes
+from laneway.client.resident_memory import ResidentMemory
 
 
 def machine(folder: Path, available_kib: int, cgroup: str = "0::/pod1\n", **files: str) -> tuple[str, str]:
@@ -38,3 +39,14 @@ def test_the_least_counts(
 
 def test_where_nothing_can_be_read_nothing_is_known(tmp_path: Path) -> None:
     assert room_bytes(str(tmp_path / "none"), str(tmp_path)) is None
+
+
+def test_freed_memory_goes_back_to_the_system() -> None:
+    memory = ResidentMemory()
+    blocks = [b"\1" * 65536 for _ in range(1000)]  # below what the C library gives back by itself
+    last = bytearray(65536)
+    full_bytes = memory.bytes_now()
+    blocks.clear()
+    give_back()
+    assert memory.bytes_now() < full_bytes - (32 << 20)
+    assert last

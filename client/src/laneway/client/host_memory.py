@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Optional
 
 CGROUPS = "/sys/fs/cgroup"
@@ -12,6 +13,13 @@ def room_bytes(proc: str = PROC, cgroups: str = CGROUPS) -> Optional[int]:
     """The bytes that may still be used: the least of the machine's and of the container's limit; None where neither can be read."""
     rooms = [room for room in (_of_the_machine(proc), _of_the_container(proc, cgroups)) if room is not None]
     return max(0, min(rooms)) if rooms else None
+
+
+def give_back() -> None:
+    """What the C library has kept of freed memory goes back to the system, as far as that is possible (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _of_the_machine(proc: str) -> Optional[int]:

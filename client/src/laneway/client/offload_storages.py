@@ -11,7 +11,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
-from laneway.client.host_memory import room_bytes
+from laneway.client.host_memory import give_back, room_bytes
 from laneway.client.offload import CannotMoveError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class TorchMover:
             self._synchronize(filled)
             copies.clear()  # not before they have been read
             self._give_pinned_memory_back()
+            give_back()
             self._take_note(filled)
 
     def held_bytes(self) -> Optional[int]:

@@ -17,8 +17,10 @@ SCRIPTS = Path(__file__).with_name("scripts")
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """With one GPU of 100 MiB."""
-    node = Node(tmp_path_factory.mktemp("node"), gpus=1, lanes={"maxPerGpu": 1})
+    """With one GPU of 100 MiB, where nobody loses a turn for keeping it."""
+    node = Node(
+        tmp_path_factory.mktemp("node"), gpus=1, lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 3600}
+    )
     node.profile = {"gpus": [{"model": "Simulated", "memory": "100Mi", "count": 1}]}
     yield node.start()
     node.end()
@@ -29,7 +31,7 @@ def container(node: Node) -> Iterator[Callable[..., Container]]:
     """Makes containers on it; they go with the test."""
     made: list[Container] = []
 
-    def make(pod: str, percent: int = 30) -> Container:
+    def make(pod: str, percent: int = 18) -> Container:
         made.append(node.container(pod, percent))
         return made[-1]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,23 +23,45 @@ def iterations(node: Node, pod: str) -> int:
     return sum(turn["iterations"] for turn in turns(node, pod))
 
 
+def ended_well(job: Job) -> tuple[list[dict[str, Any]], str]:
+    """What it printed, and what its standard error has."""
+    status, output, errors = job.failure()
+    assert status == 0, errors
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")], errors
+
+
 @pytest.mark.parametrize(
-    ("script", "kinds"),
+    ("script", "kinds", "fit"),
     [
-        pytest.param("lightning.py", ["automatic", "manual"], id="Lightning"),
-        pytest.param("hugging_face.py", ["trainer", "checkpointing", "accelerate"], id="Hugging Face"),
+        pytest.param("lightning.py", ["automatic", "manual"], "Auto", id="Lightning"),
+        pytest.param(
+            "hugging_face.py", ["trainer", "checkpointing", "accelerate"], "Offload", id="Hugging Face"
+        ),
     ],
 )
 def test_a_trainers_steps_are_iterations(
-    node: Node, container: MakeContainer, run: Run, script: str, kinds: list[str]
+    node: Node, container: MakeContainer, run: Run, script: str, kinds: list[str], fit: str
 ) -> None:
     command = (script, f"--steps={STEPS}", *kinds)
     without = run(*command, scripts=SCRIPTS)
-    with_client = run(*command, scripts=SCRIPTS, container=container(kinds[0]))
+    with_client = run(*command, scripts=SCRIPTS, container=container(kinds[0]), LANEWAY_FIT=fit)
     expected = without.results()
     assert [result["steps"] for result in expected] == [STEPS] * len(kinds)
     assert with_client.results() == expected
     assert iterations(node, kinds[0]) == STEPS * len(kinds)
+
+
+def test_lightning_trains_within_a_share_that_its_activations_are_too_large_for(
+    container: MakeContainer, run: Run
+) -> None:
+    command = ("lightning.py", "automatic", "--steps=6", "--batch=2048", "--layers=24")
+    without = run(*command, scripts=SCRIPTS)
+    fitted = run(*command, scripts=SCRIPTS, container=container("fitted", 14))
+    unfitted = run(*command, scripts=SCRIPTS, container=container("unfitted", 14), LANEWAY_FIT="Off")
+    assert fitted.results() == without.results()
+    status, _, errors = unfitted.failure()
+    assert status == 1
+    assert "Laneway: out of GPU memory" in errors
 
 
 def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
@@ -54,8 +78,10 @@ def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
         scripts=SCRIPTS,
         container=container("compiled"),
         work=without.work,
+        LANEWAY_FIT="Offload",
     )
-    results = with_client.results()
+    results, errors = ended_well(with_client)
+    assert errors.count("left alone: parts of it are compiled") == 1
     assert [result.pop("cached") for result in expected] == [False] * len(runs)
     assert [result.pop("cached") for result in results] == [True] + [False] * (len(runs) - 1)
     assert results == expected
@@ -73,10 +99,13 @@ def test_ranks_that_torchrun_starts_shard_their_model_and_it_has_no_session_itse
         f"--steps={STEPS}",
     )
     expected = run(*command, scripts=SCRIPTS).results()
-    results = run(*command, scripts=SCRIPTS, container=container("ranks")).results()
+    job = run(*command, scripts=SCRIPTS, container=container("ranks"), LANEWAY_FIT="Offload")
+    results, errors = ended_well(job)
     by_rank = {result["rank"]: result for result in results}
     assert by_rank == {result["rank"]: result for result in expected}
     assert by_rank[0]["parameters"] == by_rank[1]["parameters"]
+    assert by_rank["none"]["session"] is False
+    assert errors.count("left alone: its parameters are sharded") == 2
     assert iterations(node, "ranks") == 2 * STEPS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,3 +26,9 @@ def describe(what: str, losses: Iterable[float], parameters: Iterable[Any], **fa
 def say(what: str, losses: Iterable[float], parameters: Iterable[Any], **facts: Any) -> None:
     """Prints that line, in one write, because the ranks of a container share its pipe."""
     os.write(1, f"{describe(what, losses, parameters, **facts)}\n".encode())
+
+
+def has_session() -> bool:
+    """Whether Laneway takes this process for one that trains."""
+    client = getattr(sys.modules.get("laneway.client.runtime"), "_client", None)
+    return client is not None and client.started

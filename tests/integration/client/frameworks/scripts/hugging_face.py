@@ -11,8 +11,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 import transformers
 from accelerate import Accelerator
-from exact import say
-from torch.utils.data import DataLoader, Dataset
+from exact import has_session, say
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 
@@ -26,6 +26,7 @@ class Sentences(Dataset[dict[str, Any]]):
         return len(self.words)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        assert get_worker_info() is None or not has_session()
         return {"input_ids": self.words[index], "labels": self.labels[index]}
 
 

@@ -9,29 +9,36 @@ from typing import Any
 
 import pytorch_lightning
 import torch
-from exact import say
+from exact import has_session, say
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="pytorch_lightning")
 
 
-def data(workers: int, seed: int = 0) -> DataLoader[tuple[Tensor, ...]]:
-    generator = torch.Generator().manual_seed(seed)
-    images = torch.randn(512, 64, generator=generator)
-    classes = torch.randint(10, (512,), generator=generator)
-    return DataLoader(TensorDataset(images, classes), batch_size=32, num_workers=workers)
+class Images(Dataset[tuple[Tensor, int]]):
+    """Made when they are asked for, which is in a worker."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        assert get_worker_info() is None or not has_session()
+        return torch.randn(64, generator=torch.Generator().manual_seed(index)), index % 10
 
 
 class Classifier(pytorch_lightning.LightningModule):
     """`training_step` is called by the optimizer's step, as its closure; it is no module's forward."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, layers: int) -> None:
         super().__init__()
-        layers = [part for _ in range(6) for part in (nn.Linear(width, width), nn.Tanh())]
-        self.net = nn.Sequential(nn.Linear(64, width), *layers, nn.Dropout(0.1), nn.Linear(width, 10))
+        hidden = [part for _ in range(layers) for part in (nn.Linear(64, 64), nn.Tanh())]
+        self.net = nn.Sequential(*hidden, nn.Dropout(0.1), nn.Linear(64, 10))
         self.losses: list[float] = []
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
@@ -73,8 +80,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kinds", nargs="+")
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=32)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     options: dict[str, Any] = {
@@ -88,17 +95,19 @@ def main() -> None:
     for kind in arguments.kinds:
         torch.manual_seed(1)
         if kind == "automatic":
-            model: Any = Classifier(arguments.width)
+            model: Any = Classifier(arguments.layers)
             options.update(
                 accumulate_grad_batches=2, gradient_clip_val=1.0, val_check_interval=8, limit_val_batches=2
             )
         else:
             model = Pair()
             options.update(accumulate_grad_batches=1, gradient_clip_val=None, val_check_interval=1.0)
-        fitted = torch.compile(model, backend="aot_eager") if arguments.compile else model
         trainer = pytorch_lightning.Trainer(max_steps=arguments.steps, **options)
-        validation = [data(0, seed=1)] if kind == "automatic" else []
-        trainer.fit(fitted, data(2), *validation)
+        batch = arguments.batch
+        loaders = [DataLoader(Images(16 * batch), batch, num_workers=2)]
+        if kind == "automatic":
+            loaders.append(DataLoader(Images(2 * batch), batch))
+        trainer.fit(model, *loaders)
         say(kind, model.losses, model.parameters(), steps=trainer.global_step)
 
 

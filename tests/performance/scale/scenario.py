@@ -179,6 +179,8 @@ class Run:
             raise RuntimeError(f"no pod was bound: {self._operator.log[-3000:]}")
         last = times[-1] - began
         rate = len(times) / (times[-1] - times[0])
+        after = [time for time in times if time > began + self._submitted_in]
+        rate_after = len(after) / (after[-1] - began - self._submitted_in) if after else 0.0
         found |= {
             "submission_seconds": self._submitted_in,
             "bound_pods": len(times),
@@ -186,6 +188,11 @@ class Run:
             "all_bound_after_seconds": last,
             "pods_bound_a_second": rate,
             "of_the_bare_client_percent": 100 * rate / bare.pods_a_second,
+            "after_submission": {
+                "bound_pods": len(after),
+                "pods_bound_a_second": rate_after,
+                "of_the_bare_client_percent": 100 * rate_after / bare.pods_a_second,
+            },
         }
         return found
 

@@ -100,7 +100,7 @@ class _Replica:
             "watches": watch(self._cache, self._api, self._engine.wake),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),
-            "events": self._writer.write_events(),
+            "events": self._writer.write_events(lambda: self._engine.writes_under_way),
             "stop": stop.wait(),
         }
         tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]

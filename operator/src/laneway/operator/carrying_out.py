@@ -47,10 +47,11 @@ class CarryingOut:
         leadership: Leadership,
         parallel_writes: int,
         *,
-        ended: Callable[[], None],
+        ended: Callable[[bool], None],
         wall: Callable[[], float],
     ) -> None:
-        """Write by ``writer``; ``ended`` is called when the writes about a job have ended."""
+        """Write by ``writer``; ``ended`` is called when the writes about a job have ended, and told whether they were about a step in
+        its life."""
         self._writer = writer
         self._metrics = metrics
         self._leadership = leadership
@@ -157,7 +158,7 @@ class CarryingOut:
             self.busy.discard(job.uid)
             self.last_sign_seconds = self._wall()
             self._metrics.statement_duration.observe(time.monotonic() - began_seconds)
-            self._ended()
+            self._ended(statement.acts or job.uid in self.doubtful)
 
     async def _write(self, statement: JobStatement, now_seconds: float) -> None:
         job = statement.job
@@ -210,7 +211,7 @@ class CarryingOut:
             self.fenced_off = True
         finally:
             self.ordering.discard(name)
-            self._ended()
+            self._ended(True)
 
     def _doubt(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:
         logger.info(

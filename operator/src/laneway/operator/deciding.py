@@ -74,6 +74,9 @@ class _Round:
     put_off: list[tuple[float, str]] = field(default_factory=list)
     """When their statuses were written last, and the uids of jobs that may be written about within the allowance."""
 
+    served: list[tuple[float, str]] = field(default_factory=list)
+    """The same of jobs of which nothing is new but that they have had more service."""
+
     due_seconds: list[float] = field(default_factory=list)
     parked: list[Standing] = field(default_factory=list)
     """Jobs that stand aside, or are to."""
@@ -198,17 +201,19 @@ class Decider:
             due_seconds = self._budget.due_seconds(status, job.status, written_seconds)
         if due_seconds is None:
             return
-        if due_seconds > now_seconds:
-            this.due_seconds.append(due_seconds)
-        else:
-            this.put_off.append((written_seconds, uid))
+        if due_seconds <= now_seconds:
+            (this.served if told and status == job.status else this.put_off).append((written_seconds, uid))
+        elif not told or status != job.status:
+            # Service is no reason for a cycle: there is one every few seconds.
+            this.due_seconds.append(max(due_seconds, now_seconds + _AGAIN_SECONDS))
 
     def _say_some(self, this: _Round, now_seconds: float) -> None:
         """Of the statuses that can wait, write those first that were written longest ago."""
-        number = self._budget.take(len(this.put_off), now_seconds)
+        number = self._budget.sentences.take(len(this.put_off), now_seconds)
         if number < len(this.put_off):
             this.due_seconds.append(now_seconds + _AGAIN_SECONDS)
-        for _, uid in sorted(this.put_off)[:number]:
+        of_service = self._budget.service.take(len(this.served), now_seconds)
+        for _, uid in (*sorted(this.put_off)[:number], *sorted(this.served)[:of_service]):
             dossier = self._docket.of[uid]
             assert dossier.job is not None
             standing = with_plan(

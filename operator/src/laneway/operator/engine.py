@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.cache import ClusterCache, ClusterView
@@ -24,12 +25,16 @@ from laneway.operator.metrics import Figures, Metrics
 from laneway.operator.orphans import Orphans
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.relist import ListedThePast, find_job_uid, refresh_job, relist
+from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import FencedOff, Writer
 
 logger = logging.getLogger(__name__)
 
 _ORDER_RETRY_SECONDS = 0.2
 """A node writes its own object about once a second; then the watch has brought what it wrote."""
+
+_LATER_SECONDS = 1.0
+"""After so long jobs are looked at again of which only figures were written."""
 
 _RETRY_SECONDS = 1.0
 """Wait after a cycle that the API server did not answer."""
@@ -67,12 +72,14 @@ class Engine:
         self._wall = wall
         self._changed = asyncio.Event()
         self._carrying = CarryingOut(
-            writer, metrics, leadership, config.cycle.parallel_writes, ended=self.wake, wall=wall
+            writer, metrics, leadership, config.cycle.parallel_writes, ended=self._writes_ended, wall=wall
         )
         self._orphans = Orphans(config.patience.orphan_seconds)
+        self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)
         self._cycles = 0
         self._decided_in_seconds = 0.0
         self._due_seconds = 0.0
+        self._wakes_later: asyncio.TimerHandle | None = None
         self._listed_seconds: float | None = None
         self._asked_seconds: float | None = None
         self._last_sign_seconds = wall()
@@ -90,6 +97,22 @@ class Engine:
     def wake(self) -> None:
         """Have a cycle run soon."""
         self._changed.set()
+
+    @property
+    def writes_under_way(self) -> int:
+        """Of how many jobs something is being written."""
+        return len(self._carrying.busy)
+
+    def _writes_ended(self, step: bool) -> None:
+        """Look at a job again that was left alone: soon after a step in its life, else some time after, with others."""
+        if step:
+            self.wake()
+        elif self._wakes_later is None:
+            self._wakes_later = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._wakes_later = None
+        self.wake()
 
     async def run(self) -> None:
         """Run cycles for ever, whenever something changed or is due."""
@@ -114,8 +137,9 @@ class Engine:
         now_seconds = self._wall()
         carrying = self._carrying
         view = self._cache.freeze(self._config.patience.silent_node_seconds)
+        memory = replace(carrying.memory(), template_refusals=self._trials.refusals)
         with paused_collector():
-            decision = self._decider.decide(view, carrying.memory(), now_seconds, carrying.busy)
+            decision = self._decider.decide(view, memory, now_seconds, carrying.busy)
         if decision.problem:
             logger.error("no plan was made", extra={"problem": decision.problem})
         self._due_seconds = decision.due_seconds
@@ -128,6 +152,8 @@ class Engine:
         self._metrics.show(lambda: self._decider.figures(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
         await self._tidy_up(view, now_seconds)
+        if await self._trials.ask(decision.plan.waiting, view.jobs, now_seconds):
+            self.wake()
         extra = {"statements": len(decision.statements), "seconds": round(self._decided_in_seconds, 4)}
         logger.debug("cycle", extra=extra)
         return decision
@@ -167,6 +193,7 @@ class Engine:
         await self._carrying.end()
         self._carrying.forget()
         self._decider.forget()
+        self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
         self._metrics.show(Figures)
 
@@ -196,7 +223,9 @@ class Engine:
     async def _tidy_up(self, view: ClusterView, now_seconds: float) -> None:
         for pod in self._orphans.overdue(view, now_seconds):
             await self._remove(pod)
-        self._carrying.forget_gone_jobs({job.uid for job in view.jobs})
+        uids = {job.uid for job in view.jobs}
+        self._carrying.forget_gone_jobs(uids)
+        self._trials.forget_gone_jobs(uids)
 
     async def _remove(self, pod: WorkerPod) -> None:
         """Delete a worker without a job, after asking the API server whether there really is none."""

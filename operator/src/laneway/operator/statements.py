@@ -47,6 +47,18 @@ class JobStatement:
     """How long it had waited, where it is seen to run for the first time since."""
 
     @property
+    def acts(self) -> bool:
+        """Whether more is to be done than to write a status in which only figures and sentences are new."""
+        return bool(
+            self.creates
+            or self.doomed
+            or self.forsaken
+            or self.expired
+            or self.happenings
+            or gist(self.status) != gist(self.job.status)
+        )
+
+    @property
     def empty(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.write or self.creates or self.doomed or self.forsaken or self.expired)

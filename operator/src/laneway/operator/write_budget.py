@@ -2,6 +2,7 @@
 
 Steps in the life of a job are written at once. For the rest there is an allowance, so many a second, which is saved up for a while: with a
 few jobs all are told within seconds, with thousands the API server is not kept busy by it. Those that were written longest ago come first.
+What only has more service, which anybody can reckon from its status, has a smaller allowance of its own.
 """
 
 from __future__ import annotations
@@ -10,25 +11,40 @@ from laneway.api.clock_text import to_seconds
 from laneway.api.training_job import TrainingJobStatus
 from laneway.operator.config import CycleConfig
 
+_SERVICE_PER_SECOND = 2.0
+_SERVICE_AT_ONCE = 100.0
 
-class WriteBudget:
-    """The allowance."""
 
-    def __init__(self, config: CycleConfig) -> None:
-        self._config = config
-        self._most = max(1.0, config.explanations_per_second * config.explain_seconds)
-        self._left = self._most
+class Allowance:
+    """So many a second, saved up to so many."""
+
+    def __init__(self, per_second: float, most: float) -> None:
+        self._per_second = per_second
+        self._most = most
+        self._left = most
         self._counted_seconds: float | None = None
 
     def take(self, wanted: int, now_seconds: float) -> int:
         """Return how many of so many may be written now, and count these."""
         if self._counted_seconds is not None:
-            gained = max(0.0, now_seconds - self._counted_seconds) * self._config.explanations_per_second
+            gained = max(0.0, now_seconds - self._counted_seconds) * self._per_second
             self._left = min(self._most, self._left + gained)
         self._counted_seconds = now_seconds
         taken = min(wanted, int(self._left))
         self._left -= taken
         return taken
+
+
+class WriteBudget:
+    """The allowances."""
+
+    def __init__(self, config: CycleConfig) -> None:
+        self._config = config
+        self.sentences = Allowance(
+            config.explanations_per_second,
+            max(1.0, float(config.explanations_per_second * config.explain_seconds)),
+        )
+        self.service = Allowance(_SERVICE_PER_SECOND, _SERVICE_AT_ONCE)
 
     def due_seconds(
         self, status: TrainingJobStatus, known: TrainingJobStatus, written_seconds: float

@@ -28,6 +28,9 @@ from laneway.operator.resources import EVENTS, GPU_NODES, LEASES, PODS, SERVICES
 logger = logging.getLogger(__name__)
 
 _EVENT_QUEUE_LENGTH = 10_000
+_EVENTS_PER_SECOND = 50.0
+_MANY_JOBS = 32
+_BETWEEN_DROPS_SECONDS = 0.2
 _REQUEST_SECONDS = 10.0
 
 
@@ -89,6 +92,22 @@ class Writer:
             ApiError, FencedOff, UnknownOutcome
         """
         self._cache.pods.observe(await self._create(PODS, job, manifest))
+
+    async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
+        """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER, "dryRun": "All"}
+        try:
+            await self._send("try", PODS, "POST", PODS.path(job.namespace), query=query, body=manifest)
+        except ApiError as error:
+            if error.status in (400, 422):
+                return error.message
+            if error.status >= 500:
+                raise
+        return ""
 
     async def create_service(self, job: JobRecord, manifest: Raw) -> None:
         """Create the gang's Service, if it is not there.
@@ -163,10 +182,18 @@ class Writer:
         except asyncio.QueueFull:
             logger.warning("too many events wait to be written; left out: %s", event.get("note"))
 
-    async def write_events(self) -> None:
-        """Write recorded events, one after another, until cancelled."""
+    async def write_events(self, under_way: Callable[[], int]) -> None:
+        """Write recorded events, one after another, until cancelled.
+
+        Args:
+            under_way: returns of how many jobs something is being written. While these are many, events come in drops: they are for people,
+                and take as much of the API server as what they tell of.
+        """
         while True:
             event = await self._events.get()
+            await asyncio.sleep(1 / _EVENTS_PER_SECOND)
+            if under_way() > _MANY_JOBS:
+                await asyncio.sleep(_BETWEEN_DROPS_SECONDS)
             path = EVENTS.path(event["metadata"]["namespace"])
             try:
                 await self._send("create", EVENTS, "POST", path, body=event)

@@ -33,3 +33,23 @@ async def test_a_template_that_is_none_is_refused_with_the_field(
     assert "template.spec.containers[0].env" in admitted["message"]
     await cluster.submit("fine")
     await cluster.until_pods("fine", 1)
+
+
+async def test_a_template_that_the_api_server_would_refuse_is_told_while_the_job_waits(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("first")
+    await cluster.run_all("first", 1)
+    await cluster.until_condition("first", "Running")
+    container = {"name": "trainer", "image": "example.invalid/x", "imagePullPolicy": "Sometimes"}
+    await cluster.submit("wrong", template={"spec": {"containers": [container]}})
+    refused = await cluster.until_condition("wrong", "Admitted", "False", reason="InvalidTemplate")
+    assert "imagePullPolicy" in refused["message"]
+    assert await cluster.pods("wrong") == [], "it was only tried"
+    await cluster.until_waiting("wrong", "InvalidTemplate")
+
+    container["imagePullPolicy"] = "Never"
+    await cluster.change("wrong", {"template": {"spec": {"containers": [container]}}})
+    await cluster.until_condition("wrong", "Admitted")
+    await cluster.until_waiting("wrong", "GPUsBusy")

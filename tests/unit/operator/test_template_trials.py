@@ -1,0 +1,81 @@
+"""Which templates the API server is asked about, and when."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from laneway.operator.records.job_record import JobRecord
+from laneway.operator.template_trials import TemplateTrials
+from laneway.operator.writer import Writer
+
+from tests.unit.operator.builders import a_job
+
+AGAIN_SECONDS = 60.0
+
+
+class _AskedWriter:
+    """Refuses images named wrong; notes who was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def try_pod(self, job: JobRecord, manifest: dict[str, Any]) -> str:
+        self.asked.append(job.name)
+        return "no such policy" if manifest["spec"]["containers"][0]["image"] == "wrong" else ""
+
+
+def of_image(name: str, image: str = "i", **metadata: Any) -> JobRecord:
+    template = {"spec": {"containers": [{"name": "trainer", "image": image}]}}
+    return a_job(name).spec(template=template).metadata(**metadata).visited().record
+
+
+def trials() -> tuple[TemplateTrials, _AskedWriter]:
+    writer = _AskedWriter()
+    return TemplateTrials(cast(Writer, writer), AGAIN_SECONDS), writer
+
+
+async def ask(found: TemplateTrials, *jobs: JobRecord, now: float = 0.0) -> bool:
+    return await found.ask([job.key for job in jobs], jobs, now)
+
+
+async def test_templates_that_are_alike_are_asked_about_once() -> None:
+    found, writer = trials()
+    jobs = [of_image(f"j{at}") for at in range(6)]
+    for _ in range(4):
+        assert not await ask(found, *jobs)
+    assert writer.asked == ["j0"]
+
+
+async def test_a_wrong_one_is_told_of_and_asked_about_again_after_a_while() -> None:
+    found, writer = trials()
+    wrong = of_image("wrong", "wrong")
+    assert await ask(found, wrong)
+    assert found.refusals == {(wrong.uid, 1): "template: no such policy"}
+    assert not await found.ask([], [wrong], AGAIN_SECONDS - 1)
+    assert writer.asked == ["wrong"]
+    assert not await found.ask([], [wrong], AGAIN_SECONDS)
+    assert writer.asked == ["wrong", "wrong"], "though it waits no more by the plan"
+
+
+async def test_a_corrected_one_is_asked_about_at_once_and_the_old_answer_does_not_count() -> None:
+    found, _ = trials()
+    await ask(found, of_image("j", "wrong"))
+    right = of_image("j", "right", generation=2)
+    assert not await ask(found, right)
+    assert (right.uid, 2) not in found.refusals
+
+
+async def test_who_does_not_wait_is_not_asked_about_and_who_is_gone_is_forgotten() -> None:
+    found, writer = trials()
+    wrong = of_image("j", "wrong")
+    await found.ask([], [wrong], 0.0)
+    assert writer.asked == []
+    await ask(found, wrong)
+    found.forget_gone_jobs(set())
+    assert not found.refusals
+
+
+async def test_only_a_few_are_asked_about_in_a_cycle() -> None:
+    found, writer = trials()
+    await ask(found, *[of_image(f"j{at}", f"image-{at}") for at in range(9)])
+    assert len(writer.asked) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -75,13 +76,15 @@ class FaultProxy:
         return response
 
     async def _pass_on(self, request: Request) -> Answer:
+        came_seconds = time.monotonic()
         try:
             async with self._send(request) as upstream:
                 answer = Answer(upstream.status, await upstream.read(), upstream.content_type)
         except aiohttp.ClientError:
             raise Cut from None  # the API server is away: so it looks from here, too
         if request.writes and answer.status < 400:
-            self._journal.note(request.writer, str(request), answer.version, lease=request.of_lease)
+            what, version = str(request), answer.version
+            self._journal.note(request.writer, what, version, came_seconds, lease=request.of_lease)
         return answer
 
     async def _watch(self, incoming: web.Request, request: Request) -> web.StreamResponse:

@@ -1,6 +1,6 @@
 """Everything that happens to the jobs and pods of one cell, from watches of our own that nothing disturbs.
 
-A watch shows every version of every object, and resource versions order the changes of all kinds: put together they are each
+A watch shows every version of every object (only while the API server itself is away something may be missed), and resource versions order the changes of all kinds: put together they are each
 state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are judged by it
 (:mod:`tests.faults.invariants`).
 """
@@ -102,7 +102,9 @@ class History:
     async def followed(self) -> AsyncIterator[None]:
         """Watch while the context lasts; before it is entered nothing may have happened."""
         tasks = [
-            asyncio.create_task(self._follow(resource, await self._version(resource)))
+            asyncio.create_task(
+                self._follow(resource, (await self._list(resource))["metadata"]["resourceVersion"])
+            )
             for resource in (TRAINING_JOBS, PODS)
         ]
         try:
@@ -115,11 +117,11 @@ class History:
     def _of(self, resource: Resource) -> list[Raw]:
         return [each for (kind, _), each in self._live.items() if kind == resource.kind]
 
-    async def _version(self, resource: Resource) -> str:
-        url = self._up.url + resource.path(self._namespace)
-        async with self._up.session.get(url) as answer:
-            version: str = (await answer.json())["metadata"]["resourceVersion"]
-            return version
+    async def _list(self, resource: Resource) -> Raw:
+        async with self._up.session.get(self._up.url + resource.path(self._namespace)) as answer:
+            answer.raise_for_status()
+            listed: Raw = await answer.json()
+            return listed
 
     async def _follow(self, resource: Resource, version: str) -> None:
         url = self._up.url + resource.path(self._namespace)
@@ -127,15 +129,30 @@ class History:
             query = {"watch": "true", "resourceVersion": version}
             with suppress(aiohttp.ClientError):
                 async with self._up.session.get(url, params=query) as answer:
-                    while line := await answer.content.readline():
+                    while answer.status == 200 and (line := await answer.content.readline()).endswith(b"\n"):
                         event = json.loads(line)
                         if event["type"] == "ERROR":
-                            raise RuntimeError(f"the tests' own watch missed something: {event}")
+                            break
                         version = event["object"]["metadata"]["resourceVersion"]
-                        self._note(
-                            Change(int(version), resource.kind, event["type"] == "DELETED", event["object"])
-                        )
+                        deleted = event["type"] == "DELETED"
+                        self._note(Change(int(version), resource.kind, deleted, event["object"]))
+                # An API server that has just started shows what was before only in lists.
+                version = self._compare(resource, await self._list(resource))
             await asyncio.sleep(0.1)  # the API server is away, or the watch had its time
+
+    def _compare(self, resource: Resource, listed: Raw) -> str:
+        """Take note of what a list shows anew; return its version."""
+        version: str = listed["metadata"]["resourceVersion"]
+        known = {each["metadata"]["name"]: each for each in self._of(resource)}
+        shown = {each["metadata"]["name"]: each for each in listed["items"]}
+        for name, each in known.items():
+            if name not in shown or shown[name]["metadata"]["uid"] != each["metadata"]["uid"]:
+                self._note(Change(int(version), resource.kind, True, each))
+        for name, each in shown.items():
+            own = each["metadata"]["resourceVersion"]
+            if name not in known or known[name]["metadata"]["resourceVersion"] != own:
+                self._note(Change(int(own), resource.kind, False, each))
+        return version
 
     def _note(self, change: Change) -> None:
         self._changes.append(change)

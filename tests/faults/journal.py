@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 
@@ -18,6 +19,10 @@ class Write:
     version: int
     """The resource version that it made: the order in which the API server itself carried things out."""
 
+    came_seconds: float
+    answered_seconds: float
+    """When it came to the proxy and when the API server had answered it, on the proxy's monotonic clock."""
+
 
 @dataclass(slots=True)
 class Journal:
@@ -27,18 +32,25 @@ class Journal:
     leases: list[Write] = field(default_factory=list)
     _newest: int = 0
 
-    def note(self, writer: str, what: str, version: int | None, *, lease: bool) -> None:
+    def note(self, writer: str, what: str, version: int | None, came_seconds: float, *, lease: bool) -> None:
         """Take note of a write that was carried out; one whose answer has no version lands where it was answered."""
         self._newest = max(self._newest, version or 0)
-        (self.leases if lease else self.writes).append(Write(writer, what, version or self._newest))
+        write = Write(writer, what, version or self._newest, came_seconds, time.monotonic())
+        (self.leases if lease else self.writes).append(write)
 
     def written_out_of_turn(self) -> list[str]:
-        """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had."""
+        """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had.
+
+        Left out is what had come to the proxy before the API server answered who wrote the lease: what is in mid-air cannot be
+        called back, and is judged by the harm that it does.
+        """
         turns = sorted(self.leases, key=lambda each: each.version)
         late = []
         for write in self.writes:
             turn = next((each for each in reversed(turns) if each.version <= write.version), None)
-            if turn is None or turn.writer != write.writer:
+            if turn is not None and turn.writer == write.writer:
+                continue
+            if turn is None or write.came_seconds > turn.answered_seconds:
                 holder = "nobody" if turn is None else f"{turn.writer} (since version {turn.version})"
                 late.append(
                     f"{write.writer} wrote {write.what} at version {write.version}; the lease was with {holder}"

@@ -89,6 +89,7 @@ class NodesAtWork:
             self._begun.add((uid, deleting))
             work = self._let_go(change.object) if deleting else self._start(change.object)
             task = asyncio.create_task(work)
+            task.add_done_callback(_report)
             self._tasks.add(task)
 
     async def _beat(self) -> None:
@@ -113,6 +114,12 @@ class NodesAtWork:
     async def _let_go(self, pod: Raw) -> None:
         await asyncio.sleep(_LINGERS_SECONDS)
         await patiently(lambda: self._cluster.take_away(pod), _GONE)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Say at once what the test will fail with in the end."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        print(f"a played node failed: {error!r}")
 
 
 async def patiently(step: Callable[[], Awaitable[Any]], accepted: tuple[int, ...] = ()) -> Any:

@@ -32,7 +32,7 @@ async def prepare(cluster: PlayedCluster) -> tuple[str, tuple[str, ...]]:
 
 async def play(cluster: PlayedCluster, history: History, urgent: str) -> None:
     """Live through it; each step waits for the last one's consequences."""
-    see = _Seeing(history)
+    see = Seeing(history)
 
     async def submit(name: str, **spec: Any) -> None:
         await patiently(lambda: cluster.submit(name, **spec), (409,))
@@ -91,8 +91,13 @@ async def end_state(cluster: PlayedCluster, history: History, nodes: NodesAtWork
             for pod in history.pods
         ),
         "services": sorted(each["metadata"]["name"] for each in services["items"]),
-        "runs": sorted(run.without_uid for run in nodes.runs),
+        # Of an attempt that a kubelet refused, the other workers may have run by then or not.
+        "runs": sorted(run.without_uid for run in nodes.runs if (run.job, run.attempt) not in _refused()),
     }
+
+
+def _refused() -> set[tuple[str, int]]:
+    return {(job, attempt) for job, attempt, _ in REFUSALS}
 
 
 def _gist(status: Raw) -> Raw:
@@ -107,37 +112,50 @@ def _gist(status: Raw) -> Raw:
     }
 
 
-class _Seeing:
-    """Waits for what the script needs to go on."""
+class Seeing:
+    """Waits for what a script needs to go on."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     def pods(self, job: str) -> list[Raw]:
+        """Return the pods of a job as they are now."""
         return [pod for pod in self._history.pods if pod["metadata"]["labels"][names.JOB_LABEL] == job]
 
+    def ended(self, job: str) -> bool:
+        """Whether all pods of a job have succeeded."""
+        return all(pod["status"]["phase"] == "Succeeded" for pod in self.pods(job))
+
     async def running(self, name: str, attempt: int) -> None:
+        """Wait until the operator says that a job runs in an attempt."""
+
         def look() -> bool:
             return self._holds(name, "Running") and self._status(name).get("attempt") == attempt
 
         await self._history.until(f"{name} runs in attempt {attempt}", look)
 
     async def condition(self, name: str, kind: str) -> None:
+        """Wait for a condition of a job."""
         await self._history.until(f"{name} has {kind}", lambda: self._holds(name, kind))
 
     async def waiting(self, name: str, reason: str) -> None:
+        """Wait until a job waits for a reason."""
+
         def look() -> bool:
             return (self._status(name).get("waiting") or {}).get("reason") == reason
 
         await self._history.until(f"{name} waits for {reason}", look)
 
     async def gone(self, name: str) -> None:
+        """Wait until a job is gone, and its pods with it."""
+
         def look() -> bool:
             return self._history.job(name) is None and not self.pods(name)
 
         await self._history.until(f"{name} and its pods are gone", look)
 
     async def no_pods(self, name: str) -> None:
+        """Wait until a job has no pods."""
         await self._history.until(f"{name} has no pods", lambda: not self.pods(name))
 
     def _status(self, name: str) -> Raw:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+
+from laneway.operator.resources import PODS
 
 from tests.faults.fault import Answer, Fault, Request, refusal
 
@@ -21,6 +24,8 @@ class StaleReads(Fault):
 
     def __init__(self) -> None:
         self.frozen_at: int | None = None
+        self.pods_listed: Counter[str] = Counter()
+        """How often each life has listed the pods."""
         self._thawed = asyncio.Event()
         self._thawed.set()
 
@@ -37,6 +42,8 @@ class StaleReads(Fault):
 
     async def before(self, request: Request) -> Request | Answer:
         """Ask for the past."""
+        if request.collection == PODS.plural and not request.watches:
+            self.pods_listed[request.writer] += 1
         if self.frozen_at is None or request.method != "GET" or request.watches or request.of_lease:
             return request
         past = {"resourceVersion": str(self.frozen_at), "resourceVersionMatch": "Exact"}

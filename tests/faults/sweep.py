@@ -88,7 +88,7 @@ def report(kind: str, outcomes: dict[int, Outcome]) -> str:
     wrong = {seed: outcome for seed, outcome in sorted(outcomes.items()) if outcome.violations}
     lines = []
     for seed, outcome in wrong.items():
-        lines.append(f"make test-faults CELLS={kind}:{seed}")
+        lines += [f"make test-faults CELLS={kind}:{seed}"] if kind in KINDS else []
         lines += [f"    {violation}" for violation in outcome.violations[:10]]
     if wrong:
         lines += ["the log of the first:", next(iter(wrong.values())).log[-_LONGEST_LOG:]]

@@ -1,8 +1,7 @@
-"""Two replicas, one of which acts."""
+"""Two replicas, one of which acts. What is done to the one that acts: tests/faults/test_leaders.py."""
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from tests.integration.operator.operator_process import FAST, OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 from tests.integration.operator.waiting import until
 
-SHORT_LEASE = {**FAST, "lease": {"durationSeconds": 5, "renewDeadlineSeconds": 3, "retrySeconds": 1}}
+LONG_LEASE = {**FAST, "lease": {"durationSeconds": 600, "renewDeadlineSeconds": 300, "retrySeconds": 1}}
 POD_WRITES = 'laneway_api_writes_total{resource="pods",result="ok",verb="create"}'
 
 
@@ -38,8 +37,8 @@ async def test_a_second_replica_acts_only_when_the_first_is_gone(
     operator_kubeconfig: Path, tmp_path: Path, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node("n1", gpus=4)
-    first = OperatorProcess(tmp_path / "first", operator_kubeconfig, SYSTEM_NAMESPACE, SHORT_LEASE)
-    second = OperatorProcess(tmp_path / "second", operator_kubeconfig, SYSTEM_NAMESPACE, SHORT_LEASE)
+    first = OperatorProcess(tmp_path / "first", operator_kubeconfig, SYSTEM_NAMESPACE, LONG_LEASE)
+    second = OperatorProcess(tmp_path / "second", operator_kubeconfig, SYSTEM_NAMESPACE, LONG_LEASE)
     with shown(first), shown(second):
         pair = [first, second]
 
@@ -62,23 +61,9 @@ async def test_a_second_replica_acts_only_when_the_first_is_gone(
         assert await stands_by(standby)
         assert POD_WRITES not in standby.get("/metrics")
 
-        # Stopped past its lease, the leader cannot know that its time is over until it goes on.
-        assert leader.process is not None
-        leader.process.send_signal(signal.SIGSTOP)
-        await until("the standby takes over", lambda: leads(standby))
+        # One that ends as it should gives the lease back at once: nothing waits for it to run out.
+        assert leader.stop() == 0
+        await until("the other leads", lambda: leads(standby))
         await cluster.submit("two")
-        await cluster.run_all("two", 1)
-        await cluster.until_condition("two", "Running")
-        leader.process.send_signal(signal.SIGCONT)
-        await until("the old leader stands by", lambda: stands_by(leader))
-        await cluster.submit("three")
-        await cluster.until_pods("three", 1)
-        assert POD_WRITES + " 1.0" in leader.get("/metrics"), (
-            "it made the pod of its own time, and none since"
-        )
-
-        # One that ends as it should gives the lease back at once.
-        assert standby.stop() == 0
-        await until("the first leads again", lambda: leads(leader), seconds=5)
-        await cluster.submit("four")
-        await cluster.until_pods("four", 1)
+        await cluster.until_pods("two", 1)
+        assert POD_WRITES + " 1.0" in standby.get("/metrics")

@@ -1,0 +1,51 @@
+"""A new leader that is shown the past: it must not give away again what the leader before it has given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.cell import Grounds, cell
+from tests.faults.scenario import Seeing
+from tests.faults.stale_reads import StaleReads
+from tests.faults.sweep import asked_for_some
+from tests.integration.operator.waiting import until
+
+pytestmark = pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults")
+
+
+async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_after_the_moment_that_it_is_shown(
+    grounds: Grounds,
+) -> None:
+    """Every job that it would write about is unchanged since: no conflict of versions would stop it."""
+    async with cell(grounds) as live:
+        fault = StaleReads()
+        operator = await live.add_replica(fault)
+        operator.start()
+        see, cluster = Seeing(live.history), live.cluster
+        await cluster.submit("first", workers=3)
+        await see.running("first", attempt=1)
+        await cluster.submit("patient", workers=3)
+        await see.waiting("patient", "GPUsBusy")
+
+        operator.pause()
+        for pod in see.pods("first"):
+            await cluster.finish(pod)
+        await live.history.until("the first has ended", lambda: see.ended("first"))
+        past = live.history.version
+        await cluster.submit("urgent", workers=3, priorityClassName=live.urgent)
+        operator.resume()
+        await see.running("urgent", attempt=1)
+
+        fault.freeze(past)
+        live.kill_and_start(operator)
+
+        async def looked_again() -> bool:
+            return fault.pods_listed["a/2"] >= 4
+
+        await until("the new leader has looked, again and again", looked_again, 90)
+        fault.thaw()
+        for pod in see.pods("urgent"):
+            await cluster.finish(pod)
+        await see.running("patient", attempt=1)
+        violations = live.violations()
+        assert not violations, "\n".join([*map(str, violations), operator.log])

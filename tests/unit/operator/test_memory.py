@@ -15,11 +15,12 @@ from laneway.api.training_job import TrainingJobStatus
 from laneway.operator.cache import ClusterCache
 from laneway.operator.config import OperatorConfig
 from laneway.operator.deciding import Decider, Decision
+from laneway.operator.docket import Docket
 from laneway.operator.manifests import worker_pod
 from laneway.operator.memory import Memory
 from laneway.operator.statements import JobStatement
 
-from tests.unit.operator.builders import GIB, NOW, a_job, gpu_uuid
+from tests.unit.operator.builders import GIB, NOW, a_gpu_node, a_job, a_view, gpu_uuid
 
 NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
@@ -29,7 +30,11 @@ CONFIG = OperatorConfig.model_validate(
         "cycle": {"explanationsPerSecond": 1000},
     }
 )
-TEMPLATES: tuple[dict[str, Any], ...] = ({}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"key": "team", "operator": "Exists"}]})
+TEMPLATES: tuple[dict[str, Any], ...] = (
+    {},
+    {"nodeSelector": {"disk": "ssd"}},
+    {"tolerations": [{"key": "team", "operator": "Exists"}]},
+)
 
 _ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "advised_at")
 
@@ -278,6 +283,7 @@ class WithMemory(RuleBasedStateMachine):
         view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
         decision = self.decider.decide(view, self.memory(), self.now)
         assert decision.problem == ""
+        assert self.decider.drifts == 0
         return decision
 
     def carry_out(self, statement: JobStatement, whole: bool) -> None:
@@ -299,6 +305,19 @@ class WithMemory(RuleBasedStateMachine):
         for doomed in statement.doomed:
             if f"pods/{doomed.name}" in self.raw:
                 self.drop("pods", doomed.name)
+
+
+def test_what_is_remembered_wrongly_is_found_and_put_right(caplog: pytest.LogCaptureFixture) -> None:
+    view = a_view([a_job("a").visited().record], gpu_nodes=[a_gpu_node("n1", gpus=0)])
+    docket = Docket(CONFIG.patience)
+    docket.update(view, {}, {}, (), NOW)
+    right = docket.of["uid-a"].standing
+    docket.of["uid-a"].standing = replace(right, priority=99)
+    docket.update(view, {}, {}, (), NOW + 1)
+    assert docket.drifts == 1
+    assert "stands elsewhere" in caplog.text
+    docket.update(view, {}, {}, (), NOW + 2)
+    assert docket.of["uid-a"].standing == right
 
 
 def _but_for_advice(decision: Decision) -> dict[str, JobStatement]:

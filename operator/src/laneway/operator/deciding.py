@@ -143,6 +143,11 @@ class Decider:
             self.forget()
         return decision
 
+    @property
+    def drifts(self) -> int:
+        """How often something was remembered wrongly since all was forgotten last: see :class:`Docket`."""
+        return self._docket.drifts
+
     def figures(self, now_seconds: float) -> Figures:
         """Return where the jobs stand by the last decision."""
         return figures_of((each.standing for each in self._docket.of.values()), now_seconds)

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _FIGURES_AT_ONCE = 100
 """Of jobs of which only figures are new, so many are judged in one cycle."""
 
+_CHECKED_AT_ONCE = 10
+
 
 @dataclass(slots=True)
 class Dossier:
@@ -74,6 +76,9 @@ class Docket:
         self.of: dict[str, Dossier] = {}
         """By uid."""
 
+        self.drifts = 0
+        """How often a job was found to stand elsewhere than was thought: a fault of this program, put right in the next cycle."""
+
         self.sessions = SessionIndex()
         self._patience = patience
         self._gpu_nodes: dict[str, GPUNodeRecord] = {}
@@ -85,6 +90,7 @@ class Docket:
         self._on_node: dict[str, set[str]] = {}
         self._to_judge: set[str] = set()
         self._grown: dict[str, None] = {}
+        self._to_check: list[str] = []
 
     def due_seconds(self) -> float:
         """Return when the first job is to be judged though nothing changes; infinite: none is."""
@@ -135,6 +141,7 @@ class Docket:
         for job in self._in_question(view, refusals, busy, now_seconds):
             self._judge(job, view.pods.get(job.uid, ()), facts)
             news.jobs.add(job.uid)
+        self._check_some(facts)
         return news
 
     def assume(self, uid: str, standing: Standing) -> None:
@@ -169,6 +176,23 @@ class Docket:
                     self._to_judge.add(uid)
                     continue
             yield job
+
+    def _check_some(self, facts: Facts) -> None:
+        """Judge some jobs without any reason: they must stand where they stood. In turn all are, so that what went wrong does not stay."""
+        if not self._to_check:
+            self._to_check = list(self.of)
+        for uid in (self._to_check.pop() for _ in range(min(_CHECKED_AT_ONCE, len(self._to_check)))):
+            dossier = self.of.get(uid)
+            if dossier is None or dossier.job is None or uid in self._grown or uid in self._to_judge:
+                continue
+            standing = dossier.standing
+            if (
+                standing.job.status is dossier.job.status
+                and judged(dossier.job, dossier.pods, facts) != standing
+            ):
+                logger.error("a job stands elsewhere than was thought", extra={"job": dossier.job.key})
+                self.drifts += 1
+                self._to_judge.add(uid)
 
     def _some_that_grew(self, busy: Collection[str]) -> set[str]:
         found: set[str] = set()

@@ -204,7 +204,7 @@ class Node:
     def start(self, *arguments: str) -> Node:
         """Start the agent, and wait until it serves."""
         self.launch(*(arguments or ("--standalone",)))
-        self.port = int(eventually("the agent serves", self._served_port))
+        self.port = int(eventually("the agent serves", self._served_port, seconds=60))
         return self
 
     def launch(self, *arguments: str) -> subprocess.Popen[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.faults.cell import Grounds
@@ -19,3 +21,11 @@ async def test_a_fault(grounds: Grounds, kind: str) -> None:
     assert any(outcome.fired for outcome in outcomes.values()), "the fault never did anything"
     if problems := report(kind, outcomes):
         pytest.fail(problems, pytrace=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_fault_is_documented_with_its_seeds(kind: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith("|") and f"`{kind}:" in line)
+    seeds = "every n" if kind.startswith("kill-") and kind != "kill-every-write" else str(KINDS[kind].seeds)
+    assert f"| {seeds} |" in row

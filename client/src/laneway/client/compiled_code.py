@@ -25,9 +25,9 @@ def watch_compiled_code(enter: Callable[[], Callable[[], None]]) -> None:
 
     def extend(compiler: Any) -> None:
         context = getattr(compiler, "_TorchDynamoContext", None)
-        if context is None:
+        if not isinstance(context, type):
             return
-        initialise = context.__init__
+        initialise = context.__init__  # type: ignore[misc]
 
         def initialise_and_append(self: Any, *args: Any, **kwargs: Any) -> None:
             initialise(self, *args, **kwargs)
@@ -35,7 +35,10 @@ def watch_compiled_code(enter: Callable[[], Callable[[], None]]) -> None:
             if hooks is not None:
                 hooks.append(enter)
 
-        context.__init__ = initialise_and_append
+        try:
+            context.__init__ = initialise_and_append  # type: ignore[misc]
+        except TypeError:  # a class that cannot be changed
+            return
 
     if COMPILER in sys.modules:
         extend(sys.modules[COMPILER])

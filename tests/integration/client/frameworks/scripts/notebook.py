@@ -44,7 +44,7 @@ def main() -> None:
     cells = [nbformat.v4.new_code_cell(text) for text in BEFORE + AFTER]
     client = NotebookClient(
         nbformat.v4.new_notebook(cells=cells),
-        timeout=120,
+        timeout=240,
         kernel_name="python3",
         allow_error_names=["ZeroDivisionError"],
     )

@@ -1,0 +1,65 @@
+"""Compiled code is seen entered and left through the compiler's own lists, where this version of it has them."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from laneway.client.compiled_code import COMPILER, has_compiled, watch_compiled_code
+
+
+class Context:
+    """As PyTorch's: what is entered and left for each thing that is compiled."""
+
+    def __init__(self, callback: object, first: list[str] | None = None) -> None:
+        self.callback = callback
+        self.enter_exit_hooks = [] if first is None else [*first]
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A compiler that has been imported."""
+    module = ModuleType(COMPILER)
+    monkeypatch.setitem(sys.modules, COMPILER, module)
+    return module
+
+
+def test_ours_comes_last_for_whatever_is_compiled_from_then_on(
+    compiler: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "_TorchDynamoContext", type("Context", (Context,), {}), raising=False)
+    watch_compiled_code(enter := lambda: print)
+    context = compiler._TorchDynamoContext("callback", first=["theirs"])
+    assert context.enter_exit_hooks == ["theirs", enter]
+    assert context.callback == "callback"
+
+
+@pytest.mark.parametrize("context", [None, SimpleNamespace, type("Without", (), {})])
+def test_a_compiler_without_such_a_list_is_left_as_it_is(compiler: ModuleType, context: type | None) -> None:
+    compiler._TorchDynamoContext = context  # type: ignore[attr-defined]
+    watch_compiled_code(lambda: print)
+    if context is not None:
+        assert not hasattr(context(), "enter_exit_hooks")
+
+
+@pytest.mark.parametrize(
+    ("backends", "expected"),
+    [
+        pytest.param(None, False, id="a version without a record"),
+        pytest.param({}, False, id="nothing yet"),
+        pytest.param({1: None, 2: False}, False, id="only functions that are not to be compiled"),
+        pytest.param({1: None, 2: print}, True, id="compiled"),
+    ],
+)
+def test_whether_anything_was_given_to_be_compiled(
+    compiler: ModuleType, backends: dict[int, object] | None, expected: bool
+) -> None:
+    if backends is not None:
+        compiler.cached_backends = backends  # type: ignore[attr-defined]
+    assert has_compiled() is expected
+
+
+def test_nothing_is_compiled_where_the_compiler_is_not_there() -> None:
+    assert COMPILER not in sys.modules
+    assert not has_compiled()

@@ -10,10 +10,10 @@ compiles nothing under a dispatch mode: its tensors are looked for at boundaries
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from laneway.client.compiled_code import has_compiled
 from laneway.client.input_watch import InputWatch
 from laneway.client.operation_watch import OperationWatch
 from laneway.client.out_of_memory import full_message, report_overrun
@@ -105,7 +105,7 @@ class CpuMeter:
         """The iteration that begins is watched in any case. Called before an operation of it has run."""
         if self._session is None or self._watching or self._compiles:
             return
-        if _is_compiled():
+        if has_compiled():
             self._compiles = True
             self._operations.take_off()
             self._take_inputs_out()
@@ -263,10 +263,3 @@ def _limit_bytes(session: Session) -> int:
 def out_of_memory_error(torch: Any) -> Any:
     """PyTorch's own class for it, by the name that this version has."""
     return getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
-
-
-def _is_compiled() -> bool:
-    """Whether the script has given anything to `torch.compile`, by the compiler's own record of what it compiles with."""
-    compiler = sys.modules.get("torch._dynamo.eval_frame")
-    backends = getattr(compiler, "cached_backends", None) or {}
-    return any(callable(backend) for backend in list(backends.values()))

@@ -29,7 +29,7 @@ from tests.torch_runtime import torch_runtime
 NETWORKS = ("transformer", "cnn")
 WAYS = ("plain", "laneway", "hooks")
 SETS = 3
-ROUNDS = 250
+ROUNDS = 200
 SCRIPT = "timed_steps.py"
 
 

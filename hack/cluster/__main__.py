@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hack.cluster import embedded, kind
 from hack.cluster.backends import Backend, Choice, choose_here, kubeconfig_of, running_engine
-from hack.cluster.binaries import BINARIES
+from hack.cluster.binaries import BINARIES, ORDINARY
 from hack.cluster.build import built, ensure_built
 from hack.cluster.kubectl import Kubectl
 from hack.cluster.layout import MOST_NODES
@@ -163,7 +163,7 @@ def _load_image(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    for path in ensure_built(options.programs or tuple(BINARIES)).values():
+    for path in ensure_built(options.programs or ORDINARY).values():
         print(path)
     return 0
 

@@ -114,7 +114,7 @@ NODES = (
 )
 TOOLS = ("helm", "kubeconform")
 FOR_BENCHMARKS = ("kwok",)
-"""Built when a benchmark asks for them."""
+"""Built when a benchmark asks for them, and not with the others."""
 
 BINARIES = {
     binary.name: binary
@@ -153,6 +153,8 @@ BINARIES = {
         ),
     )
 }
+
+ORDINARY = tuple(name for name in BINARIES if name not in FOR_BENCHMARKS)
 
 
 def binary(name: str) -> Binary:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from hack.cluster.binaries import BINARIES, Binary, binary
+from hack.cluster.binaries import ORDINARY, Binary, binary
 from hack.cluster.cache import cache_folder, exclusive
 from hack.cluster.commands import die_with_parent
 from hack.cluster.progress import ClusterError, report, step
@@ -31,7 +31,7 @@ def built(name: str) -> Path:
     return ensure_built([name])[name]
 
 
-def ensure_built(names: Iterable[str] = tuple(BINARIES)) -> dict[str, Path]:
+def ensure_built(names: Iterable[str] = ORDINARY) -> dict[str, Path]:
     """Build what the cache lacks; return the path of every named program."""
     wanted = [binary(name) for name in names]
     for workspace, members in groupby(sorted(wanted, key=_by_workspace), key=_by_workspace):

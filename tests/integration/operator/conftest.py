@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -73,9 +74,11 @@ async def played_cluster(control_plane: LoopbackControlPlane) -> AsyncIterator[P
     async with await connect(control_plane.kubeconfig) as api:
         await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
         played = PlayedCluster(api, namespace)
+        heart = asyncio.create_task(played.beat())
         try:
             yield played
         finally:
+            heart.cancel()
             await played.clean_up()
             await api.request("DELETE", f"/api/v1/namespaces/{namespace}")
 

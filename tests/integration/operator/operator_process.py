@@ -25,6 +25,7 @@ FAST: dict[str, Any] = {
         "unschedulableSeconds": 0,
         "orphanSeconds": 1,
         "unhealthyGpuSeconds": 2,
+        "silentNodeSeconds": 3600,  # a played agent writes when there is something to say
     },
 }
 """A configuration whose waits are short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from laneway.operator.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES,
 from tests.integration.operator.waiting import until
 
 GIB = 2**30
+_HEARTBEAT_SECONDS = 5.0
 
 PLAYED_IN_LABEL = "played-in"
 """Of objects that are in no namespace: the namespace of the test that made them."""
@@ -27,6 +29,8 @@ class PlayedCluster:
         self.namespace = namespace
         self.model = f"GPU of {namespace}"
         self._nodes: list[str] = []
+        self._ready: set[str] = set()
+        self._beating = asyncio.Lock()
         self._classes: list[str] = []
 
     # ---- nodes and their agents
@@ -52,7 +56,20 @@ class PlayedCluster:
         return full
 
     async def set_ready(self, node: str, ready: bool) -> None:
-        """Say as its kubelet whether a node is ready."""
+        """Say as its kubelet whether a node is ready; :meth:`beat` repeats that it is."""
+        async with self._beating:
+            (self._ready.add if ready else self._ready.discard)(node)
+            await self._say_ready(node, ready)
+
+    async def beat(self) -> None:
+        """Repeat for ever that nodes are ready, as their kubelets do: Kubernetes itself gives up one that is silent for 40 s."""
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            async with self._beating:
+                for node in sorted(self._ready):
+                    await self._say_ready(node, True)
+
+    async def _say_ready(self, node: str, ready: bool) -> None:
         condition = {
             "type": "Ready",
             "status": "True" if ready else "False",
@@ -315,6 +332,7 @@ class PlayedCluster:
 
     async def clean_up(self) -> None:
         """Delete all that the test made."""
+        self._ready.clear()
         await self.api.request("DELETE", TRAINING_JOBS.path(self.namespace))
         for pod in (await self.api.request("GET", PODS.path(self.namespace)))["items"]:
             await self.take_away(pod)

@@ -134,6 +134,7 @@ class Run:
             await self._write_as_agent(number)
 
         await for_each(partial(make, number) for number in range(self._nodes))
+        self._cluster.figures()  # says so if a part of it has ended
 
     async def _write_as_agent(self, number: int) -> None:
         await self._api.request(

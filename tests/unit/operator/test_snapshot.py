@@ -51,7 +51,7 @@ def test_a_gpu_that_two_nodes_claim_is_counted_once() -> None:
     twin = a_gpu_node("n1", gpus=1).gpus[0]
     thief = a_gpu_node("n2", gpus=1)
     view = a_view(gpu_nodes=[a_gpu_node("n1", gpus=1), type(thief)("n2", (twin,), True, "", ())])
-    first, second = snapshot_of(view).nodes
+    first, second = sorted(snapshot_of(view).nodes, key=lambda node: node.name)
     assert first.schedulable
     assert len(first.gpus) == 1
     assert not second.schedulable

@@ -195,7 +195,7 @@ class CycleConfig(Model):
         le=100_000,
         description="Most jobs that start by one cycle; others that could start by the next, which follows at once.",
     )
-    parallel_writes: int = Field(default=32, ge=1, le=512, description="Writes under way at the same time.")
+    parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes under way at the same time.")
 
 
 class LeaseConfig(Model):

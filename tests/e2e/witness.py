@@ -96,8 +96,8 @@ class Witness:
         query = {"watch": "true", "timeoutSeconds": str(_WATCH_SECONDS)}
         for line in self._api.lines(f"/apis/{names.API_VERSION}/gpunodes", query):
             event = json.loads(line)
-            if event["type"] == "ERROR":  # the API server ends a watch that it cannot serve; the next one begins anew
-                return
+            if event["type"] == "ERROR":
+                return  # the API server ends a watch that it cannot serve; the next one begins anew
             self._look_at_gpu_node(event["object"])
 
     def _look_at_gpu_node(self, gpu_node: dict[str, Any]) -> None:

@@ -65,3 +65,16 @@ class Stopping(Fault):
             self.held.set()
             await self._let_go.wait()
         return request
+
+
+class LeaseSeen(Fault):
+    """Nothing goes wrong; says when a replica has seen a lease."""
+
+    def __init__(self) -> None:
+        self.seen = asyncio.Event()
+
+    async def after(self, request: Request, answer: Answer) -> Answer:
+        """Take note of a lease that was read."""
+        if request.of_lease and request.method == "GET" and answer.status == 200:
+            self.seen.set()
+        return answer

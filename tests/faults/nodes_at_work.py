@@ -108,7 +108,9 @@ class NodesAtWork:
         )
         if run.without_uid in self._refusals:
             await patiently(lambda: self._cluster.refuse(pod, "UnexpectedAdmissionError", "played"), _GONE)
-        elif await patiently(lambda: self._cluster.run(pod), _GONE) is not None:
+            return
+        await patiently(lambda: self._cluster.bind(pod), _GONE)  # bound already, where an answer was lost
+        if await patiently(lambda: self._cluster.start(pod), _GONE) is not None:
             self.runs.append(run)
 
     async def _let_go(self, pod: Raw) -> None:

@@ -15,7 +15,7 @@ from laneway.operator.resources import LEASES
 
 from tests.faults.cell import CONFIG, LEASE, Cell, Grounds, Outcome, cell, outcome_of
 from tests.faults.fault import Fault
-from tests.faults.leaders import CutOff, Stopping
+from tests.faults.leaders import CutOff, LeaseSeen, Stopping
 from tests.faults.replica import Replica
 from tests.faults.sweep import asked_for_some, report, undisturbed
 from tests.integration.operator.waiting import until
@@ -61,11 +61,14 @@ class Pair:
 async def pair(live: Cell, fault: Fault, *, ahead_seconds: float = 0.0) -> Pair:
     """Start two replicas of which the first leads, behind a fault of its own; the second's clock may be another."""
     first = await live.add_replica(fault, SHORT_LEASE)
-    second = await live.add_replica(Fault(), SHORT_LEASE, clock_ahead_seconds=ahead_seconds)
+    standing_by = LeaseSeen()
+    second = await live.add_replica(standing_by, SHORT_LEASE, clock_ahead_seconds=ahead_seconds)
     both = Pair(live, first, second)
     first.start()
     await both.until_led_by(first)
     second.start()
+    async with asyncio.timeout(90):
+        await standing_by.seen.wait()
     return both
 
 

@@ -263,6 +263,11 @@ class PlayedCluster:
 
     async def run(self, pod: Raw) -> Raw:
         """Bind a pod to the node that it is pinned to, and start its container."""
+        await self.bind(pod)
+        return await self.start(pod)
+
+    async def bind(self, pod: Raw) -> None:
+        """Bind a pod to the node that it is pinned to."""
         terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         node = terms["nodeSelectorTerms"][0]["matchFields"][-1]["values"][0]
         name = pod["metadata"]["name"]
@@ -273,6 +278,9 @@ class PlayedCluster:
             "target": {"kind": "Node", "name": node},
         }
         await self.api.request("POST", PODS.path(self.namespace, name, "binding"), body=binding)
+
+    async def start(self, pod: Raw) -> Raw:
+        """Start a bound pod's container."""
         return await self._say(pod, "Running", {"running": {"startedAt": to_text(time.time())}})
 
     async def run_all(self, job: str, count: int, attempt: int | None = None) -> list[Raw]:

@@ -70,6 +70,7 @@ def make_node(tmp_path: Path, driver: Path) -> Iterator[Callable[..., Node]]:
 
     yield make
     for node in nodes:
+        node.terminate()  # in peace: then its MPS daemon ends with it
         node.end()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.operator.cache import ClusterCache, Store
+from laneway.operator.cache import ClusterCache, Store, key_of
 
 from tests.unit.operator.builders import a_job, a_pod
 
@@ -61,7 +61,9 @@ def test_a_list_removes_what_a_watch_missed_and_leaves_what_is_newer() -> None:
     store = a_store()
     for raw in (an_object("stays", 1), an_object("went", 2), an_object("own", 9)):
         store.observe(raw)
-    assert store.reconcile([an_object("stays", 1), an_object("came", 3)], 5, among=lambda _: True)
+    store.observe(an_object("stays", 1))
+    store.observe(an_object("came", 3))
+    assert store.sweep({("ns", "stays"), ("ns", "came")}, 5, among=None)
     assert versions(store) == {"stays": "1", "came": "3", "own": "9"}
 
 
@@ -69,7 +71,7 @@ def test_a_list_by_label_says_nothing_about_others() -> None:
     store = a_store()
     store.observe(an_object("mine", 1, spec="x"))
     store.observe(an_object("other", 1, spec="y"))
-    store.reconcile([], 5, among=lambda record: record["spec"] == "x")
+    store.sweep((), 5, among=lambda record: record["spec"] == "x")
     assert versions(store) == {"other": "1"}
 
 
@@ -93,6 +95,7 @@ def test_an_object_that_cannot_be_read_is_left_out_and_comes_back_when_it_can(
     cache.pods.observe(broken)
     assert cache.freeze(60).pods == {}
     assert "cannot be read" in caplog.text
+    cache.pods.sweep((), 9, among=lambda pod: pod.job_uid == "another")
     whole = a_pod(job).raw
     whole["metadata"]["resourceVersion"] = "2"
     assert cache.pods.observe(whole)
@@ -119,7 +122,8 @@ def test_no_order_of_events_makes_a_version_fall_or_raises_the_dead(
         elif kind == "watch":
             store.observe(raw)
         else:
-            store.reconcile([raw], version, among=lambda _: True)
+            store.observe(raw)
+            store.sweep({key_of(raw["metadata"])}, version, among=None)
         for seen, text in versions(store).items():
             assert int(text) >= highest.get(seen, 0)
             highest[seen] = int(text)

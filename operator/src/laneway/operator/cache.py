@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -97,34 +97,22 @@ class Store(Generic[Record]):
         self._changed(known.record, None)
         return True
 
-    def reconcile(
-        self, items: Iterable[Mapping[str, Any]], version: int, *, among: Callable[[Record], bool]
+    def sweep(
+        self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool] | None
     ) -> bool:
-        """Take note of a list: of its items, and of what is not in it. Return whether anything changed.
+        """Take note of what is not in a list any more. Return whether anything changed.
 
         Args:
-            items: the objects.
+            listed: the namespaces and names of what is in it, each of which was observed.
             version: the list's resource version; what is newer than the list is left alone.
-            among: whether the list would hold an object like this (it may be a list by label).
+            among: whether the list would hold an object like this (it may be a list by label); None: it would hold any. What cannot be
+                read is missed in a list of everything only.
         """
         changed = False
-        listed = set()
-        for raw in items:
-            listed.add(key_of(raw["metadata"]))
-            changed |= self.observe(raw)
-        return self.sweep(listed, version, among=among) or changed
-
-    def sweep(
-        self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool]
-    ) -> bool:
-        """Take note of what is not in a list, given the namespaces and names of what is; as :meth:`reconcile`."""
-        changed = False
         for key, entry in list(self._entries.items()):
-            if (
-                key in listed
-                or entry.version > version
-                or (entry.record is not None and not among(entry.record))
-            ):
+            if key in listed or entry.version > version:
+                continue
+            if among is not None and (entry.record is None or not among(entry.record)):
                 continue
             changed |= self.forget({"namespace": key[0], "name": key[1], "uid": entry.uid})
         return changed

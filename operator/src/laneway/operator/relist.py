@@ -41,7 +41,7 @@ async def relist(api: ApiServer, cache: ClusterCache, not_before: int = 0) -> bo
     changed = False
     for resource in WATCHED:
         selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
-        listed = await _take_list(api, cache.store(resource), resource, selector, _everything)
+        listed = await _take_list(api, cache.store(resource), resource, selector, None)
         if listed.version < not_before:
             raise ListedThePast(
                 f"the list of {resource.plural} is of version {listed.version}, older than {not_before}"
@@ -57,7 +57,7 @@ async def list_kind(api: ApiServer, store: Store[Any], resource: Resource) -> in
         ApiError, UnknownOutcome
     """
     selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
-    return (await _take_list(api, store, resource, selector, _everything)).version
+    return (await _take_list(api, store, resource, selector, None)).version
 
 
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:
@@ -89,10 +89,6 @@ async def find_job_uid(api: ApiServer, namespace: str, name: str) -> str | None:
         return None
 
 
-def _everything(_: Any) -> bool:
-    return True
-
-
 def _of(job_uid: str) -> Callable[[Any], bool]:
     return lambda pod: bool(pod.job_uid == job_uid)
 
@@ -108,7 +104,7 @@ async def _take_list(
     store: Store[Any],
     resource: Resource,
     selector: Mapping[str, str],
-    among: Callable[[Any], bool],
+    among: Callable[[Any], bool] | None,
     namespace: str | None = None,
 ) -> _Listed:
     """Have a store take note of a list, page by page: all of it at once would be the most that the operator ever has in memory."""

@@ -85,8 +85,9 @@ def test_a_spoiled_folder_costs_its_container_its_door_at_most(make_node: MakeNo
     assert len(lines) <= 8, lines
     assert Path("/etc/passwd").stat().st_mode & 0o777 == 0o644
     other.end()
-    shutil.rmtree(container.folder.rename(node.root / "dead"))  # as the plugin does: its name is free at once
+    dead = container.folder.rename(node.root / "dead")  # as the plugin does: its name is free at once
     eventually("it is forgotten", lambda: node.session("hostile")["state"] == "Ended")
+    shutil.rmtree(dead)  # not before: the agent may have been about to put the socket back
     comes_back(node, before)
 
 

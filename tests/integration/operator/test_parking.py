@@ -50,6 +50,15 @@ async def _runs(cluster: PlayedCluster, job: str, persistent_gib: int) -> Raw:
     return pod
 
 
+async def _until_told(cluster: PlayedCluster, **jobs: set[str]) -> None:
+    """Wait for events of these reasons."""
+
+    async def told() -> bool:
+        return all([reasons <= set(await cluster.events(job)) for job, reasons in jobs.items()])
+
+    await until(f"events {jobs}", told)
+
+
 async def test_a_job_pauses_for_another_and_goes_on_after_it_with_the_operator_killed_in_between(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
@@ -67,6 +76,9 @@ async def test_a_job_pauses_for_another_and_goes_on_after_it_with_the_operator_k
     status = (await cluster.job("long"))["status"]
     assert status["preemption"]["depth"] == "Pause"
     assert status["preemption"]["beneficiary"] == f"{cluster.namespace}/short"
+    await _until_told(
+        cluster, long={"Preempted"}, short={"Preempting"}
+    )  # events do not outlive whoever is to send them
     operator.kill()
     await cluster.set_sessions(node, [long], state="Paused")
     assert await cluster.pods("short") == [], "nothing was promised before the node said that it was free"
@@ -92,14 +104,7 @@ async def test_a_job_pauses_for_another_and_goes_on_after_it_with_the_operator_k
     assert (status["attempt"], status["preemptions"], status["restarts"]) == (1, 1, 0)
     assert "preemption" not in status
     assert [pod["metadata"]["uid"] for pod in await cluster.pods("long")] == [uid], "it never ended"
-
-    async def told() -> bool:
-        kinds = await cluster.events("long")
-        return {"Preempted", "Paused", "Resumed"} <= set(kinds) and "Preempting" in await cluster.events(
-            "short"
-        )
-
-    await until("both are told", told)
+    await _until_told(cluster, long={"Paused", "Resumed"})
 
 
 async def test_a_job_whose_node_does_not_answer_ends_instead(

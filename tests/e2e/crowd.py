@@ -121,6 +121,10 @@ class Crowd:
             raise ClusterError(f"{error}: {others}; no session: {unseen}; strange: {strange}") from error
         return {session["pod"]: session for session in found}
 
+    def connected(self) -> set[str]:
+        """The pods whose processes are connected to their agents now."""
+        return {session["pod"] for session in self.sessions() if _is_connected(session)}
+
     def check_identities(
         self,
         running: Mapping[str, dict[str, Any]],

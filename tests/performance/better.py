@@ -10,10 +10,8 @@ defaults, for all traces. Beside each figure stands what no schedule can beat.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from laneway.scheduling.registry import DEFAULTS
@@ -22,6 +20,7 @@ from laneway.simulator.setup import make_setup
 from laneway.simulator.traces import ReadOptions
 
 from tests.performance.lower_bounds import alone_seconds, pooled_by_resource_seconds, pooled_seconds
+from tests.performance.result_file import write_outcomes
 from tests.performance.synthetic_trace import synthetic_trace
 
 NODES = "8x8"
@@ -131,21 +130,5 @@ def _run(trace: Sequence[TraceJob], policy: str, placement: str, *, shared: bool
     return report(simulation, policy=policy, placement=placement)
 
 
-def main() -> None:
-    """Run, print, and write the figures as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--traces", type=Path, required=True, help="the folder with muri/ and pollux/")
-    parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args()
-    found = []
-    for outcome in outcomes(arguments.traces):
-        found.append(asdict(outcome))
-        print(json.dumps(found[-1]), flush=True)
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_outcomes(outcomes, "muri/ and pollux/")

@@ -12,17 +12,16 @@ submission on, or at once if the job has waited longer.
 
 from __future__ import annotations
 
-import argparse
-import json
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
 from laneway.simulator import Simulation, TraceJob, make_nodes, read_trace
 from laneway.simulator.setup import make_setup
 
+from tests.performance.result_file import write_outcomes
 from tests.performance.synthetic_trace import synthetic_trace
 
 MOMENTS = 200
@@ -147,21 +146,5 @@ def _near_percent(scored: Sequence[tuple[Guess, float]], said: Callable[[Guess],
     return 100 * near / len(scored)
 
 
-def main() -> None:
-    """Measure, print, and write the figures as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--traces", type=Path, required=True, help="the folder with muri/ and tiresias/")
-    parser.add_argument("-o", "--output", type=Path)
-    arguments = parser.parse_args()
-    found = []
-    for outcome in outcomes(arguments.traces):
-        found.append(asdict(outcome))
-        print(json.dumps(found[-1]), flush=True)
-    if arguments.output is not None:
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_outcomes(outcomes, "muri/ and tiresias/")

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,28 @@ def write_measured(measure: Callable[[], Any]) -> None:
         print(text, end="")
     else:
         output.write_text(text, encoding="utf-8")
+
+
+def write_outcomes(outcomes: Callable[[Path], Iterable[Any]], folders: str) -> None:
+    """Be the command of a benchmark on traces: print each outcome, a dataclass, as it comes, and write the JSON of all to where ``-o`` says.
+
+    Args:
+        outcomes: measures, given the folder of the traces.
+        folders: what that folder has to hold, for people.
+    """
+    parser = argparse.ArgumentParser(
+        description=sys.modules[outcomes.__module__].__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--traces", type=Path, required=True, help=f"the folder with {folders}")
+    parser.add_argument("-o", "--output", type=Path)
+    arguments = parser.parse_args()
+    found = []
+    for outcome in outcomes(arguments.traces):
+        found.append(asdict(outcome))
+        print(json.dumps(found[-1]), flush=True)
+    if arguments.output is not None:
+        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def run_benchmark(module: str, arguments: Sequence[str], shown_command: str, file: Path) -> bool:

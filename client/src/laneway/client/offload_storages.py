@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from laneway.client.host_memory import give_back, room_bytes
 from laneway.client.offload import CannotMoveError
+from laneway.client.tensor_storage import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +112,7 @@ class TorchMover:
         kinds = ("cuda", "cpu") if self.simulated else ("cuda",)
         storages = {}
         for tensor in _persistent_tensors(self._torch):
-            storage = _storage_of(tensor)
+            storage = storage_of(tensor)
             if storage is not None and storage.device.type in kinds and storage.nbytes():
                 storages[storage._cdata] = storage
         return [s for s in storages.values() if s.device.type == "cuda" or not s.is_shared()]
@@ -173,13 +174,6 @@ def _parts(tensor: Any) -> Iterator[Any]:
         return
     for name in flatten(tensor)[0]:
         yield from _parts(getattr(tensor, name))
-
-
-def _storage_of(tensor: Any) -> Any:
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError, ValueError):
-        return None  # sparse, fake, not initialised yet: no storage of its own
 
 
 def _has_cuda_graphs(torch: Any) -> bool:

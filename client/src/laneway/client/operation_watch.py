@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from laneway.client.tensor_storage import storage_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -152,14 +154,6 @@ class OperationWatch:
 
 def _no_backward() -> int:
     return -1
-
-
-def storage_of(tensor: Any) -> Any:
-    """A tensor's storage; None where it has none of its own: sparse, functional, fake, not initialised yet."""
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError, ValueError):
-        return None
 
 
 def _brings_memory(func: Any) -> bool:

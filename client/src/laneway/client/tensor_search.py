@@ -6,7 +6,7 @@ import gc
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from laneway.client.operation_watch import storage_of
+from laneway.client.tensor_storage import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

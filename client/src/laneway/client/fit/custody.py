@@ -14,6 +14,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Optional, Protocol
 
+from laneway.client.tensor_storage import storage_of
+
 if TYPE_CHECKING:
     from laneway.client.fit.host import Arrival, Host
 
@@ -237,11 +239,8 @@ class Custody:
             or tensor.is_neg()
         ):
             return None
-        try:
-            storage: Any = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            return None  # of a backend of its own
-        if storage.nbytes() < self.least_bytes or not storage.nbytes():
+        storage = storage_of(tensor)
+        if storage is None or storage.nbytes() < self.least_bytes or not storage.nbytes():
             return None
         owner = self.owned.get(storage._cdata)
         return None if owner is not None and owner() is storage else storage

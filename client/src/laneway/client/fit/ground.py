@@ -7,6 +7,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Final
 
+from laneway.client.tensor_storage import storage_of
+
 COMPILED: Final = "parts of it are compiled (torch.compile), which plans its own memory"
 _SHARDED: Final = ("FullyShardedDataParallel", "FSDPModule")
 
@@ -42,8 +44,6 @@ def survey(torch: Any) -> Ground:
 def _take_note(tensor: Any, owned: dict[int, weakref.ref[Any]]) -> None:
     if tensor is None:
         return
-    try:
-        storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError, ValueError):
-        return  # sparse, lazy: no storage yet, or none of its own
-    owned[storage._cdata] = weakref.ref(storage)
+    storage = storage_of(tensor)
+    if storage is not None:
+        owned[storage._cdata] = weakref.ref(storage)

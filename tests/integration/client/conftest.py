@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tests.integration.client.jobs import Job
+from tests.integration.client.rendezvous_ports import rendezvous_ports
 from tests.integration.node_agent.node import Node
+
+
+@pytest.fixture(scope="session")
+def rendezvous_port() -> Callable[[], int]:
+    """Gives ports on which the ranks of a gang can meet, another one each time."""
+    ports = rendezvous_ports()
+    return lambda: next(ports)
 
 
 @pytest.fixture

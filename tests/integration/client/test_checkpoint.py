@@ -192,29 +192,29 @@ class Gang:
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_all_ranks_stop_at_one_step_when_one_of_them_is_asked_to(
-    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int], asked: int
+    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int], asked: int
 ) -> None:
     epochs = "--epochs=200"
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    Gang(start, undisturbed, unused_tcp_port_factory(), epochs).results()
-    stopped = Gang(start, work, unused_tcp_port_factory(), epochs, "--stop-at=20", f"--stop-rank={asked}")
+    Gang(start, undisturbed, rendezvous_port(), epochs).results()
+    stopped = Gang(start, work, rendezvous_port(), epochs, "--stop-at=20", f"--stop-rank={asked}")
     for job in stopped.jobs:
         status, _, errors = job.failure()
         assert status == 143, errors
     last = [max(step for step in curve(work, rank) if isinstance(step, int)) for rank in range(2)]
     assert last[0] == last[1] >= 20
-    results = Gang(start, work, unused_tcp_port_factory(), epochs).results()
+    results = Gang(start, work, rendezvous_port(), epochs).results()
     assert [said[0]["step"] for said in results] == [last[0] + 1] * 2
     for rank in range(2):
         assert curve(work, rank) == curve(undisturbed, rank)
 
 
 def test_ranks_go_on_from_the_newest_generation_that_is_whole_for_all_of_them(
-    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    Gang(start, undisturbed, unused_tcp_port_factory()).results()
-    killed = Gang(start, work, unused_tcp_port_factory(), "--every-steps=3", "--die-at=10")
+    Gang(start, undisturbed, rendezvous_port()).results()
+    killed = Gang(start, work, rendezvous_port(), "--every-steps=3", "--die-at=10")
     for job in killed.jobs:
         assert job.failure()[0] == -signal.SIGKILL
     names = checkpoints(work)
@@ -222,28 +222,28 @@ def test_ranks_go_on_from_the_newest_generation_that_is_whole_for_all_of_them(
         len(names) // 2
     )
     (work / "checkpoints" / names[-1]).unlink()
-    results = Gang(start, work, unused_tcp_port_factory()).results()
+    results = Gang(start, work, rendezvous_port()).results()
     assert [said[0]["step"] for said in results] == [6, 6], "rank 1 has lost its file of step 9"
     for rank in range(2):
         assert curve(work, rank) == curve(undisturbed, rank)
 
 
 def test_all_ranks_save_together_when_the_first_finds_that_it_is_time(
-    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     work = tmp_path / "work"
-    Gang(start, work, unused_tcp_port_factory(), "--epochs=200", "--every-seconds=0.3", "--die-at=1000").jobs[
+    Gang(start, work, rendezvous_port(), "--epochs=200", "--every-seconds=0.3", "--die-at=1000").jobs[
         0
     ].failure()
-    results = Gang(start, work, unused_tcp_port_factory(), "--epochs=200").results()
+    results = Gang(start, work, rendezvous_port(), "--epochs=200").results()
     assert 0 < results[0][0]["step"] == results[1][0]["step"] <= 1000
 
 
 def test_a_job_with_another_number_of_ranks_goes_on_from_the_same_step(
-    start: Callable[..., Job], tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
+    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     work = tmp_path / "work"
-    for job in Gang(start, work, unused_tcp_port_factory(), "--every-steps=3", "--die-at=10").jobs:
+    for job in Gang(start, work, rendezvous_port(), "--every-steps=3", "--die-at=10").jobs:
         job.failure()
     status, output, errors = start(work=work).failure()
     assert status == 0, errors

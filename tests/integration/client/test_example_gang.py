@@ -15,14 +15,14 @@ SMALL = ("--batch=64", "--width=8", "--blocks=1")
 
 @pytest.fixture
 def ranks(
-    tmp_path: Path, run: Callable[..., Job], unused_tcp_port_factory: Callable[[], int]
+    tmp_path: Path, run: Callable[..., Job], rendezvous_port: Callable[[], int]
 ) -> Callable[[int], list[Job]]:
     """Starts both ranks of the example, which share a folder."""
     nobody, work = tmp_path / "nobody", tmp_path / "work"
     nobody.mkdir()
 
     def start(steps: int) -> list[Job]:
-        port = str(unused_tcp_port_factory())
+        port = str(rendezvous_port())
         return [
             run(
                 "digits_ddp_long.py",

@@ -56,9 +56,9 @@ class Workers:
 
 
 def test_a_gang_is_paused_and_offloaded_whole_and_ends_as_if_it_had_not_been(
-    make_node: MakeNode, run: Run, unused_tcp_port_factory: Callable[[], int]
+    make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
-    workers = Workers(run, unused_tcp_port_factory(), node=make_node(turns={"timeoutSeconds": 120}))
+    workers = Workers(run, rendezvous_port(), node=make_node(turns={"timeoutSeconds": 120}))
     workers.reach(10)
     workers.give("pause")
     first, second = workers.await_state("Paused")
@@ -75,4 +75,4 @@ def test_a_gang_is_paused_and_offloaded_whole_and_ends_as_if_it_had_not_been(
     workers.jobs[0].enough()
     actual = [job.results() for job in workers.jobs]
     steps = len(actual[0][0]["losses"])
-    assert actual == [job.results() for job in Workers(run, unused_tcp_port_factory(), steps).jobs]
+    assert actual == [job.results() for job in Workers(run, rendezvous_port(), steps).jobs]

@@ -77,9 +77,9 @@ def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
-    make_node: MakeNode, run: Run, unused_tcp_port: int, asked: int
+    make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int], asked: int
 ) -> None:
-    node = make_node()
+    node, port = make_node(), rendezvous_port()
     workers = [
         run(
             "ddp_without_handler.py",
@@ -87,7 +87,7 @@ def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
             RANK=str(rank),
             WORLD_SIZE="2",
             MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=str(unused_tcp_port),
+            MASTER_PORT=str(port),
             STOPPED_RANK=str(asked),
             LANEWAY_STOP_TIMEOUT_SECONDS="100",
         )
@@ -104,9 +104,9 @@ def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
 
 
 def test_ranks_that_are_paused_are_stopped_where_they_stand(
-    make_node: MakeNode, run: Run, unused_tcp_port: int
+    make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
-    node = make_node(turns={"timeoutSeconds": 120})
+    node, port = make_node(turns={"timeoutSeconds": 120}), rendezvous_port()
     workers = [
         run(
             "ddp_without_handler.py",
@@ -114,7 +114,7 @@ def test_ranks_that_are_paused_are_stopped_where_they_stand(
             RANK=str(rank),
             WORLD_SIZE="2",
             MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=str(unused_tcp_port),
+            MASTER_PORT=str(port),
             STOPPED_RANK="-1",
             LANEWAY_STOP_TIMEOUT_SECONDS="1000",
         )

@@ -25,10 +25,10 @@ def test_two_jobs_of_one_lane_take_turns(make_node: MakeNode, run: Run) -> None:
 
 
 def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
-    make_node: MakeNode, run: Run, unused_tcp_port: int
+    make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     node = make_node()
-    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_tcp_port), "WORLD_SIZE": "2"}
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(rendezvous_port()), "WORLD_SIZE": "2"}
     workers = [
         run(
             "digits_ddp.py",
@@ -48,12 +48,12 @@ def test_distributed_data_parallel_has_a_session_and_turns_for_each_worker(
 
 
 def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
-    make_node: MakeNode, run: Run, unused_tcp_port: int
+    make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     node = make_node()
     job = run(
         "launch.py",
-        str(unused_tcp_port),
+        str(rendezvous_port()),
         "ddp.py",
         container=node.container("job", 50),
     )

@@ -81,6 +81,19 @@ def _in_pod(kubectl: Kubectl, pod: str, command: str) -> str:
     return kubectl.run("exec", pod, "--", "sh", "-c", command)
 
 
+def _wait_for_answers(kubectl: Kubectl, pod: str, url: str, expected: set[str]) -> None:
+    """Wait until requests of a pod to a Service reach all of its pods: endpoints are published after their pods are ready."""
+    fetch = f"for i in 1 2 3 4 5 6 7 8; do wget -q -O - {url}; done"
+
+    def answered() -> bool:
+        try:
+            return set(_in_pod(kubectl, pod, fetch).splitlines(keepends=True)) == expected
+        except ClusterError:
+            return False
+
+    wait_until(answered, f"{url} answering {pod} with {sorted(expected)}", timeout_seconds=30)
+
+
 def test_a_second_up_starts_nothing_anew(two_nodes: RunningCluster) -> None:
     def pids() -> dict[str, int | None]:
         names = [*embedded.CONTROL_PLANE_COMPONENTS]
@@ -99,15 +112,16 @@ def test_a_cluster_does_not_shrink(two_nodes: RunningCluster) -> None:
 
 
 def test_workers_find_one_another_by_name_across_nodes(gang: Kubectl) -> None:
-    assert _in_pod(gang, "w1", "wget -q -O - http://w2.gang:8080/") == "I am w2\n"
-    assert _in_pod(gang, "w2", "wget -q -O - http://w1.gang:8080/") == "I am w1\n"
+    _wait_for_answers(gang, "w1", "http://w2.gang:8080/", {"I am w2\n"})
+    _wait_for_answers(gang, "w2", "http://w1.gang:8080/", {"I am w1\n"})
 
 
 def test_a_service_is_reached_by_its_address_from_pods_and_from_this_machine(
     gang: Kubectl, two_nodes: RunningCluster
 ) -> None:
-    answers = {_in_pod(gang, pod, "wget -q -O - http://web/") for pod in ("w1", "w2") for _ in range(10)}
-    assert answers == {"I am w1\n", "I am w2\n"}
+    answers = {"I am w1\n", "I am w2\n"}
+    for pod in ("w1", "w2"):
+        _wait_for_answers(gang, pod, "http://web/", answers)
     address = resolve("web.default.svc.cluster.local", two_nodes.cluster.address)
     assert _get(f"http://{address}/") in answers
 
@@ -210,4 +224,4 @@ def test_a_node_that_is_stopped_and_started_comes_back_with_its_disk(
     assert node.run(["ls", "/var/lib/laneway"]).split().count("kept") == 1
     assert "volatile" not in node.run(["ls", "/run"]).split()
     gang.run("wait", "--for=condition=Ready", "pod/w2", "--timeout=90s")
-    assert _in_pod(gang, "w1", "wget -q -O - http://w2.gang:8080/") == "I am w2\n"
+    _wait_for_answers(gang, "w1", "http://w2.gang:8080/", {"I am w2\n"})

@@ -89,12 +89,12 @@ def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
 
 
 def test_ranks_that_torchrun_starts_shard_their_model_and_it_has_no_session_itself(
-    node: Node, container: MakeContainer, run: Run, unused_tcp_port: int
+    node: Node, container: MakeContainer, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     command = (
         "torchrun.py",
         "--nproc-per-node=2",
-        f"--master-port={unused_tcp_port}",
+        f"--master-port={rendezvous_port()}",
         "sharded.py",
         f"--steps={STEPS}",
     )

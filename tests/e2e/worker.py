@@ -17,6 +17,7 @@ if os.environ.get("REPORT"):
     import laneway.client
 
 STEPS = int(os.environ.get("STEPS", "100"))
+STEPS_AFTER_RESUME = int(os.environ.get("STEPS_AFTER_RESUME", "0"))
 PACE_SECONDS = float(os.environ.get("PACE_SECONDS", "0"))
 BATCH = int(os.environ.get("BATCH", "512"))
 GROW_MEBIBYTES = int(os.environ.get("GROW_MEBIBYTES", "0"))
@@ -48,14 +49,15 @@ def main():
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         first = saved["step"]
+    target = first + STEPS_AFTER_RESUME if first and STEPS_AFTER_RESUME else STEPS
     trained = model
     if WORLD_SIZE > 1:
         torch.distributed.init_process_group("gloo")
         trained = torch.nn.parallel.DistributedDataParallel(model)
-    say("start", step=first, target=STEPS)
+    say("start", step=first, target=target)
 
     kept = []
-    for step in range(first + 1, STEPS + 1):
+    for step in range(first + 1, target + 1):
         time.sleep(PACE_SECONDS)
         chosen = torch.randint(len(images), (BATCH,))
         optimizer.zero_grad()
@@ -63,7 +65,7 @@ def main():
         loss.backward()
         optimizer.step()
         if REPORT:
-            laneway.client.report(loss=loss, step=step, steps=STEPS)
+            laneway.client.report(loss=loss, step=step, steps=target)
         if GROW_MEBIBYTES:
             kept.append(torch.ones(GROW_MEBIBYTES * 2**18))
         if told_to_stop:
@@ -78,7 +80,7 @@ def main():
 
     with torch.no_grad():
         accuracy = (model(images).argmax(1) == labels).float().mean().item()
-    say("end", step=STEPS, accuracy=round(accuracy, 4))
+    say("end", step=target, accuracy=round(accuracy, 4))
 
 
 main()

@@ -373,11 +373,14 @@ def snapshot_of(view: ClusterView, now: float = NOW, active_percent: int | None 
 
 
 def facts_of(
-    view: ClusterView, refusals: dict[tuple[str, int], str] | None = None, now: float = NOW
+    view: ClusterView,
+    refusals: dict[tuple[str, int], str] | None = None,
+    now: float = NOW,
+    patience: PatienceConfig = PATIENCE,
 ) -> Facts:
     """What the jobs of a view are judged by."""
     around = Surroundings(
-        view.nodes, index_sessions(view.gpu_nodes), PATIENCE, now, sick_gpus(view.gpu_nodes)
+        view.nodes, index_sessions(view.gpu_nodes), patience, now, sick_gpus(view.gpu_nodes)
     )
     return Facts(around, view.priority_classes, refusals or {})
 

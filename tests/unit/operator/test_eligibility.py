@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.operator.eligibility import is_eligible
+from laneway.operator.eligibility import is_eligible, obstacle, set_aside
+from laneway.operator.node_choice import NodeChoice
+from laneway.operator.records.node_record import NodeRecord
 
 from tests.unit.operator.builders import a_node
 
@@ -81,3 +83,60 @@ def test_a_cordon_is_told_as_a_cordon_not_as_its_taint() -> None:
     )
     assert is_eligible({}, node)
     assert node.refusal == "it is cordoned"
+
+
+EVICTS = {"key": "maintenance", "effect": "NoExecute"}
+
+
+def test_who_would_be_evicted_after_a_while_is_not_sent_there() -> None:
+    node = a_node("n1", taints=[EVICTS])
+    for_good = {"key": "maintenance", "operator": "Exists"}
+    assert is_eligible({"tolerations": [for_good]}, node)
+    assert not is_eligible({"tolerations": [for_good | {"tolerationSeconds": 300}]}, node)
+
+
+@pytest.mark.parametrize(
+    ("spec", "taints", "want"),
+    [
+        ({"nodeSelector": {"disk": "tape"}}, [], "the template's nodeSelector asks for disk=tape"),
+        ({}, [TAINT], "the template does not tolerate the taint gpu=yes:NoSchedule"),
+        ({}, [EVICTS], "the template does not tolerate the taint maintenance:NoExecute"),
+        ({}, [], ""),
+    ],
+)
+def test_an_obstacle_is_named(spec: dict[str, Any], taints: list[dict[str, Any]], want: str) -> None:
+    assert obstacle(spec, a_node("n1", labels=LABELS, taints=taints)) == want
+
+
+@pytest.mark.parametrize(
+    ("story", "node", "want"),
+    [
+        ("nothing", a_node("n1"), False),
+        ("a cordon", a_node("n1", cordoned=True), True),
+        ("a taint that somebody gave it", a_node("n1", taints=[EVICTS]), True),
+        (
+            "Kubernetes' own",
+            a_node(
+                "n1", ready=False, taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+            ),
+            False,
+        ),
+    ],
+)
+def test_people_set_a_node_aside_by_a_cordon_or_a_taint(story: str, node: NodeRecord, want: bool) -> None:
+    assert set_aside({}, node) is want, story
+
+
+def test_nodes_are_told_by_reason_the_first_of_many_by_name() -> None:
+    choice = NodeChoice()
+    tainted = [a_node(f"t{number}", labels=LABELS, taints=[EVICTS]) for number in range(5)]
+    choice.set_nodes([*tainted, a_node("free", labels=LABELS), a_node("other")])
+    refused = choice.refused({"nodeSelector": {"zone": "a"}})
+    assert refused.nodes == {"t0", "t1", "t2", "t3", "t4", "other"}
+    assert refused.sentence == (
+        "Its workers cannot go to t0, t1, t2 and 2 more, since the template does not tolerate the taint "
+        "maintenance:NoExecute; other, since the template's nodeSelector asks for zone=a."
+    )
+    assert choice.refused({"nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]}).nodes == {
+        "other"
+    }

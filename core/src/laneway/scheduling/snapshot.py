@@ -351,7 +351,7 @@ class ClusterSnapshot:
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
     avoid: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """By job: nodes that it is not to be placed on now (its workers failed to start there)."""
+    """By job: nodes that it is not to be placed on now (its template does not allow them, or its workers failed there)."""
 
     def __post_init__(self) -> None:
         _refuse_twice("node", [node.name for node in self.nodes])

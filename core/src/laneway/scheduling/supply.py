@@ -12,6 +12,9 @@ from laneway.scheduling.plan_types import WaitingCode, WaitingReason
 from laneway.scheduling.snapshot import Demand
 from laneway.scheduling.suitability import GPUClass, accepts, accepts_model, share_needed
 
+_NAMED = 3
+"""So many nodes are named for each cause."""
+
 
 class Supply:
     """GPUs by node and class, whoever is on them."""
@@ -153,14 +156,26 @@ class Supply:
         )
 
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
+        """Yield what keeps GPUs from being used, each with the first of the nodes that it concerns."""
+        sick: dict[str, int] = {}
+        takes: dict[str, list[str]] = {}
         for number, node in enumerate(self._ledger.nodes):
-            sick = sum(not gpu.healthy for gpu in node.gpus)
+            unhealthy = sum(not gpu.healthy for gpu in node.gpus)
             if not node.schedulable:
-                yield f"{node.name} takes no workers ({node.reason or 'no reason given'})"
+                takes.setdefault(f"no workers ({node.reason or 'no reason given'})", []).append(node.name)
             elif number in avoided:
-                yield f"{node.name} is kept away from, since workers failed to start there"
-            elif sick:
-                yield f"{sick} of {node.name} {'is' if sick == 1 else 'are'} unhealthy"
+                takes.setdefault("none of its workers", []).append(node.name)
+            elif unhealthy:
+                sick[f"{unhealthy} of {node.name}"] = unhealthy
+        if sick:
+            yield f"{_first(list(sick))} {'is' if sum(sick.values()) == 1 else 'are'} unhealthy"
+        for what, names in takes.items():
+            yield f"{_first(names)} {'takes' if len(names) == 1 else 'take'} {what}"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def needs(demand: Demand) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laneway.api.training_job import TrainingJobStatus
 from laneway.operator import transitions
+from laneway.operator.between_attempts import avoided
 from laneway.operator.gang import Outcome, Verdict
 from laneway.operator.standing import Facts, Happening, Standing
 
@@ -23,6 +24,7 @@ def end_attempt(standing: Standing, backoff_limit: int, verdict: Verdict, facts:
     if verdict.avoid and patience.avoid_node_seconds:
         until_seconds = now_seconds + patience.avoid_node_seconds
         status = transitions.kept_away(status, verdict.avoid, message, until_seconds, now_seconds)
+        status = transitions.changed(status, avoid=avoided(standing.job.with_status(status), facts))
     reason = "Rollback" if verdict.outcome == Outcome.ROLLED_BACK else "Disrupted"
     return standing.becomes(status, Happening(reason, message, warning=True))
 
@@ -48,11 +50,11 @@ def _learn_from(status: TrainingJobStatus, verdict: Verdict, facts: Facts) -> tu
     """Keep the job away from a node on which its workers fail again and again; the longer, the more often. The second
     result says so, and is empty where it is not done."""
     patience, now_seconds = facts.around.patience, facts.now_seconds
-    if not verdict.failed_on or not patience.avoid_node_seconds:
+    if not verdict.failed_on:
         return status, ""
     status = transitions.failed_on(status, verdict.failed_on, now_seconds)
     times = next(each.count for each in status.failures if each.node == verdict.failed_on)
-    if times < patience.node_failures:
+    if times < patience.node_failures or not patience.avoid_node_seconds:
         return status, ""
     seconds = patience.avoid_node_seconds * (1 + times - patience.node_failures)
     text = f"worker failed there {times} times in a row, lastly: {verdict.message}"

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from laneway.api.clock_text import to_seconds, to_text
-from laneway.api.job_standing import WaitingStatus
+from laneway.api.job_standing import AvoidedNodeStatus, WaitingStatus
 from laneway.api.training_job import ConditionType, TrainingJobStatus
 from laneway.operator import transitions
 from laneway.operator.admission import is_admitted
+from laneway.operator.deadline import past_deadline
+from laneway.operator.eligibility import set_aside
 from laneway.operator.gang import Surroundings
+from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import actual_gpus
 from laneway.operator.standing import Facts, Happening, Standing
@@ -94,16 +97,18 @@ def wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Stand
     job, now_seconds = standing.job, facts.now_seconds
     if job.finished or job.wish is None or not is_admitted(job):
         return standing
+    if (over := past_deadline(standing, job.wish.spec.active_deadline_seconds, now_seconds)) is not None:
+        return over
     status = transitions.changed(
         job.status,
-        avoid=transitions.unexpired(job.status.avoid, now_seconds),
+        avoid=avoided(job, facts),
         failures=transitions.lately_failed(job.status, now_seconds),
     )
     standing = standing.becomes(status)
     if pods:
         return standing.becomes(_until_gone(status, pods, facts.around))
     again_seconds = _backoff_until(status, facts)
-    if again_seconds is not None and again_seconds > now_seconds:
+    if again_seconds is not None and again_seconds > now_seconds and not job.wish.spec.suspend:
         placed = transitions.condition(status, ConditionType.PLACED)
         message = placed.message if placed else ""
         text = f"{message}; starts again not before {to_text(again_seconds)}"
@@ -111,6 +116,18 @@ def wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Stand
         return replace(standing.becomes(waiting), due_seconds=again_seconds)
     due_seconds = min((to_seconds(each.until) for each in status.avoid), default=None)
     return replace(standing, state=JobState.WAITING, due_seconds=due_seconds)
+
+
+def avoided(job: JobRecord, facts: Facts) -> tuple[AvoidedNodeStatus, ...]:
+    """Return the nodes that the job is still to avoid. Where people keep it off by a cordon or a taint, that takes the place of what it
+    has learnt of the node: when they take it back, the node is as good as new."""
+    unexpired = transitions.unexpired(job.status.avoid, facts.now_seconds)
+    if job.wish is None:
+        return unexpired
+    pod_spec, nodes = job.wish.spec.template["spec"], facts.around.nodes
+    return tuple(
+        each for each in unexpired if each.node not in nodes or not set_aside(pod_spec, nodes[each.node])
+    )
 
 
 def after_the_end(standing: Standing, facts: Facts) -> Standing:
@@ -144,7 +161,8 @@ def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
         return None
     since_seconds, patience = to_seconds(placed.last_transition_time), facts.around.patience
     if placed.reason == "WorkerFailed":
-        wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, status.restarts - 1)
+        in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
+        wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, in_a_row - 1)
         return since_seconds + min(wait_seconds, _LONGEST_BACKOFF_SECONDS)
     if placed.reason == "PodRefused":
         return since_seconds + patience.refusal_backoff_seconds

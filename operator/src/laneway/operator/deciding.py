@@ -168,7 +168,7 @@ class Decider:
         reason = this.planned.waiting.get(standing.job.key)
         if uid in news.jobs or _takes_a_step(standing, this, reason):
             self._unsaid.discard(uid)
-            standing = with_plan(standing, this.planned, dossier.pods, now_seconds, self._adviser.told)
+            standing = self._with_plan(this, dossier, now_seconds)
             statement = draft(job, standing, self._picture.templates.of(job))
             if not statement.empty and not _merely_explains(statement, standing):
                 this.statements.append((_counted(statement, now_seconds), standing))
@@ -185,6 +185,12 @@ class Decider:
             this.parked.append(standing)
         if not job.deleting:
             self._refresh(this, uid, dossier, standing, written_seconds, now_seconds)
+
+    def _with_plan(self, this: _Round, dossier: Dossier, now_seconds: float) -> Standing:
+        refused = self._picture.refused(dossier.standing.job.key)
+        return with_plan(
+            dossier.standing, this.planned, dossier.pods, now_seconds, self._adviser.told, refused
+        )
 
     def _refresh(
         self,
@@ -221,9 +227,7 @@ class Decider:
         for _, uid in (*sorted(this.put_off)[:number], *sorted(this.served)[:of_service]):
             dossier = self._docket.of[uid]
             assert dossier.job is not None
-            standing = with_plan(
-                dossier.standing, this.planned, dossier.pods, now_seconds, self._adviser.told
-            )
+            standing = self._with_plan(this, dossier, now_seconds)
             statement = draft(dossier.job, standing, self._picture.templates.of(dossier.job))
             this.statements.append((_counted(replace(statement, write=True), now_seconds), standing))
             self._unsaid.discard(uid)

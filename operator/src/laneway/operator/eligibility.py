@@ -6,17 +6,12 @@ refuse. Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from laneway.operator.records.node_record import NodeRecord, Taint
 
 PodSpec = Mapping[str, Any]
-
-
-def ineligible_nodes(pod_spec: PodSpec, nodes: Iterable[NodeRecord]) -> frozenset[str]:
-    """Return the names of the nodes that a pod with this spec cannot go to."""
-    return frozenset(node.name for node in nodes if not is_eligible(pod_spec, node))
 
 
 def is_constrained(pod_spec: PodSpec) -> bool:
@@ -26,14 +21,33 @@ def is_constrained(pod_spec: PodSpec) -> bool:
 
 def is_eligible(pod_spec: PodSpec, node: NodeRecord) -> bool:
     """Whether a pod with this spec may go to the node, taints included."""
+    return not obstacle(pod_spec, node)
+
+
+def obstacle(pod_spec: PodSpec, node: NodeRecord) -> str:
+    """Return why a pod with this spec may not go to the node, as a clause; empty where it may."""
     selector = pod_spec.get("nodeSelector") or {}
-    if any(node.labels.get(key) != value for key, value in selector.items()):
-        return False
+    for key, value in selector.items():
+        if node.labels.get(key) != value:
+            return f"the template's nodeSelector asks for {key}={value}"
     terms = required_terms(pod_spec)
     if terms and not any(_term_matches(term, node) for term in terms):
-        return False
+        return "the template's node affinity does not match"
+    taint = next(_keeping_off(pod_spec, node), None)
+    return "" if taint is None else f"the template does not tolerate the taint {taint}"
+
+
+def set_aside(pod_spec: PodSpec, node: NodeRecord) -> bool:
+    """Whether people keep a pod with this spec off the node, by a cordon or a taint; Kubernetes' own taints tell the node's condition."""
+    by_people = (
+        each for each in _keeping_off(pod_spec, node) if not each.key.startswith("node.kubernetes.io/")
+    )
+    return node.cordoned or any(by_people)
+
+
+def _keeping_off(pod_spec: PodSpec, node: NodeRecord) -> Iterator[Taint]:
     tolerations = pod_spec.get("tolerations") or ()
-    return all(any(_tolerates(each, taint) for each in tolerations) for taint in node.taints)
+    return (taint for taint in node.taints if not any(_tolerates(each, taint) for each in tolerations))
 
 
 def required_terms(pod_spec: PodSpec) -> list[dict[str, Any]]:
@@ -79,6 +93,8 @@ def _compares(value: str, operator: str, bound: str) -> bool:
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint.effect:
         return False
+    if taint.effect == "NoExecute" and toleration.get("tolerationSeconds") is not None:
+        return False  # kube-scheduler would let it in, to be evicted when these seconds are over
     if toleration.get("operator") == "Exists":
         return not toleration.get("key") or toleration["key"] == taint.key
     return toleration.get("key") == taint.key and (toleration.get("value") or "") == taint.value

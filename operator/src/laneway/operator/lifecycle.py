@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from laneway.api.job_standing import WaitingStatus
 from laneway.api.training_job import ConditionType, TrainingJobStatus
-from laneway.operator import accounting, parking, transitions
+from laneway.operator import parking, transitions
 from laneway.operator.admission import admit
 from laneway.operator.attempt_end import end_attempt
 from laneway.operator.between_attempts import after_the_end, had_succeeded, leaving, wait
+from laneway.operator.deadline import deadline_due_seconds, past_deadline
 from laneway.operator.gang import Attempt, Outcome, Verdict, due_on_sick_gpus_seconds, judge
 from laneway.operator.progress import progress_made
 from laneway.operator.records.job_record import JobRecord
@@ -94,8 +95,10 @@ def _follow(standing: Standing, terms: _Terms, pods: tuple[WorkerPod, ...], fact
         return end_attempt(standing, terms.backoff_limit, verdict, facts)
     strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)
     standing = replace(standing, doomed=strays)
+    if (over := past_deadline(standing, terms.deadline_seconds, now_seconds)) is not None:
+        return over
     if parked is not None:
-        return _stand_aside(standing, parked, mine, facts)
+        return _stand_aside(standing, parked, terms.deadline_seconds, mine, facts)
     return _go_on(standing, terms, mine, verdict, facts)
 
 
@@ -122,13 +125,8 @@ def _go_on(
         status = transitions.changed(status, waiting=waiting)
         placed_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
         due_seconds = placed_seconds + facts.around.patience.gang_timeout_seconds
-    elif terms.deadline_seconds is not None:
-        ran_seconds = accounting.executed_seconds(accounting.counted(status, now_seconds))
-        due_seconds = now_seconds + terms.deadline_seconds - ran_seconds
-        if due_seconds <= now_seconds:
-            message = f"the job ran for {terms.deadline_seconds} s, its activeDeadlineSeconds"
-            ended = transitions.failed(status, "DeadlineExceeded", message, now_seconds, now_seconds)
-            return standing.becomes(ended, Happening("Failed", message, warning=True))
+    else:
+        due_seconds = deadline_due_seconds(status, terms.deadline_seconds, now_seconds)
     state = JobState.RUNNING if verdict.outcome == Outcome.RUNNING else JobState.STARTING
     return replace(
         _holding(standing.becomes(_corrected(status, mine, facts)), mine, state),
@@ -137,7 +135,9 @@ def _go_on(
     )
 
 
-def _stand_aside(standing: Standing, depth: Depth, mine: tuple[WorkerPod, ...], facts: Facts) -> Standing:
+def _stand_aside(
+    standing: Standing, depth: Depth, limit_seconds: int | None, mine: tuple[WorkerPod, ...], facts: Facts
+) -> Standing:
     """Follow a job that was told to make way without ending."""
     status, now_seconds, around = standing.job.status, facts.now_seconds, facts.around
     assert status.preemption is not None
@@ -154,7 +154,12 @@ def _stand_aside(standing: Standing, depth: Depth, mine: tuple[WorkerPod, ...], 
         status = transitions.parked(status, now_seconds)
         standing = standing.becomes(status, Happening(transitions.PARKED[depth], f"{_PARKED_WORDS[depth]}."))
     standing = _holding(standing.becomes(_corrected(status, mine, facts)), mine, seen.state)
-    return replace(standing, due_seconds=seen.due_seconds)
+    due = (
+        seen.due_seconds,
+        due_on_sick_gpus_seconds(mine, around),
+        deadline_due_seconds(status, limit_seconds, now_seconds),
+    )
+    return replace(standing, due_seconds=min((each for each in due if each is not None), default=None))
 
 
 _PARKED_WORDS = {

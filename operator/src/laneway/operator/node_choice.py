@@ -5,12 +5,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from laneway.operator.eligibility import ineligible_nodes, is_constrained, required_terms
+from laneway.operator.eligibility import is_constrained, obstacle, required_terms
 from laneway.operator.records.node_record import NodeRecord
 
-NONE: frozenset[str] = frozenset()
+_NAMED = 3
+"""So many nodes are named for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The nodes to which pods with a spec cannot go."""
+
+    nodes: frozenset[str] = frozenset()
+    sentence: str = ""
+    """Which these are and why; empty where there are none."""
+
+
+NONE = Refusals()
 
 
 class NodeChoice:
@@ -20,7 +34,7 @@ class NodeChoice:
         self._nodes: dict[str, tuple[object, ...]] = {}
         self._candidates: list[NodeRecord] = []
         self._tainted: list[NodeRecord] = []
-        self._answers: dict[str, frozenset[str]] = {}
+        self._answers: dict[str, Refusals] = {}
 
     def set_nodes(self, nodes: Iterable[NodeRecord]) -> bool:
         """Replace the nodes that have GPUs; return whether that may change an answer."""
@@ -33,7 +47,7 @@ class NodeChoice:
         self._answers.clear()
         return True
 
-    def refused(self, pod_spec: dict[str, Any]) -> frozenset[str]:
+    def refused(self, pod_spec: dict[str, Any]) -> Refusals:
         """Return the nodes to which a pod with this spec cannot go."""
         constrained = is_constrained(pod_spec)
         if not constrained and not self._tainted:
@@ -42,6 +56,24 @@ class NodeChoice:
         question = json.dumps(said, sort_keys=True)
         found = self._answers.get(question)
         if found is None:
-            found = ineligible_nodes(pod_spec, self._candidates if constrained else self._tainted)
+            found = _refusals(pod_spec, self._candidates if constrained else self._tainted)
             self._answers[question] = found
         return found
+
+
+def _refusals(pod_spec: dict[str, Any], nodes: Iterable[NodeRecord]) -> Refusals:
+    by_reason: dict[str, list[str]] = {}
+    for node in nodes:
+        if why := obstacle(pod_spec, node):
+            by_reason.setdefault(why, []).append(node.name)
+    if not by_reason:
+        return NONE
+    told = "; ".join(f"{_listed(sorted(there))}, since {why}" for why, there in sorted(by_reason.items()))
+    return Refusals(
+        frozenset(name for there in by_reason.values() for name in there), f"Its workers cannot go to {told}."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -10,7 +10,7 @@ from laneway.lanes import LaneRules
 from laneway.operator import transitions
 from laneway.operator.cache import ClusterView
 from laneway.operator.docket import Docket, News
-from laneway.operator.node_choice import NONE, NodeChoice
+from laneway.operator.node_choice import NodeChoice
 from laneway.operator.planner_jobs import planner_job
 from laneway.operator.planner_nodes import first_reporters, planner_node
 from laneway.operator.records.gpu_node_record import GPUNodeRecord
@@ -56,6 +56,9 @@ class Picture:
         """By node and key."""
 
         self._avoid: dict[str, frozenset[str]] = {}
+        self._refused: dict[str, str] = {}
+        """By key of a waiting job: to which nodes its template does not let it, as a sentence; only where there are any."""
+
         self._template: dict[str, TemplateKey] = {}
         self._of_template: dict[TemplateKey, set[str]] = {}
 
@@ -101,6 +104,10 @@ class Picture:
             self._tell_job(docket.of[uid].standing, view, now_seconds)
         for uid in self._jobs.keys() - gangs if other_choice else ():
             self._keep_away(docket.of[uid].standing, now_seconds)
+
+    def refused(self, key: str) -> str:
+        """Return to which nodes a waiting job's template does not let it, and why, as a sentence; empty where to all."""
+        return self._refused.get(key, "")
 
     def assume(self, standing: Standing, view: ClusterView, now_seconds: float) -> None:
         """Have the scheduler know a job as it is to be."""
@@ -240,12 +247,17 @@ class Picture:
 
     def _keep_away(self, standing: Standing, now_seconds: float) -> None:
         """Keep a waiting job away from nodes that its template does not allow, or on which it failed to start lately."""
-        nodes = NONE
+        nodes, sentence = frozenset[str](), ""
         job = standing.job
         if standing.state is JobState.WAITING and job.wish is not None:
             lately = {each.node for each in transitions.unexpired(job.status.avoid, now_seconds)}
-            nodes = self._choice.refused(job.wish.spec.template["spec"]) | lately
-        if self._avoid.get(job.key, NONE) != nodes:
+            refused = self._choice.refused(job.wish.spec.template["spec"])
+            nodes, sentence = refused.nodes | lately, refused.sentence
+        if sentence:
+            self._refused[job.key] = sentence
+        else:
+            self._refused.pop(job.key, None)
+        if self._avoid.get(job.key, frozenset()) != nodes:
             self._avoid[job.key] = nodes
             self.scheduler.avoid(job.key, nodes)
 
@@ -254,6 +266,7 @@ class Picture:
         if job is not None:
             self.scheduler.forget(job.key)
             self._avoid.pop(job.key, None)
+            self._refused.pop(job.key, None)
             self._leave_template(uid)
 
     def _leave_template(self, uid: str) -> None:

@@ -11,16 +11,21 @@ from laneway.operator import parking, transitions
 from laneway.operator.preemption_events import made_way_for
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.standing import Happening, Standing
-from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingReason
+from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingCode, WaitingReason
 
 Told = Callable[[str, WaitingStatus, WaitingStatus | None], WaitingStatus]
 """Adds to why a job waits what its user may want to know beyond it; the third argument is what the status says now."""
 
 
 def with_plan(
-    standing: Standing, planned: Plan, pods: tuple[WorkerPod, ...], now_seconds: float, told: Told
+    standing: Standing,
+    planned: Plan,
+    pods: tuple[WorkerPod, ...],
+    now_seconds: float,
+    told: Told,
+    refused: str = "",
 ) -> Standing:
-    """Take the step that the plan wants of a job."""
+    """Take the step that the plan wants of a job; ``refused`` says to which nodes its template does not let it."""
     job = standing.job
     status = job.status
     if standing.state is None:
@@ -47,8 +52,8 @@ def with_plan(
         )
     happenings: tuple[Happening, ...] = ()
     if (reason := planned.waiting.get(job.key)) is not None:
-        status = explained(job.key, status, reason, now_seconds, told)
-        happenings = made_way_for(job.key, planned)
+        status = explained(job.key, status, reason, now_seconds, told, refused)
+        happenings = (*_suspended(standing.job.status, reason), *made_way_for(job.key, planned))
     return standing.becomes(status, *happenings)
 
 
@@ -73,6 +78,14 @@ def _make_way(
     return replace(standing.becomes(status, happening), state=JobState.LEAVING, doomed=doomed)
 
 
+def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[Happening, ...]:
+    """Tell that a job which waited is suspended; one that had workers is told when they are told to end."""
+    placed = transitions.condition(status, ConditionType.PLACED)
+    if reason.code is not WaitingCode.SUSPENDED or (placed is not None and placed.reason == str(reason.code)):
+        return ()
+    return (Happening("Suspended", reason.message),)
+
+
 def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
     """Whether a status says already why its job waits."""
     waiting = status.waiting
@@ -87,11 +100,12 @@ def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
 
 
 def explained(
-    key: str, status: TrainingJobStatus, reason: WaitingReason, now_seconds: float, told: Told
+    key: str, status: TrainingJobStatus, reason: WaitingReason, now_seconds: float, told: Told, refused: str
 ) -> TrainingJobStatus:
     """Return the status of a waiting job with why it waits."""
     lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
-    message = " ".join([reason.message, *lately])
+    by_template = (refused,) if refused and reason.code is WaitingCode.NODES_UNAVAILABLE else ()
+    message = " ".join([reason.message, *by_template, *lately])
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,

@@ -190,13 +190,22 @@ def test_who_waits_for_others_has_a_position(row: tuple[object, ...]) -> None:
 
 def test_a_node_kept_away_from_is_named() -> None:
     plan = planned([a_node("m", 1), a_node("n", 1)], a_job("j").needs(2), avoid={"j": frozenset({"n"})})
-    assert "n is kept away from, since workers failed to start there" in plan.waiting["j"].message
+    assert "1 can be used now: n takes none of its workers." in plan.waiting["j"].message
+
+
+def test_of_many_nodes_the_first_are_named_for_each_cause() -> None:
+    nodes = [a_node(f"n{number}", 1, cordoned=True) for number in range(5)]
+    sick = [a_node(f"s{number}", 2, sick=[0]) for number in range(2)]
+    reason = planned([*nodes, *sick], a_job("j").needs(9)).waiting["j"]
+    assert reason.message.endswith(
+        "1 of s0, 1 of s1 are unhealthy; n0, n1, n2 and 2 more take no workers (it is cordoned)."
+    )
 
 
 def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     victims = [a_job(f"v{i}").served(5000).runs_on(f"n/{i}") for i in range(5)]
     reason = planned([a_node("n", 5)], *victims, a_job("j").needs(5)).waiting["j"]
-    assert reason.message.endswith("and 2 more make way for it.")
+    assert "and 2 more make way for it" in reason.message
     assert len(reason.blockers) == 5
 
 

@@ -17,6 +17,10 @@ class Taint:
     value: str
     effect: str
 
+    def __str__(self) -> str:
+        """As kubectl takes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:

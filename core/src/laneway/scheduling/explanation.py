@@ -9,7 +9,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.lanes import RefusalReason
 from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.policy import PlacementPolicy
-from laneway.scheduling.plan_types import Depth, WaitingCode, WaitingReason
+from laneway.scheduling.plan_types import Depth, Preemption, WaitingCode, WaitingReason
 from laneway.scheduling.room import Room
 from laneway.scheduling.snapshot import Job, JobState
 from laneway.scheduling.supply import Supply, count_suited, needs
@@ -59,14 +59,23 @@ _WHEN_MADE_WAY = {
 }
 
 
-def awaiting_preemption(victims: Sequence[str], depth: Depth) -> WaitingReason:
+def awaiting_preemption(preemptions: Sequence[Preemption]) -> WaitingReason:
     """Return the reason of a job for which others make way."""
+    victims = [each.job for each in preemptions]
+    furthest = max((each.depth for each in preemptions), key=list(Depth).index)
+    makes, them = ("makes", "it") if len(victims) == 1 else ("make", "each of them")
+    cost_seconds = max(each.cost_seconds for each in preemptions)
     return WaitingReason(
         WaitingCode.AWAITING_PREEMPTION,
-        f"{listed(victims)} {'makes' if len(victims) == 1 else 'make'} way for it.",
-        _WHEN_MADE_WAY[depth],
+        f"{listed(victims)} {makes} way for it, at a cost of about {seconds(cost_seconds)} for {them}.",
+        _WHEN_MADE_WAY[furthest],
         blockers=tuple(victims),
     )
+
+
+def seconds(value: float) -> str:
+    """Return a time as people read it: ``0.2 s``, ``50 s``."""
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
 def awaiting_departure(leaving: Sequence[str]) -> WaitingReason:

@@ -152,7 +152,7 @@ class Depth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """A running job makes way."""
+    """A running job makes way, or one that stands aside goes further."""
 
     job: str
     reason: PreemptionReason
@@ -163,6 +163,8 @@ class Preemption:
     """The job that gets its GPUs; None where it stops for its own reasons."""
 
     depth: Depth = Depth.EVICT
+    cost_seconds: float = 0.0
+    """What that is expected to cost on each of its GPUs, by the preemption policy's figures; 0 where it stops for its own reasons."""
 
 
 @dataclass(frozen=True)

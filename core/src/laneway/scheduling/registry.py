@@ -157,7 +157,7 @@ ALLOCATION: Stage[AllocationPolicy | None] = Stage(
 )
 PREEMPTION: Stage[PreemptionPolicy] = Stage(
     "preemption",
-    ("protected_until_seconds", "victims"),
+    ("protected_until_seconds", "victims", "cost_seconds"),
     {
         "least-lost": "preemption.least_lost:LeastLost",
         "lowest-first": "preemption.lowest_first:LowestFirst",

@@ -31,6 +31,12 @@ def parked_tenant(job: Job, gpu: GPU, share_percent: int) -> Tenant:
     return replace(tenant_of(job, gpu, share_percent), ephemeral_bytes=0, exclusive=False)
 
 
+def kept_bytes(job: Job, gpu: GPU, share_percent: int) -> int:
+    """Return what a job's worker keeps on its GPU between two iterations; its whole quota where nobody has measured it."""
+    tenant = parked_tenant(job, gpu, share_percent)
+    return tenant.persistent_bytes if tenant.profiled else tenant.quota_bytes
+
+
 def foreign_tenant(foreign: ForeignTenant, gpu: GPU) -> Tenant:
     """Return what a hold that is none of the snapshot's placements is on its GPU."""
     return Tenant(

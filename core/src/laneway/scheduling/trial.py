@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from laneway.scheduling.ledger import Kind, Ledger
 from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import Job, WorkerPlacement
 
 Placement = tuple[WorkerPlacement, ...]
+Depths = Mapping[str, Depth]
+"""By job: how far it makes way. Who is not named ends."""
+
+ALL_END: Depths = MappingProxyType({})
 
 
 class Trial:
@@ -40,33 +45,28 @@ class Trial:
         there = set(self._ledger.departing_from(placement))
         return [victim for victim in victims if victim.key in there]
 
-    def placed_without(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> Placement | None:
-        """Return where the gang would go if these jobs made way as far as ``depth``."""
-        self._suppose(victims, depth)
+    def placed_without(self, victims: Sequence[Job], depths: Depths = ALL_END) -> Placement | None:
+        """Return where the gang would go if these jobs made way so far."""
+        self._suppose(victims, depths)
         if self._answer is None:
             self._answer = (self._place(),)
         return self._answer[0]
 
-    def conclude(self, victims: Sequence[Job], depth: Depth = Depth.EVICT) -> None:
+    def conclude(self, victims: Sequence[Job], depths: Depths = ALL_END) -> None:
         """Have these jobs make way for good, and all others stay."""
-        self._suppose(victims, depth)
-        for key, was in self._gone.items():
-            self._ledger.depart(key, _depth_of(was, depth))
+        self._suppose(victims, depths)
+        for key in self._gone:
+            self._ledger.depart(key, depths.get(key, Depth.EVICT))
         self._gone.clear()
 
-    def _suppose(self, victims: Sequence[Job], depth: Depth) -> None:
+    def _suppose(self, victims: Sequence[Job], depths: Depths) -> None:
         wanted = {victim.key for victim in victims}
         for key in [key for key in self._gone if key not in wanted]:
             self._ledger.try_as(key, self._gone.pop(key), Depth.EVICT)
             self._answer = None
         for key in wanted:
-            entry = self._ledger.entries[key]
+            entry, depth = self._ledger.entries[key], depths.get(key, Depth.EVICT)
             if key not in self._gone or entry.depth is not depth:
-                was = self._gone.setdefault(key, entry.kind)
-                self._ledger.try_as(key, Kind.DEPARTING, _depth_of(was, depth))
+                self._gone.setdefault(key, entry.kind)
+                self._ledger.try_as(key, Kind.DEPARTING, depth)
                 self._answer = None
-
-
-def _depth_of(kind: Kind, depth: Depth) -> Depth:
-    """Return how far a job makes way: one that is parked has nothing left to give but its place."""
-    return Depth.EVICT if kind is Kind.PARKED else depth

@@ -22,6 +22,7 @@ from laneway.scheduling import explanation
 from laneway.scheduling.books import Books
 from laneway.scheduling.candidates import Candidates
 from laneway.scheduling.closures import Closure, Closures
+from laneway.scheduling.depths import cheapest, cost_of
 from laneway.scheduling.ledger import Kind
 from laneway.scheduling.plan_types import Depth, Preemption, PreemptionReason, WaitingReason
 from laneway.scheduling.snapshot import Job, JobState, WorkerPlacement
@@ -193,32 +194,18 @@ class Walk:
             if victims:
                 break
             trial.conclude(())
-        found = self._shallowest(trial, victims) if victims else None
+        found = cheapest(trial, victims, self._books) if victims else None
         if not victims or found is None:
             trial.conclude(())
             return False
-        depth, placement = found
-        trial.conclude(victims, depth)
-        for victim in victims:
-            parked = victim.state is not JobState.RUNNING
-            self._preempt(victim, job, Depth.EVICT if parked else depth)
+        depths, placement = found
+        trial.conclude(victims, depths)
+        preemptions = [self._preempt(victim, job, depths[victim.key]) for victim in victims]
         self._makes_way = True
         self._beneficiaries += 1
-        self._decision.waiting[job.key] = explanation.awaiting_preemption(
-            [victim.key for victim in victims], depth
-        )
+        self._decision.waiting[job.key] = explanation.awaiting_preemption(preemptions)
         self._hold(job, placement, Kind.RESERVED)
         return True
-
-    def _shallowest(self, trial: Trial, victims: Sequence[Job]) -> tuple[Depth, Placement] | None:
-        """Return how far the victims have to make way, and where the job goes then; None if it does not go anywhere after all
-        (a placement policy of another package may prefer more company to less)."""
-        parking = self._books.ledger.parking and all(victim.parkable for victim in victims)
-        for depth in Depth if parking else (Depth.EVICT,):
-            placement = trial.placed_without(victims, depth)
-            if placement is not None:
-                return depth, placement
-        return None
 
     def _resume(self, place: SortKey) -> None:
         """Let a parked job go on where it is, or say why it can't."""
@@ -251,7 +238,7 @@ class Walk:
             self._books.assume(key)
             self._makes_way = True
 
-    def _preempt(self, victim: Job, beneficiary: Job, depth: Depth) -> None:
+    def _preempt(self, victim: Job, beneficiary: Job, depth: Depth) -> Preemption:
         ranks = self._books.standings.ranks
         if victim.priority < beneficiary.priority:
             reason = PreemptionReason.HIGHER_PRIORITY
@@ -263,10 +250,11 @@ class Walk:
             reason = PreemptionReason.HIGHER_QUEUE
             why = "which goes before it in the order."
         message = f"It makes way for {beneficiary.key}, {why}"
-        self._decision.preemptions[victim.key] = Preemption(
-            victim.key, reason, message, beneficiary.key, depth
-        )
+        cost_seconds = cost_of(victim, depth, self._books)
+        preemption = Preemption(victim.key, reason, message, beneficiary.key, depth, cost_seconds)
+        self._decision.preemptions[victim.key] = preemption
         self._books.assume(victim.key)
+        return preemption
 
     def _hold(self, job: Job, placement: Placement, kind: Kind) -> None:
         self._books.ledger.enter(job, placement, kind, None)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from laneway.lanes import LaneRules
-from laneway.scheduling import Depth, JobState, Node, WaitingCode
+from laneway.scheduling import Depth, Job, JobState, Node, WaitingCode, policies
+from laneway.scheduling.preemption.lowest_first import LowestFirst
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
 
@@ -113,3 +116,110 @@ def test_who_cannot_be_parked_is_evicted() -> None:
     unable = JobBuilder(replace(old("old", "n/0").profiled(GIB, GIB).made, parkable=False))
     found = planned([with_parking()], unable, a_job("new").profiled(GIB, GIB).created(10))
     assert found.preemptions["old"].depth is Depth.EVICT
+
+
+def paused(name: str, *gpus: str, persistent: int = 10) -> JobBuilder:
+    return old(name, *gpus).profiled(persistent * GIB, 5 * GIB).runs_on(*gpus, state=JobState.PAUSED)
+
+
+class TestGoingFurther:
+    """A paused job whose memory somebody needs."""
+
+    runs = a_job("runs").share(50).profiled(5 * GIB, GIB).created(10).runs_on("n/0")
+    comer = a_job("comer").share(50).profiled(18 * GIB, GIB).created(20)
+
+    def test_its_memory_goes_to_the_host_when_that_is_what_lacks(self) -> None:
+        found = planned([with_parking()], paused("old", "n/0", persistent=20), self.runs, self.comer)
+        assert {key: each.depth for key, each in found.preemptions.items()} == {"old": Depth.OFFLOAD}
+        assert found.preemptions["old"].beneficiary == "comer"
+        assert found.waiting["comer"].code is WaitingCode.AWAITING_PREEMPTION
+
+    def test_who_got_its_turns_starts_when_its_memory_is_on_the_host(self) -> None:
+        offloaded = paused("old", "n/0", persistent=20).runs_on("n/0", state=JobState.OFFLOADED)
+        assert set(planned([with_parking()], offloaded, self.runs, self.comer).starts) == {"comer"}
+
+    def test_it_ends_when_its_place_is_what_lacks(self) -> None:
+        half = (
+            JobBuilder(paused("half", "n/0", persistent=1).made)
+            .share(50)
+            .runs_on("n/0", state=JobState.PAUSED)
+        )
+        found = planned([with_parking()], paused("old", "n/0", persistent=1), half, self.runs, self.comer)
+        assert {key: each.depth for key, each in found.preemptions.items()} == {"old": Depth.EVICT}
+
+    def test_it_ends_when_its_client_cannot_move_it(self) -> None:
+        unable = JobBuilder(replace(paused("old", "n/0", persistent=20).made, parkable=False))
+        found = planned([with_parking()], unable, self.runs, self.comer)
+        assert found.preemptions["old"].depth is Depth.EVICT
+
+    def test_only_the_difference_is_paid(self) -> None:
+        costs = LowestFirst(moved_seconds_per_gib=1.0)
+        running, aside = old("old", "n/0").made, paused("old", "n/0").made
+        offload = [costs.cost_seconds(job, Depth.OFFLOAD, 8 * GIB) for job in (running, aside)]
+        assert offload == [8.0 + costs.pause_seconds, 8.0]
+        assert costs.cost_seconds(aside, Depth.EVICT, 8 * GIB) < costs.cost_seconds(
+            running, Depth.EVICT, 8 * GIB
+        )
+
+
+def test_the_cheapest_depth_is_taken_that_is_enough() -> None:
+    victim = old("old", "n/0").profiled(25 * GIB, 5 * GIB)
+    new = a_job("new").profiled(20 * GIB, 10 * GIB).created(10)
+    for per_gib, depth, cost_seconds in ((1.0, Depth.OFFLOAD, 25.2), (3.0, Depth.EVICT, 50.0)):
+        by = policies(
+            order="tiresias-las",
+            preemption_options={"min_run_seconds": 0, "moved_seconds_per_gib": per_gib},
+        )
+        found = planned([with_parking()], victim, new, by=by).preemptions["old"]
+        assert found.depth is depth
+        assert found.cost_seconds == pytest.approx(cost_seconds)
+
+
+def test_of_several_victims_each_goes_no_further_than_it_takes() -> None:
+    small = old("small", "n/0").profiled(2 * GIB, GIB)
+    large = old("large", "n/1").profiled(30 * GIB, GIB)
+    new = a_job("new").needs(2).profiled(20 * GIB, 10 * GIB).created(10)
+    found = planned([with_parking(2)], small, large, new)
+    assert {key: each.depth for key, each in found.preemptions.items()} == {
+        "small": Depth.PAUSE,
+        "large": Depth.OFFLOAD,
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    persistent=st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    states=st.lists(st.sampled_from([JobState.RUNNING, JobState.PAUSED, JobState.OFFLOADED]), min_size=4),
+    comer=st.integers(1, 30),
+)
+def test_nobody_could_have_gone_less_far(persistent: list[int], states: list[JobState], comer: int) -> None:
+    """Whoever makes way: with any one of them going one step less far the comer would not start."""
+    jobs = {
+        f"old{at}": old(f"old{at}", f"n/{at}").profiled(size * GIB, GIB).runs_on(f"n/{at}", state=states[at])
+        for at, size in enumerate(persistent)
+    }
+    new = a_job("new").needs(len(jobs)).profiled(comer * GIB, GIB).created(10)
+    nodes = [with_parking(len(jobs))]
+    found = planned(nodes, *jobs.values(), new)
+    done = {
+        key: jobs[key].made
+        if key not in found.preemptions
+        else made_way(jobs[key], found.preemptions[key].depth)
+        for key in jobs
+    }
+    if found.preemptions:
+        assert "new" in planned(nodes, *(JobBuilder(job) for job in done.values()), new).starts
+    for key, preemption in found.preemptions.items():
+        less_far = {Depth.EVICT: Depth.OFFLOAD, Depth.OFFLOAD: Depth.PAUSE, Depth.PAUSE: None}[
+            preemption.depth
+        ]
+        less = jobs[key].made if less_far is None else made_way(jobs[key], less_far)
+        others = [JobBuilder(job) for other, job in done.items() if other != key]
+        assert "new" not in planned(nodes, JobBuilder(less), *others, new).starts
+
+
+def made_way(job: JobBuilder, depth: Depth) -> Job:
+    """A job after it has made way so far; one that has ended is elsewhere, and holds nothing."""
+    if depth is Depth.EVICT:
+        return replace(job.made, state=JobState.WAITING, placement=(), created_seconds=100.0)
+    return replace(job.made, state=JobState.PAUSED if depth is Depth.PAUSE else JobState.OFFLOADED)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laneway.scheduling.plan_types import Depth
+from laneway.scheduling.preemption.depth_costs import DepthCosts
 from laneway.scheduling.preemption.lowest_first import LowestFirst
 from laneway.scheduling.preemption.policy import Question
-from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.snapshot import Job
 
 _TRIED_ALONE = 8
 """So many of the cheapest candidates are asked whether they alone would be enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeastLost:
+class LeastLost(DepthCosts):
     """The cheapest victim that is enough alone; else the last in the order, the dearest let off first."""
 
     min_run_seconds: float = 60.0
@@ -27,20 +29,9 @@ class LeastLost:
     Lucid, section 2): shorter runs would spend more time on checkpoints and starts than on training, and with every
     threshold that two jobs cross in turn they would preempt one another again."""
 
-    eviction_seconds: float = 50.0
-    """What an eviction costs of each of the victim's GPUs: to save, to start again, to load."""
-
-    parked_seconds: float = 30.0
-    """What it costs to evict a job that is paused already: it only has to start again."""
-
-    def __post_init__(self) -> None:
-        for name in ("min_run_seconds", "eviction_seconds", "parked_seconds"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: write 0 or more")
-
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""
-        return LowestFirst(self.min_run_seconds).protected_until_seconds(running)
+        return LowestFirst(min_run_seconds=self.min_run_seconds).protected_until_seconds(running)
 
     def victims(self, candidates: Sequence[Job], gang: Question) -> tuple[Job, ...] | None:
         """Return the cheapest single victim, or few that lose little together."""
@@ -61,5 +52,4 @@ class LeastLost:
     def lost_gpu_seconds(self, job: Job) -> float:
         """Return the GPU time that evicting a job costs."""
         gpus = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
-        parked = job.state in (JobState.PAUSED, JobState.OFFLOADED)
-        return gpus * (self.parked_seconds if parked else self.eviction_seconds)
+        return gpus * self.cost_seconds(job, Depth.EVICT, held_bytes=0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laneway.scheduling.preemption.depth_costs import DepthCosts
 from laneway.scheduling.preemption.policy import Question
 from laneway.scheduling.snapshot import Job
 
@@ -18,16 +19,12 @@ _REPRIEVED_SINGLY = 12
 
 
 @dataclass(frozen=True, slots=True)
-class LowestFirst:
+class LowestFirst(DepthCosts):
     """Lowest in the order first, and no more than needed."""
 
     min_run_seconds: float = 60.0
     """How long a job runs at least before it can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5;
     Lucid, section 2): shorter runs would spend more time on checkpoints and starts than on training."""
-
-    def __post_init__(self) -> None:
-        if self.min_run_seconds < 0:
-            raise ValueError(f"min_run_seconds is {self.min_run_seconds}: write 0 or more")
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""

@@ -1,10 +1,11 @@
-"""What a preemption policy answers: who makes way."""
+"""What a preemption policy answers: who makes way, and what that costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import Job
 
 
@@ -34,5 +35,15 @@ class PreemptionPolicy(Protocol):
         Args:
             candidates: those that may be preempted for the job, first the one that goes last in the order; may be empty.
             gang: the gang that does not fit.
+        """
+        ...
+
+    def cost_seconds(self, job: Job, depth: Depth, held_bytes: int) -> float:
+        """Return what it costs on each of its GPUs that a job makes way so far: of the depths that free enough the cheapest is taken.
+
+        Args:
+            job: it runs, or is paused or offloaded; then only the difference counts.
+            depth: no shallower than it is now.
+            held_bytes: the most that one of its workers keeps on a GPU between two iterations.
         """
         ...

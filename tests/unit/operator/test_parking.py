@@ -198,6 +198,12 @@ class TestOrders:
         gone_on = JobBuilder("old").placed("n1").running().record
         assert self.statements(self.view(own=(self.order,)), gone_on) == [[]]
 
+    def test_it_is_not_taken_back_before_the_status_says_that_the_job_goes_on(self) -> None:
+        gone_on = JobBuilder("old").placed("n1").running().record
+        standing = replace(advanced(gone_on, self.pod), job=gone_on)
+        (found,) = order_statements(self.view(own=(self.order,)), [standing])
+        assert found.jobs == {self.job.uid}
+
     def test_it_is_taken_back_later_if_that_could_not_be_written_at_once(self) -> None:
         gone_on = JobBuilder("old").placed("n1").running().record
         view = replace(self.view(own=(self.order,)), jobs=(gone_on,))

@@ -30,7 +30,7 @@ class NodeStatement:
     """By the uid of their pods."""
 
     jobs: frozenset[str]
-    """Uids of the jobs whose statuses say why: no order goes out before these are written."""
+    """Uids of the jobs whose statuses say why: no order goes out, nor is one taken back, before these are written."""
 
 
 def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[NodeStatement, ...]:
@@ -53,16 +53,25 @@ def order_statements(view: ClusterView, standings: Iterable[Standing]) -> tuple[
                 order = PodOrder(podUID=pod.uid, order=_ORDERS[depth], reason=reason)
                 wanted.setdefault(pod.node, {})[pod.uid] = (order, standing.job.uid)
     nodes = [node for node in view.gpu_nodes if node.own_orders or node.name in wanted]
-    ending = _ending(view, standings) if any(node.own_orders for node in nodes) else frozenset()
+    ordered = {order.pod_uid for node in nodes for order in node.own_orders}
+    ending = _ending(view, standings) if ordered else frozenset()
+    job_of = (
+        {pod.uid: uid for uid, pods in view.pods.items() for pod in pods if pod.uid in ordered}
+        if ordered
+        else {}
+    )
     return tuple(
         statement
         for node in nodes
-        if (statement := _statement(node, wanted.get(node.name, {}), ending)) is not None
+        if (statement := _statement(node, wanted.get(node.name, {}), ending, job_of)) is not None
     )
 
 
 def _statement(
-    node: GPUNodeRecord, wanted: Mapping[str, tuple[PodOrder, str]], ending: frozenset[str]
+    node: GPUNodeRecord,
+    wanted: Mapping[str, tuple[PodOrder, str]],
+    ending: frozenset[str],
+    job_of: Mapping[str, str],
 ) -> NodeStatement | None:
     orders = {uid: order for uid, (order, _) in wanted.items() if uid not in node.others_orders}
     # A parked worker that is told to end saves its checkpoint where it stands; without its order it would ask for turns again.
@@ -70,7 +79,8 @@ def _statement(
     listed = tuple(orders[uid] for uid in sorted(orders))
     if listed == tuple(sorted(node.own_orders, key=lambda order: order.pod_uid)):
         return None
-    return NodeStatement(node, listed, frozenset(job for _, job in wanted.values()))
+    ordered_before = {job_of[order.pod_uid] for order in node.own_orders if order.pod_uid in job_of}
+    return NodeStatement(node, listed, frozenset(job for _, job in wanted.values()) | ordered_before)
 
 
 def _ending(view: ClusterView, standings: tuple[Standing, ...]) -> frozenset[str]:

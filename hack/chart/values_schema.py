@@ -26,6 +26,8 @@ _NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 _NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
 _FOLDER: Schema = {"type": "string", "pattern": "^/.+"}
+_SOCKET: Schema = {"type": "string", "pattern": "^(/[^/]+/.*[^/])?$"}
+"""Not right below /: the folder that it is in gets mounted."""
 _DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
 _NUMBER_OR_PERCENT: Schema = {
     "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+%$"}]
@@ -117,6 +119,7 @@ def _node() -> Schema:
         agent=container,
         client=_closed(image=_image(), resources=_resources()),
         kubeletFolder=_FOLDER,
+        runtimeSocket=_SOCKET,
         runtimeClassName=_TEXT,
         admissionPolicy=_closed(enabled=_FLAG),
         updateStrategy=strategy,

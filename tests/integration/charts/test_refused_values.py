@@ -70,6 +70,10 @@ WRONG = {
         "node: {kubeletFolder: var/lib/kubelet}",
         "at '/node/kubeletFolder': 'var/lib/kubelet' does not match pattern",
     ),
+    "a socket whose folder would be all of the node's": (
+        "node: {runtimeSocket: /containerd.sock}",
+        "at '/node/runtimeSocket': '/containerd.sock' does not match pattern",
+    ),
 }
 
 

@@ -69,6 +69,30 @@ def test_a_change_of_configuration_rolls_the_pods(values_file: ValuesFile) -> No
     assert hashes("node: {config: {overcommitPercent: 200}}")["DaemonSet"] != before["DaemonSet"]
 
 
+def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: ValuesFile) -> None:
+    def seen(text: str) -> tuple[list[str], list[str], list[str]]:
+        """What the device plugin is told, which containers mount the socket's folder, and which folder of the host that is."""
+        objects = yaml.safe_load_all(rendered(values_file(text)))
+        (pod,) = (o["spec"]["template"]["spec"] for o in objects if o and o["kind"] == "DaemonSet")
+        containers = [*pod["initContainers"], *pod["containers"]]
+        mounting = [
+            f"{one['name']} {mount['mountPath']}"
+            for one in containers
+            for mount in one["volumeMounts"]
+            if mount["name"] == "runtime"
+        ]
+        folders = [volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"] == "runtime"]
+        (plugin,) = (one for one in containers if one["name"] == "device-plugin")
+        return plugin["args"][2:], mounting, folders
+
+    assert seen("{}") == (
+        ["--runtime-socket", "/run/containerd/containerd.sock"],
+        ["device-plugin /run/containerd"],
+        ["/run/containerd"],
+    )
+    assert seen('node: {runtimeSocket: ""}') == (["--runtime-socket", ""], [], [])
+
+
 def test_crds_are_kept_by_uninstall_and_left_out_on_demand(values_file: ValuesFile) -> None:
     def crds(text: str) -> list[dict[str, Any]]:
         return [

@@ -78,6 +78,7 @@ class PluginNode:
                 str(self.device_plugins),
             ),
             *("--pod-resources-socket", str(self.pod_resources_socket)),
+            *("--runtime-socket", str(self.root / "runtime.sock")),
             *(("--kubeconfig", str(self.kubeconfig)) if self.kubeconfig else ()),
             *self.options,
         ]

@@ -22,6 +22,7 @@ from laneway.device_plugin.admission import Admission
 from laneway.device_plugin.allocation import Terms
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.image_paths import ImagePaths
 from laneway.device_plugin.kubelet_records import KubeletRecords
 from laneway.device_plugin.latest import Latest
 from laneway.device_plugin.methods import device_plugin_handlers
@@ -137,6 +138,7 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
         Admission(records, pods),
         records,
         shares,
+        ImagePaths(containers, None),
         Metrics("n1"),
         socket_seconds=FOR_EVER,
     )

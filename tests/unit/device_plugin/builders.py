@@ -45,11 +45,18 @@ def free(percents: Mapping[int, int]) -> tuple[str, ...]:
 
 
 def raw_pod(name: str, *, asks: Mapping[str, int] | None = None, **more: Any) -> dict[str, Any]:
-    """A pod as the API server shows it. ``asks`` is percent by container."""
-    containers = [
-        {"name": container, "image": "i", "resources": {"limits": {"laneway.dev/gpu-percent": str(percent)}}}
-        for container, percent in (asks or {"trainer": 50}).items()
-    ]
+    """A pod as the API server shows it. ``asks`` is percent by container, ``first`` the same of init containers."""
+    containers, first = (
+        [
+            {
+                "name": container,
+                "image": f"image-of-{container}",
+                "resources": {"limits": {"laneway.dev/gpu-percent": str(percent)}} if percent else {},
+            }
+            for container, percent in asked.items()
+        ]
+        for asked in (asks or {"trainer": 50}, more.get("first", {}))
+    )
     return {
         "metadata": {
             "name": name,
@@ -61,7 +68,7 @@ def raw_pod(name: str, *, asks: Mapping[str, int] | None = None, **more: Any) ->
             "resourceVersion": more.get("version", "1"),
             **({"deletionTimestamp": "2026-01-01T00:01:00Z"} if more.get("deleting") else {}),
         },
-        "spec": {"nodeName": NODE, "containers": containers},
+        "spec": {"nodeName": NODE, "containers": containers, "initContainers": first},
         "status": {
             "phase": more.get("phase", "Pending"),
             "containerStatuses": [{"state": {"running": {}}}] if more.get("started") else [],

@@ -45,7 +45,7 @@ def test_a_container_gets_its_door_the_client_and_its_share() -> None:
         "LANEWAY_DIR": "/run/laneway",
         "LANEWAY_GPUS": "GPU-0",
         "LANEWAY_SHARE_PERCENT": "30",
-        "PYTHONPATH": "/opt/laneway",
+        "PYTHONPATH": "/opt/laneway:/run/laneway/image-pythonpath",
     }
     assert [(mount.host_path, mount.container_path, mount.read_only) for mount in got.mounts] == [
         (f"/run/laneway/containers/{container_key(asked)}", "/run/laneway", True),

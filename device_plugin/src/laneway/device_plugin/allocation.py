@@ -86,7 +86,7 @@ def response(granted: Grant, folders: Folders, terms: Terms) -> ContainerAllocat
         "LANEWAY_DIR": names.CONTAINER_LANEWAY_FOLDER,
         "LANEWAY_GPUS": uuids,
         "LANEWAY_SHARE_PERCENT": str(granted.percent),
-        "PYTHONPATH": names.CONTAINER_CLIENT_FOLDER,
+        "PYTHONPATH": f"{names.CONTAINER_CLIENT_FOLDER}:{names.CONTAINER_IMAGE_PATH}",
     }
     mps = mps_terms(granted.gpus, granted.percent, folders, terms.limit_threads)
     environment.update(mps.environment)

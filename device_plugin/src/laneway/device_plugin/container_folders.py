@@ -148,9 +148,29 @@ class ContainerFolders:
         """Write down who the container is; return whether that changed anything."""
         if self.record(record.key) == record:
             return False
-        self.ensure(record.key)
-        file = self.path(record.key) / names.RECORD_NAME
-        scratch = file.with_name(f".{names.RECORD_NAME}.new")
-        scratch.write_text(record.model_dump_json())
-        scratch.replace(file)
+        self._put(record.key, names.RECORD_NAME, record.model_dump_json().encode())
         return True
+
+    def write_image_path(self, key: str, value: str) -> bool:
+        """Write down the PYTHONPATH of the container's image, empty where it sets none; return whether that changed anything.
+
+        Raises:
+            OSError, UnicodeEncodeError: it cannot be written.
+        """
+        file = self.path(key) / names.IMAGE_PATH_NAME
+        content = value.encode()
+        if (file.read_bytes() if file.exists() else b"") == content:
+            return False
+        if content:
+            self._put(key, names.IMAGE_PATH_NAME, content)
+        else:
+            file.unlink()
+        return True
+
+    def _put(self, key: str, name: str, content: bytes) -> None:
+        self.ensure(key)
+        file = self.path(key) / name
+        scratch = file.with_name(f".{name}.new")
+        scratch.write_bytes(content)
+        scratch.chmod(0o644)
+        scratch.replace(file)

@@ -19,6 +19,8 @@ class Folders:
     device_plugins: Path = Path("/var/lib/kubelet/device-plugins")
     """Fixed by the kubelet, whatever its root directory."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    runtime_socket: Path | None = Path("/run/containerd/containerd.sock")
+    """The container runtime's, for the kubelet; None where it is not to be asked."""
 
     @property
     def kubelet_socket(self) -> Path:

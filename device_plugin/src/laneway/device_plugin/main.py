@@ -18,6 +18,7 @@ from laneway.device_plugin.allocation import Terms
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.http_endpoint import Answer, HttpEndpoint, json_answer
+from laneway.device_plugin.image_paths import ImagePaths
 from laneway.device_plugin.inventory_file import InventoryFollower
 from laneway.device_plugin.kubelet_records import KubeletRecords
 from laneway.device_plugin.metrics import Metrics
@@ -25,6 +26,7 @@ from laneway.device_plugin.node_pods import ApiAwayError, NodePods
 from laneway.device_plugin.plugin_service import PluginService
 from laneway.device_plugin.pod_api import ApiPods, configuration
 from laneway.device_plugin.registration import Registration
+from laneway.device_plugin.runtime_images import RuntimeImages
 from laneway.device_plugin.share_manager import ShareManager
 
 _log = logging.getLogger("laneway.device_plugin")
@@ -64,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--client-folder", type=Path, default=defaults.client)
     parser.add_argument("--device-plugins-folder", type=Path, default=defaults.device_plugins)
     parser.add_argument("--pod-resources-socket", type=Path, default=defaults.pod_resources_socket)
+    parser.add_argument(
+        "--runtime-socket",
+        default=str(defaults.runtime_socket),
+        help="the container runtime's CRI socket, asked for the PYTHONPATH of images; empty: it is not asked",
+    )
     parser.add_argument("--http-address", default="0.0.0.0", help="where metrics and health are served")
     parser.add_argument("--http-port", type=int, default=9465, help="0 picks a free one, which is logged")
     return parser
@@ -86,6 +93,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
         client=options.client_folder,
         device_plugins=options.device_plugins_folder,
         pod_resources_socket=options.pod_resources_socket,
+        runtime_socket=Path(options.runtime_socket) if options.runtime_socket else None,
     )
     how = await configuration(options.kubeconfig)
     api = None if how is None else ApiPods(options.node_name, how)
@@ -98,11 +106,20 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     pods = NodePods(api, changed=lambda pod: shares.poke() if pod.requests else None)
     containers = ContainerFolders(folders.containers)
     shares = ShareManager(containers, records, pods)
+    images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
     terms = Terms(config.device_strategy, config.enforcement.limit_threads)
     service = PluginService(
-        folders, containers, terms, follower.inventory, admission, records, shares, metrics
+        folders,
+        containers,
+        terms,
+        follower.inventory,
+        admission,
+        records,
+        shares,
+        ImagePaths(containers, images),
+        metrics,
     )
     registration = Registration(folders, service)
     advertisement = Advertisement(api, follower.inventory, registration)
@@ -114,6 +131,8 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     finally:
         endpoint.stop()
         await records.close()
+        if images is not None:
+            await images.close()
         if api is not None:
             await api.close()
 

@@ -1,4 +1,4 @@
-"""The kubelet's gRPC methods by name: how messages are bound to `proto/deviceplugin.proto` and `podresources.proto`."""
+"""The node's gRPC methods by name, the kubelet's and the container runtime's: how messages are bound to the files in `proto/`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import grpc
 import grpc.aio
+from laneway.device_plugin.proto import cri_pb2 as cri
 from laneway.device_plugin.proto import deviceplugin_pb2 as plugin
 from laneway.device_plugin.proto import podresources_pb2 as resources
 
@@ -82,4 +83,15 @@ def list_pod_resources(
         "/v1.PodResourcesLister/List",
         resources.ListPodResourcesRequest.SerializeToString,
         resources.ListPodResourcesResponse.FromString,
+    )
+
+
+def image_status(
+    channel: grpc.aio.Channel,
+) -> grpc.aio.UnaryUnaryMultiCallable[cri.ImageStatusRequest, cri.ImageStatusResponse]:
+    """Return the container runtime's ImageStatus call."""
+    return channel.unary_unary(
+        "/runtime.v1.ImageService/ImageStatus",
+        cri.ImageStatusRequest.SerializeToString,
+        cri.ImageStatusResponse.FromString,
     )

@@ -16,6 +16,7 @@ from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.demand import why_not_as_demanded
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.image_paths import ImagePaths
 from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords
 from laneway.device_plugin.latest import Latest
 from laneway.device_plugin.methods import Context
@@ -42,6 +43,7 @@ class PluginService:
         admission: Admission,
         records: KubeletRecords,
         shares: ShareManager,
+        image_paths: ImagePaths,
         metrics: Metrics,
         socket_seconds: float = 5.0,
     ) -> None:
@@ -54,6 +56,7 @@ class PluginService:
         self._admission = admission
         self._records = records
         self._shares = shares
+        self._image_paths = image_paths
         self._metrics = metrics
         self._socket_seconds = socket_seconds
 
@@ -115,7 +118,7 @@ class PluginService:
     async def pre_start_container(
         self, request: plugin.PreStartContainerRequest, context: Context
     ) -> plugin.PreStartContainerResponse:
-        """Write down which container starts with these ids, and wait for the agent to open its door.
+        """Write down which container starts with these ids and what its image says, and wait for the agent to open its door.
 
         Where its GPUs are not held as its pod demands it is refused; the kubelet asks again, ever later, as long as the
         pod is there.
@@ -131,15 +134,19 @@ class PluginService:
         are_its_own = holder.ids == frozenset(ids)
         if are_its_own:
             await self._shares.write_down(holder, lives, starts=True)
-        demanded = await self._shares.demand_of(holder, ask=not are_its_own)
+        pod = await self._shares.pod_of(holder, ask=not are_its_own)
+        demanded = "" if pod is None else pod.minimum_enforcement
         lacks = why_not_as_demanded(demanded, ids, await self._known_inventory(context))
         if lacks:
             self._metrics.refused()
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, lacks)
+        image_path = self._image_paths.write_down(ids, holder, pod, lives.get(key, 0))
         if not are_its_own:
             _log.warning("an init container of %s/%s starts without a session", holder.namespace, holder.pod)
+            await image_path
             return plugin.PreStartContainerResponse()
-        if not await self._door_opens(key):
+        door_opens, _ = await asyncio.gather(self._door_opens(key), image_path)
+        if not door_opens:
             _log.warning(
                 "container %s starts without the agent: no socket after %.1f s", key, self._socket_seconds
             )

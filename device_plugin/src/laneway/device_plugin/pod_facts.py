@@ -32,6 +32,10 @@ class PodFacts:
     annotations: Mapping[str, str]
     requests: Mapping[str, int]
     """Percent by container, for those that ask for any; init containers first, as the kubelet admits them."""
+    images: Mapping[str, str]
+    """The image of each of these containers, as the pod spells it."""
+    init_containers: frozenset[str]
+    """The names of the pod's init containers."""
     ended: bool
     """In a terminal phase, or on its way out."""
     started: bool
@@ -47,6 +51,11 @@ class PodFacts:
         """The uuids of the GPUs that the operator chose; empty for a plain pod."""
         text = self.annotations.get(names.GPUS_ANNOTATION, "")
         return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def minimum_enforcement(self) -> str:
+        """The enforcement that it demands, as its annotation spells it; empty where it demands none."""
+        return self.annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION, "")
 
     @property
     def profile(self) -> TemplateProfile | None:
@@ -81,7 +90,8 @@ def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
         ValueError, KeyError: it is not a pod.
     """
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    first = spec.get("initContainers") or ()
+    containers = [*first, *(spec.get("containers") or ())]
     requests = {container["name"]: _percent(container) for container in containers}
     return PodFacts(
         namespace=metadata["namespace"],
@@ -91,6 +101,12 @@ def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         requests={name: percent for name, percent in requests.items() if percent},
+        images={
+            container["name"]: container.get("image") or ""
+            for container in containers
+            if requests[container["name"]]
+        },
+        init_containers=frozenset(container["name"] for container in first),
         ended=bool(metadata.get("deletionTimestamp")) or status.get("phase") in _TERMINAL,
         started=any(_has_started(container) for container in status.get("containerStatuses") or ()),
     )

@@ -162,16 +162,14 @@ class ShareManager:
             )
         return key
 
-    async def demand_of(self, holder: Holder, *, ask: bool) -> str:
-        """Return the enforcement that a container's pod demands, as its annotation spells it; empty where it demands none,
-        or where the pod is not known.
+    async def pod_of(self, holder: Holder, *, ask: bool) -> PodFacts | None:
+        """Return what is known of a container's pod; None where it is not known.
 
         Args:
             holder: who holds the ids.
             ask: the pod has not been asked for at the API server just now.
         """
-        facts = await self._facts(holder, None, starts=ask)
-        return "" if facts is None else facts.annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION, "")
+        return await self._facts(holder, None, starts=ask)
 
     async def _facts(self, holder: Holder, known: ContainerRecord | None, starts: bool) -> PodFacts | None:
         """Return the pod's facts; those of a former pod of the same name do not count.
@@ -215,7 +213,7 @@ def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:
             "spans_gpus": pod.annotations.get(names.SPANS_GPUS_ANNOTATION) == "true" or len(base.shares) > 1,
             "sharing": "Exclusive" if exclusive else "Lanes",
             "profile": pod.profile,
-            "minimum_enforcement": pod.annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION, ""),
+            "minimum_enforcement": pod.minimum_enforcement,
         }
     )
 

@@ -1,0 +1,152 @@
+"""The PYTHONPATH of images, asked of a container runtime over a real socket and written into containers' folders."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.image_paths import ImagePaths
+from laneway.device_plugin.kubelet_records import Holder
+from laneway.device_plugin.pod_facts import PodFacts
+from laneway.device_plugin.proto import cri_pb2 as cri
+from laneway.device_plugin.runtime_images import RuntimeImages
+
+from tests.integration.device_plugin.plugin_process import PluginNode
+from tests.unit.device_plugin.builders import ids, pod
+
+TAKEN = ids(0, range(50))
+HOLDER = Holder("default", "a", "trainer", frozenset(TAKEN))
+IMAGE = "image-of-trainer"
+
+
+@dataclass
+class Runtime:
+    """A container runtime's image service: the environment by image; it answers while `answers` is set."""
+
+    images: dict[str, list[str]] = field(default_factory=dict)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    info: dict[str, str] | None = None
+
+    async def image_status(self, request: cri.ImageStatusRequest, context: Any) -> cri.ImageStatusResponse:
+        await self.answers.wait()
+        assert request.verbose
+        if request.image.image not in self.images:
+            return cri.ImageStatusResponse()
+        config = {"imageSpec": {"config": {"Env": self.images[request.image.image]}}}
+        info = {"info": json.dumps(config)} if self.info is None else self.info
+        return cri.ImageStatusResponse(image=cri.Image(id="sha256:0"), info=info)
+
+    @contextlib.asynccontextmanager
+    async def serve(self, socket: Path) -> AsyncIterator[None]:
+        server = grpc.aio.server()
+        handler = grpc.unary_unary_rpc_method_handler(
+            self.image_status,
+            cri.ImageStatusRequest.FromString,
+            cri.ImageStatusResponse.SerializeToString,
+        )
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("runtime.v1.ImageService", {"ImageStatus": handler}),)
+        )
+        server.add_insecure_port(f"unix://{socket}")
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(None)
+
+
+@dataclass
+class Side:
+    """The plugin's side of it, and the folder of one container."""
+
+    folders: ContainerFolders
+    paths: ImagePaths
+    socket: Path
+
+    async def start(self, known: PodFacts | None, life: int | None = None) -> str | None:
+        """Write down what there is of the container that starts; return what its client will find."""
+        key = self.folders.make_fresh(TAKEN) if not self.folders.keys() else self.folders.keys()[0]
+        await self.paths.write_down(TAKEN, HOLDER, known, self.folders.life(key) if life is None else life)
+        file = self.folders.path(key) / "image-pythonpath"
+        return file.read_text() if file.exists() else None
+
+
+@pytest.fixture
+async def side(node: PluginNode) -> AsyncIterator[Side]:
+    socket = node.root / "runtime.sock"
+    images = RuntimeImages(socket, timeout_seconds=30)
+    folders = ContainerFolders(node.containers)
+    yield Side(folders, ImagePaths(folders, images), socket)
+    await images.close()
+
+
+@pytest.fixture
+async def hurried(side: Side) -> AsyncIterator[Side]:
+    """The same, for a runtime that is not going to answer."""
+    images = RuntimeImages(side.socket, timeout_seconds=0.1)
+    yield replace(side, paths=ImagePaths(side.folders, images))
+    await images.close()
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    made = Runtime({IMAGE: ["PATH=/bin", "PYTHONPATH=/opt/own"]})
+    made.answers.set()
+    return made
+
+
+async def test_each_start_of_a_container_finds_what_its_image_says_then(side: Side, runtime: Runtime) -> None:
+    """A pod's image may be changed in place: its containers start anew, with the same ids."""
+    async with runtime.serve(side.socket):
+        assert await side.start(pod("a")) == "/opt/own"
+        runtime.images[IMAGE] = ["PYTHONPATH=/opt/other"]
+        assert await side.start(pod("a")) == "/opt/other"
+        runtime.images[IMAGE] = ["PATH=/bin"]
+        assert await side.start(pod("a")) is None
+
+
+async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
+    side: Side, hurried: Side, runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for _ in range(2):
+        assert await side.start(pod("a")) is None
+    assert [record.message for record in caplog.records] == [
+        f"containers start without their images' own PYTHONPATH: there is no container runtime at {side.socket}"
+    ]
+
+    async with runtime.serve(side.socket):
+        runtime.info = {"Docker": "{}"}
+        assert await side.start(pod("a")) is None
+        assert "does not tell the environment of images" in caplog.messages[-1]
+        runtime.answers.clear()
+        assert await hurried.start(pod("a")) is None
+        assert "DEADLINE_EXCEEDED" in caplog.messages[-1]
+        runtime.answers.set()
+        runtime.info = None
+        assert await side.start(None) is None
+        assert "pod default/a is not known" in caplog.messages[-1]
+        runtime.images["image-of-other"] = runtime.images.pop(IMAGE)
+        assert await side.start(pod("a")) is None
+        assert f"has no image '{IMAGE}'" in caplog.messages[-1]
+        runtime.images[IMAGE] = ["PYTHONPATH=/opt/own"]
+        assert await side.start(pod("a")) == "/opt/own", "the connection has outlived all of that"
+
+    # What an earlier start of the container found stays, while nobody tells better.
+    assert await side.start(pod("a")) == "/opt/own"
+
+
+async def test_what_was_learnt_is_not_written_over_the_next_container_with_its_ids(
+    side: Side, runtime: Runtime
+) -> None:
+    async with runtime.serve(side.socket):
+        assert await side.start(pod("a"), life=17) is None

@@ -206,8 +206,11 @@ class GPUBench:
             simulated=True,
         )
         self.log = TurnLog(GPU, SteadyRealtime(self.clock))
+        parameters = {"quantum_seconds": quantum_seconds} if policy == "fair" else {}
         settings = TurnSettings(
-            policy=turn_policy(policy, starvation_seconds=starvation_seconds, **policy_parameters),
+            policy=turn_policy(
+                policy, starvation_seconds=starvation_seconds, **{**parameters, **policy_parameters}
+            ),
             framework_bytes=framework_mib * MIB,
             quantum_seconds=quantum_seconds,
             timeout_seconds=timeout_seconds,

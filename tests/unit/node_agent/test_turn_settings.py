@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from laneway.api.node_config import NodeConfig, TurnConfig
-from laneway.lanes.turns import TURN_POLICIES, LeastAttained, StarvationBound
+from laneway.lanes.turns import TURN_POLICIES, Fair, LeastAttained, StarvationBound
 from laneway.node_agent.turns.settings import TurnSettings
 from pydantic import ValidationError
 
@@ -27,6 +27,12 @@ def test_the_thresholds_of_las_are_configured() -> None:
     policy = settings_of(policy="las", lasThresholdsSeconds=[5, 50]).policy
     assert isinstance(policy, StarvationBound)
     assert policy.policy == LeastAttained((5, 50))
+
+
+def test_fair_counts_in_the_quanta_that_turns_last() -> None:
+    policy = settings_of(policy="fair", quantumMilliseconds=250).policy
+    assert isinstance(policy, StarvationBound)
+    assert policy.policy == Fair(quantum_seconds=0.25)
 
 
 @pytest.mark.parametrize("thresholds", [[], [5, 5], [9, 3], [0], [1.5]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -52,6 +54,12 @@ def session(
         ("FAIR: service counts by weight", Fair(), [session("a", gpu=2, weight=3), session("b", gpu=1)], "a"),
         ("FAIR: of equals, who waits longest", Fair(), [session("a", since=5), session("b", since=4)], "b"),
         ("FAIR: then the smaller key, not the list", Fair(), [session("b"), session("a")], "a"),
+        (
+            "FAIR: who has had as many quanta waits in line, whatever it has had beyond",
+            Fair(2.0),
+            [session("a", gpu=4.1, since=5), session("b", gpu=5.9, since=4)],
+            "b",
+        ),
         (
             "PACK: the first to arrive is next",
             Pack(),
@@ -214,6 +222,56 @@ def test_fair_gives_equal_service_for_equal_weight(rows: list[tuple[float, int]]
     shares = [service[key] / lane.weights[key] for key in service]
     longest_iteration = max(lane.iteration_seconds.values())
     assert max(shares) - min(shares) <= longest_iteration + 1e-6
+
+
+QUANTUM_SECONDS = 0.1
+
+
+def turns_in_rounds(rows: list[tuple[float, int]], count: int) -> Iterator[list[SessionView]]:
+    """Have sessions that always want turns run by FAIR with a quantum; yield what each has had, after each turn.
+
+    Args:
+        rows: the time of an iteration and the weight of each.
+        count: how many turns.
+    """
+    policy = turn_policy("fair", starvation_seconds=1e6, quantum_seconds=QUANTUM_SECONDS)
+    views = [session(str(i), weight=weight) for i, (_, weight) in enumerate(rows)]
+    now = 0.0
+    for _ in range(count):
+        number = int(policy.choose(views, now) or 0)
+        allotted = QUANTUM_SECONDS - policy.surplus_seconds(views[number])
+        iteration_seconds = rows[number][0]
+        lasted = max(1, ceil(allotted / iteration_seconds)) * iteration_seconds
+        now += lasted
+        views[number] = replace(
+            views[number],
+            gpu_seconds=views[number].gpu_seconds + lasted,
+            waiting_since_seconds=now,
+            turns=views[number].turns + 1,
+        )
+        yield views
+
+
+@patient
+@given(iterations)
+def test_fair_keeps_no_two_apart_by_more_than_a_quantum_and_an_iteration(
+    rows: list[tuple[float, int]],
+) -> None:
+    for views in turns_in_rounds(rows, 200):
+        least = min(view.gpu_seconds / view.weight for view in views)
+        for view, (iteration_seconds, weight) in zip(views, rows, strict=True):
+            ahead = view.gpu_seconds / weight - least
+            assert ahead <= (QUANTUM_SECONDS + iteration_seconds) / weight + 1e-6
+
+
+@patient
+@given(st.lists(st.floats(0.003, QUANTUM_SECONDS), min_size=2, max_size=8))
+def test_fair_has_rounds_at_whose_ends_all_are_within_an_iteration(lengths: list[float]) -> None:
+    for number, views in enumerate(turns_in_rounds([(each, 1) for each in lengths], 40 * len(lengths)), 1):
+        if number % len(lengths) == 0:
+            services = [view.gpu_seconds for view in views]
+            assert {view.turns for view in views} == {number // len(lengths)}
+            assert max(services) - min(services) <= max(lengths) + 1e-6
 
 
 SMALL_QUEUES: dict[str, dict[str, object]] = {"las": {"thresholds_seconds": (2.0, 8.0)}}

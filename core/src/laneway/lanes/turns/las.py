@@ -35,6 +35,10 @@ class LeastAttained:
         """Service of the lane plays no role here: it counts as it is."""
         return newcomer.gpu_seconds
 
+    def surplus_seconds(self, session: SessionView) -> float:
+        """Each turn has its whole quantum."""
+        return 0.0
+
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return who arrived first in the highest queue that somebody is in."""
         best = min(

@@ -20,6 +20,10 @@ class Pack:
         """Service plays no role here: it counts as it is."""
         return newcomer.gpu_seconds
 
+    def surplus_seconds(self, session: SessionView) -> float:
+        """Each turn has its whole quantum."""
+        return 0.0
+
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return who arrived first."""
         first = min(waiting, key=lambda session: (session.arrived_seconds, session.key), default=None)

@@ -53,3 +53,7 @@ class TurnPolicy(Protocol):
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return the key of the session that gets the turn; None if nobody waits."""
         ...
+
+    def surplus_seconds(self, session: SessionView) -> float:
+        """Return by how much a session's next turn is to be shorter than a quantum, because those before lasted longer."""
+        ...

@@ -21,6 +21,10 @@ class ShortestRemaining:
         """Service of the lane plays no role here: it counts as it is."""
         return newcomer.gpu_seconds
 
+    def surplus_seconds(self, session: SessionView) -> float:
+        """Each turn has its whole quantum."""
+        return 0.0
+
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return who has the least to do; of equals, who arrived first."""
         best = min(waiting, key=_rank, default=None)

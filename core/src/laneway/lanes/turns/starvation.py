@@ -26,6 +26,10 @@ class StarvationBound:
         """As the policy has it."""
         return self.policy.enter(newcomer, active)
 
+    def surplus_seconds(self, session: SessionView) -> float:
+        """As the policy has it."""
+        return self.policy.surplus_seconds(session)
+
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return the longest waiting of the overdue, else whom the policy chooses."""
         sessions = tuple(waiting)

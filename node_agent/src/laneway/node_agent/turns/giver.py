@@ -280,13 +280,15 @@ class TurnGiver:
         for session in hold.sessions if sessions is None else sessions:
             if session.asked or sessions is not None:
                 self._admit(turn, session)
+        quantum_seconds = self._settings.quantum_seconds
         if hold.view is not None:
             turn.waited_seconds = now_seconds - hold.view.waiting_since_seconds
+            quantum_seconds -= self._settings.policy.surplus_seconds(hold.view)
             self._waiting.leave(hold)
         # Who fills a gap that another left in its iterations makes room as soon as that one is back and preferred.
         fills_gap = lane in self._idle_lanes
         self._idle_lanes.discard(lane)
-        turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else self._settings.quantum_seconds)
+        turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else quantum_seconds)
         hold.counters.turns += 1
         self._turns[hold] = self._turn_in[lane] = turn
         self._log.began(turn)

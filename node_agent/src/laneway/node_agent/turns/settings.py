@@ -35,7 +35,11 @@ class TurnSettings:
         """Return what the configuration file says."""
         turns = config.turns
         quantum_seconds = turns.quantum_milliseconds / 1000
-        own = {"thresholds_seconds": turns.las_thresholds_seconds} if turns.policy == "las" else {}
+        of_policies: dict[str, dict[str, object]] = {
+            "fair": {"quantum_seconds": quantum_seconds},
+            "las": {"thresholds_seconds": turns.las_thresholds_seconds},
+        }
+        own = of_policies.get(turns.policy, {})
         return cls(
             policy=turn_policy(turns.policy, starvation_seconds=turns.starvation_seconds, **own),
             quantum_seconds=quantum_seconds,

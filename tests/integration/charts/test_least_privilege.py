@@ -18,7 +18,9 @@ OPERATOR_MAY = [
     "patch gpunodes.laneway.dev",
     "create pods",
     "delete pods",
+    "patch pods",
     "create services",
+    "delete services",
     "create events.events.k8s.io",
     "patch trainingjobs.laneway.dev --subresource=status",
     "delete trainingjobs.laneway.dev",
@@ -35,8 +37,9 @@ OPERATOR_MAY_NOT = [
     "get secrets",
     "get configmaps",
     "create pods --subresource=exec",
-    "patch pods",
-    "delete services",
+    "patch pods --subresource=status",
+    "update pods",
+    "patch services",
     "get leases.coordination.k8s.io",
 ]
 NODE_MAY = [

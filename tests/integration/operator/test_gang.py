@@ -53,8 +53,11 @@ async def test_a_pod_that_the_api_server_refuses_holds_no_gpu(
     await cluster.add_node("n1")
     container = {"name": "trainer", "image": "example.invalid/x", "imagePullPolicy": "Sometimes"}
     await cluster.submit("wrong", template={"spec": {"containers": [container]}})
-    waiting = await cluster.until_waiting("wrong", "BackingOff")
+    waiting = await cluster.until_waiting(
+        "wrong", "InvalidTemplate"
+    )  # a trial has shown that it would never be taken
     assert "imagePullPolicy" in waiting["message"]
+    assert (await cluster.condition("wrong", "Placed"))["reason"] == "PodRefused"
     await cluster.submit("right")
     await cluster.run_all("right", 1)
     await cluster.until_condition("right", "Running")

@@ -8,9 +8,6 @@ import urllib.request
 
 from laneway.operator.http_server import serve
 from laneway.operator.metrics import Figures, GPUShare, JobFigures, Metrics
-from laneway.operator.orphans import Orphans
-
-from tests.unit.operator.builders import NOW, a_job, a_pod, a_view
 
 SERVICE = 'laneway_job_attained_service_gpu_seconds{job="a",namespace="ns"} 12.5'
 HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40.0'
@@ -49,14 +46,3 @@ async def test_health_is_told_with_the_reason() -> None:
         status, page = await asyncio.to_thread(get, port, "/metrics")
         assert status == 200
         assert "laneway_cycle_duration_seconds_bucket" in page
-
-
-def test_an_orphan_is_overdue_only_after_a_while_and_not_when_its_job_is_there() -> None:
-    job = a_job().placed("n1").record
-    pod = a_pod(job).running().record
-    orphans = Orphans(patience_seconds=60)
-    lonely = a_view([], [pod])
-    assert orphans.overdue(lonely, NOW) == ()
-    assert orphans.overdue(lonely, NOW + 60) == (pod,)
-    assert orphans.overdue(a_view([job], [pod]), NOW + 61) == ()
-    assert orphans.overdue(lonely, NOW + 62) == (), "the wait begins anew"

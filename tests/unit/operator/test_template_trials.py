@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from laneway.operator import transitions
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import Writer
 
-from tests.unit.operator.builders import a_job
+from tests.unit.operator.builders import NOW, a_job
 
 AGAIN_SECONDS = 60.0
 
@@ -79,3 +80,26 @@ async def test_only_a_few_are_asked_about_in_a_cycle() -> None:
     found, writer = trials()
     await ask(found, *[of_image(f"j{at}", f"image-{at}") for at in range(9)])
     assert len(writer.asked) == 2
+
+
+async def test_one_that_the_real_creation_refused_is_asked_about_anew_while_it_backs_off() -> None:
+    found, writer = trials()
+    template = {"spec": {"containers": [{"name": "trainer", "image": "wrong"}]}}
+    refused = (
+        a_job("j")
+        .spec(template=template)
+        .placed("n1")
+        .after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW)
+        .record
+    )
+    assert await found.ask([], [refused], NOW + 1)
+    assert found.refusals == {(refused.uid, 1): "template: no such policy"}
+    assert not await found.ask([], [refused], NOW + 2)
+    assert writer.asked == ["j"]
+
+
+async def test_one_that_a_quota_refused_is_not_suspected() -> None:
+    found, writer = trials()
+    passing = a_job("j").placed("n1").after(transitions.unplaced, "QuotaExceeded", "m", NOW, NOW).record
+    assert not await found.ask([], [passing], NOW + 1)
+    assert writer.asked == []

@@ -24,6 +24,7 @@ Raw = dict[str, Any]
 """An object as the API server has it."""
 
 APPLY_PATCH = "application/apply-patch+yaml"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 150.0

@@ -19,11 +19,14 @@ from laneway.operator.eligibility import set_aside
 from laneway.operator.gang import Surroundings
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.refusals import UNBLOCK, RefusalReason
 from laneway.operator.sessions import actual_gpus
 from laneway.operator.standing import Facts, Happening, Standing
 from laneway.scheduling import JobState, WorkerPlacement
 
 _LONGEST_BACKOFF_SECONDS = 300.0
+_EARLIER_JOB_SECONDS = 10.0
+"""The workers of a deleted job end within their grace period; after so long it is tried whether they have."""
 
 
 def leaving(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Standing:
@@ -112,7 +115,8 @@ def wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Stand
         placed = transitions.condition(status, ConditionType.PLACED)
         message = placed.message if placed else ""
         text = f"{message}; starts again not before {to_text(again_seconds)}"
-        waiting = _waits_for(status, transitions.BACKING_OFF, text, "time")
+        unblock = UNBLOCK.get(placed.reason, "time") if placed else "time"
+        waiting = _waits_for(status, transitions.BACKING_OFF, text, unblock)
         return replace(standing.becomes(waiting), due_seconds=again_seconds)
     due_seconds = min((to_seconds(each.until) for each in status.avoid), default=None)
     return replace(standing, state=JobState.WAITING, due_seconds=due_seconds)
@@ -164,7 +168,9 @@ def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
         in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
         wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, in_a_row - 1)
         return since_seconds + min(wait_seconds, _LONGEST_BACKOFF_SECONDS)
-    if placed.reason == "PodRefused":
+    if placed.reason == RefusalReason.EARLIER_JOB_LEAVING:
+        return since_seconds + min(_EARLIER_JOB_SECONDS, patience.refusal_backoff_seconds)
+    if placed.reason in UNBLOCK:
         return since_seconds + patience.refusal_backoff_seconds
     return None
 

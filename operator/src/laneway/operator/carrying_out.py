@@ -129,6 +129,15 @@ class CarryingOut:
         async with self._others:
             await self._writer.delete_pod(pod)
 
+    async def adopt(self, job: JobRecord, pod: WorkerPod) -> None:
+        """Make a job the controller of its worker again.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.adopt_pod(job, pod)
+
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)

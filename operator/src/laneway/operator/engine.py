@@ -23,8 +23,9 @@ from laneway.operator.leader import Leadership
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Figures, Metrics
 from laneway.operator.orphans import Orphans
+from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.relist import ListedThePast, find_job_uid, refresh_job, relist
+from laneway.operator.relist import ListedThePast, find_job_uid, is_alive, refresh_job, relist
 from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import FencedOff, Writer
 
@@ -221,8 +222,16 @@ class Engine:
         await relist(self._api, self._cache, not_before)
 
     async def _tidy_up(self, view: ClusterView, now_seconds: float) -> None:
-        for pod in self._orphans.overdue(view, now_seconds):
+        found = self._orphans.find(view, now_seconds)
+        for pod in found.overdue:
             await self._remove(pod)
+        for job, pod in found.adoptable:
+            await self._adopt(job, pod)
+        for pod in found.impostors:
+            logger.warning(
+                "a pod that pretends to be a worker is deleted", extra={"pod": f"{pod.namespace}/{pod.name}"}
+            )
+            await self._carrying.delete(pod)
         uids = {job.uid for job in view.jobs}
         self._carrying.forget_gone_jobs(uids)
         self._trials.forget_gone_jobs(uids)
@@ -234,3 +243,17 @@ class Engine:
             return
         logger.warning("a worker whose job is gone is deleted", extra={"pod": f"{pod.namespace}/{pod.name}"})
         await self._carrying.delete(pod)
+
+    async def _adopt(self, job: JobRecord, pod: WorkerPod) -> None:
+        """Give a worker back to its job, after asking the API server whether that lives."""
+        extra = {"job": job.key, "pod": pod.name}
+        try:
+            if await is_alive(self._api, job):
+                await self._carrying.adopt(job, pod)
+                logger.info("a worker that had lost its owner reference has it back", extra=extra)
+        except ApiError as error:
+            if error.status >= 500:
+                raise
+            logger.warning(
+                "a worker without its owner reference stays so", extra={**extra, "problem": str(error)}
+            )

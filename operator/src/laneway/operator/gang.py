@@ -9,6 +9,7 @@ from enum import StrEnum
 from laneway.operator.config import PatienceConfig
 from laneway.operator.records.node_record import NodeRecord
 from laneway.operator.records.worker_pod import WorkerFailure, WorkerPod
+from laneway.operator.refusals import reason_of
 from laneway.operator.sessions import SessionIndex, evicted, noteworthy
 from laneway.operator.sick_gpus import SickGPUs, on_sick_gpus
 
@@ -86,7 +87,7 @@ class Surroundings:
 def judge(attempt: Attempt, around: Surroundings) -> Verdict:
     """Return what became of the attempt. What weighs most comes first: who is to blame decides what happens next."""
     if attempt.refused:
-        return _ended(Outcome.ROLLED_BACK, "PodRefused", attempt.refused, around)
+        return _ended(Outcome.ROLLED_BACK, reason_of(attempt.refused), attempt.refused, around)
     return (
         _refused_by_kubelet(attempt, around)
         or _disrupted(attempt, around)

@@ -93,7 +93,7 @@ def worker_pod(
                 ),
                 **({names.PROFILE_ANNOTATION: profile.model_dump_json()} if profile else {}),
             },
-            "ownerReferences": [_owner(job)],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": pod_spec,
     }
@@ -108,7 +108,7 @@ def rendezvous_service(job: JobRecord) -> dict[str, Any]:
             "name": job.name,
             "namespace": job.namespace,
             "labels": {names.JOB_LABEL: job.name, names.JOB_UID_LABEL: job.uid},
-            "ownerReferences": [_owner(job)],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": {
             "clusterIP": "None",
@@ -124,7 +124,8 @@ def _without(annotations: dict[str, str], name: str) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key != name}
 
 
-def _owner(job: JobRecord) -> dict[str, Any]:
+def owner_reference(job: JobRecord) -> dict[str, Any]:
+    """Return what makes a job the controller of an object."""
     return {
         "apiVersion": TRAINING_JOBS.api_version,
         "kind": TRAINING_JOBS.kind,

@@ -89,6 +89,21 @@ async def find_job_uid(api: ApiServer, namespace: str, name: str) -> str | None:
         return None
 
 
+async def is_alive(api: ApiServer, job: JobRecord) -> bool:
+    """Return whether this very job is there and nobody has deleted it.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    try:
+        metadata = (await api.request("GET", TRAINING_JOBS.path(job.namespace, job.name)))["metadata"]
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return metadata["uid"] == job.uid and "deletionTimestamp" not in metadata
+
+
 def _of(job_uid: str) -> Callable[[Any], bool]:
     return lambda pod: bool(pod.job_uid == job_uid)
 

@@ -17,12 +17,22 @@ from typing import Any
 
 from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.api.training_job import TrainingJobStatus
-from laneway.operator.apiserver import APPLY_PATCH, ApiError, ApiServer, Raw, UnknownOutcome
+from laneway.operator.apiserver import (
+    APPLY_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    ApiError,
+    ApiServer,
+    Raw,
+    UnknownOutcome,
+)
 from laneway.operator.cache import ClusterCache
+from laneway.operator.manifests import owner_reference
 from laneway.operator.metrics import Metrics
 from laneway.operator.node_orders import NodeStatement
 from laneway.operator.records.job_record import JobRecord
+from laneway.operator.records.ownership import Claim, claim_of
 from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.refusals import EARLIER_JOB, blames_object, is_refusal
 from laneway.operator.resources import EVENTS, GPU_NODES, LEASES, PODS, SERVICES, TRAINING_JOBS, Resource
 
 logger = logging.getLogger(__name__)
@@ -93,8 +103,28 @@ class Writer:
         """
         self._cache.pods.observe(await self._create(PODS, job, manifest))
 
+    async def adopt_pod(self, job: JobRecord, pod: WorkerPod) -> None:
+        """Make a job the controller of a pod that has none. The API server refuses it where the pod is another meanwhile, or has one.
+
+        Raises:
+            ApiError: with status 404 or 409 when the pod is gone or another is in its place, 422 when it has a controller.
+            FencedOff, UnknownOutcome
+        """
+        body = {"metadata": {"uid": pod.uid, "ownerReferences": [owner_reference(job)]}}
+        answer = await self._send(
+            "adopt",
+            PODS,
+            "PATCH",
+            PODS.path(pod.namespace, pod.name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER},
+            body=body,
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+        self._cache.pods.observe(answer)
+
     async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
-        """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is.
+        """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is, or
+        nothing that does not pass by itself.
 
         Raises:
             ApiError, FencedOff, UnknownOutcome
@@ -103,14 +133,14 @@ class Writer:
         try:
             await self._send("try", PODS, "POST", PODS.path(job.namespace), query=query, body=manifest)
         except ApiError as error:
-            if error.status in (400, 422):
+            if blames_object(error.status, error.message):
                 return error.message
-            if error.status >= 500:
+            if not is_refusal(error.status, error.message) and error.status >= 500:
                 raise
         return ""
 
     async def create_service(self, job: JobRecord, manifest: Raw) -> None:
-        """Create the gang's Service, if it is not there.
+        """Create the gang's Service, if it is not there. One that an earlier job of the same name left behind is replaced.
 
         Raises:
             Refused, ApiError, FencedOff, UnknownOutcome: as for pods.
@@ -225,20 +255,30 @@ class Writer:
             return await self._send("create", resource, "POST", path, query=query, body=manifest)
         except ApiError as error:
             if error.status == 409 and error.reason == "AlreadyExists":
-                return await self._existing(resource, job, name)
-            if error.status in (400, 403, 422):
+                return await self._existing(resource, job, manifest)
+            if is_refusal(error.status, error.message):
                 raise Refused(f"the API server refused {resource.kind} {name}: {error.message}") from error
             raise
 
-    async def _existing(self, resource: Resource, job: JobRecord, name: str) -> Raw:
+    async def _existing(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
+        """Settle what becomes of an object of that name that is there already."""
+        name = manifest["metadata"]["name"]
         found = await self._api.request("GET", resource.path(job.namespace, name))
-        owners = found["metadata"].get("ownerReferences") or ()
-        if not any(owner.get("uid") == job.uid for owner in owners):
+        claim = claim_of(found["metadata"], job.name, job.uid)
+        if claim is Claim.OWNED or (claim is Claim.ADOPTABLE and resource is PODS):
+            return found
+        if claim is Claim.FOREIGN:
             raise Refused(
                 f"there is a {resource.kind} named {name} already, which does not belong to this job: delete it, or give "
                 "the job another name"
             )
-        return found
+        if resource is PODS:
+            raise Refused(f"the pod {name} {EARLIER_JOB} is still there; it is being removed")
+        await self._delete(resource, job.namespace, name, found["metadata"]["uid"])
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+        return await self._send(
+            "create", resource, "POST", resource.path(job.namespace), query=query, body=manifest
+        )
 
     async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, **more: int) -> Raw:
         options = {

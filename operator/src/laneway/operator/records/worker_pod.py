@@ -9,6 +9,7 @@ from typing import Any
 from laneway.api import names
 from laneway.api.clock_text import to_seconds
 from laneway.api.template_profile import TemplateProfile
+from laneway.operator.records.ownership import Claim, claim_of
 from pydantic import ValidationError
 
 TRAINER = "trainer"
@@ -61,6 +62,9 @@ class WorkerPod:
 
     phase: str
     deleting: bool
+    owned: bool
+    """Whether its job is its controller, so that Kubernetes deletes it with its job."""
+
     bound: bool
     priority: int
     started_seconds: float | None
@@ -103,10 +107,16 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
     """Read a pod that carries our labels.
 
     Raises:
-        ValueError, KeyError: a label that the operator itself writes is missing or wrong.
+        ValueError, KeyError: a label that the operator itself writes is missing or wrong, or the pod is somebody else's who has
+            copied them.
     """
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels = metadata["labels"]
+    claim = claim_of(metadata, labels[names.JOB_LABEL], labels[names.JOB_UID_LABEL])
+    if claim is Claim.FOREIGN:
+        raise ValueError("it has another controller than the job that its labels name: it is no worker of it")
+    if metadata["name"] != f"{labels[names.JOB_LABEL]}-{labels[names.RANK_LABEL]}":
+        raise ValueError("its name is not that of the worker that its labels name: it is a copy of it")
     annotations = metadata.get("annotations") or {}
     gpus = tuple(uuid for uuid in annotations.get(names.GPUS_ANNOTATION, "").split(",") if uuid)
     phase = status.get("phase", "Pending")
@@ -128,6 +138,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         share_percent=_percent(spec) // max(1, len(gpus)),
         phase=phase,
         deleting="deletionTimestamp" in metadata,
+        owned=claim is Claim.OWNED,
         bound=bool(spec.get("nodeName")),
         priority=spec.get("priority") or 0,
         started_seconds=_started_seconds(states),

@@ -1,0 +1,82 @@
+"""Why the API server does not take an object, read from its sentence: does it pass by itself, or is the object at fault?
+
+The API server answers 403 to a pod that is one too many for a quota as well as to one that its namespace's rules never allow, and
+has no other word for programs that tells them apart; that a webhook cannot be reached is an internal error (500). What it
+says is fixed in Kubernetes' own admission plugins (``resourcequota``, ``serviceaccount``, ``limitranger``, ``podsecurity``,
+``webhook/errors``), so it is told apart by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class RefusalReason(StrEnum):
+    """One word for programs: the reason of Placed=False after such a refusal."""
+
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    """A ResourceQuota of the namespace is used up."""
+
+    WEBHOOK_UNAVAILABLE = "WebhookUnavailable"
+    """An admission webhook that has a say does not answer."""
+
+    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
+    """The pod's service account is not there (yet)."""
+
+    EARLIER_JOB_LEAVING = "EarlierJobLeaving"
+    """An object of an earlier job of the same name is still there; it is being removed."""
+
+    POD_REFUSED = "PodRefused"
+    """Everything else: the object, or who is in its place, has to change first."""
+
+
+PASSING = frozenset(RefusalReason) - {RefusalReason.POD_REFUSED}
+"""These pass without anybody changing the job."""
+
+UNBLOCK: Mapping[str, str] = {
+    RefusalReason.QUOTA_EXCEEDED: "room in the quota: other pods of the namespace end, or the quota is raised",
+    RefusalReason.WEBHOOK_UNAVAILABLE: "the webhook answering again",
+    RefusalReason.SERVICE_ACCOUNT_MISSING: "the service account being there",
+    RefusalReason.EARLIER_JOB_LEAVING: "the end of the earlier job's workers",
+    RefusalReason.POD_REFUSED: "a change of what the API server names; it is tried again until then",
+}
+"""By reason: what ends the wait."""
+
+EARLIER_JOB = "of an earlier job of this name"
+"""In the writer's own sentence."""
+
+_SIGNS = (
+    ("exceeded quota: ", RefusalReason.QUOTA_EXCEEDED),
+    ("status unknown for quota: ", RefusalReason.QUOTA_EXCEEDED),
+    ("quota evaluation timed out", RefusalReason.QUOTA_EXCEEDED),
+    ("failed calling webhook ", RefusalReason.WEBHOOK_UNAVAILABLE),
+    ("error looking up service account ", RefusalReason.SERVICE_ACCOUNT_MISSING),
+    (EARLIER_JOB, RefusalReason.EARLIER_JOB_LEAVING),
+)
+
+_INSTALLATION = " cannot create resource "
+"""Of a 403 for want of rights: the operator's installation is at fault, no pod."""
+
+_TERMINATING = "is being terminated"
+"""Of a 403 in a namespace that is being deleted."""
+
+
+def reason_of(message: str) -> RefusalReason:
+    """Return why an object is refused, by the sentence that says it."""
+    # A webhook may say anything where it denies; of one that does, no other sign counts.
+    if " denied the request" in message and "failed calling webhook " not in message:
+        return RefusalReason.POD_REFUSED
+    return next((reason for sign, reason in _SIGNS if sign in message), RefusalReason.POD_REFUSED)
+
+
+def is_refusal(status: int, message: str) -> bool:
+    """Whether an answer with this HTTP status is about the object and not about the API server's own health."""
+    return status in (400, 403, 422) or (status >= 500 and reason_of(message) in PASSING)
+
+
+def blames_object(status: int, message: str) -> bool:
+    """Whether the object itself is at fault: as it is, it will not be taken before somebody changes it or the rules."""
+    if status == 403 and (_INSTALLATION in message or _TERMINATING in message):
+        return False
+    return status in (400, 403, 422) and reason_of(message) is RefusalReason.POD_REFUSED

@@ -1,0 +1,94 @@
+"""Workers that have lost their job or their owner reference, on an API server with Kubernetes' own garbage collector."""
+
+from __future__ import annotations
+
+from laneway.api import names
+from laneway.operator.apiserver import Raw
+from laneway.operator.resources import PODS, SERVICES, TRAINING_JOBS
+
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import until
+
+MERGE_PATCH = "application/merge-patch+json"
+
+
+async def _running_gang(cluster: PlayedCluster, name: str) -> list[Raw]:
+    await cluster.submit(name, workers=2)
+    pods = await cluster.run_all(name, 2, attempt=1)
+    await cluster.until_condition(name, "Running")
+    return pods
+
+
+async def test_a_worker_that_lost_its_owner_is_adopted_goes_on_and_ends_with_its_job(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    first, second = await _running_gang(cluster, "gang")
+    path, nobody = PODS.path(cluster.namespace, "gang-1"), {"metadata": {"ownerReferences": None}}
+    await cluster.api.request("PATCH", path, body=nobody, content_type=MERGE_PATCH)
+
+    async def adopted() -> Raw | None:
+        metadata: Raw = (await cluster.api.request("GET", path))["metadata"]
+        return metadata if metadata.get("ownerReferences") else None
+
+    metadata = await until("the worker has its owner back", adopted)
+    assert metadata["uid"] == second["metadata"]["uid"], "it is the same pod"
+    assert metadata["ownerReferences"] == first["metadata"]["ownerReferences"]
+    status = (await cluster.job("gang"))["status"]
+    assert (status["attempt"], status["restarts"]) == (1, 0)
+    await cluster.delete_job("gang")
+    await cluster.until_leaving("gang", 2)
+
+
+async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_them_and_gets_its_own(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    """Another controller's pod with our labels is left alone all the while."""
+    await cluster.add_node("n1", gpus=2)
+    orphaned = await _running_gang(cluster, "gang")
+    earlier = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "gang"))
+    copied = {
+        "metadata": {
+            "name": "copied",
+            "labels": orphaned[0]["metadata"]["labels"],
+            # One that is there: else the garbage collector would take the pod away.
+            "ownerReferences": [await _node_as_owner(cluster)],
+        },
+        "spec": {
+            "containers": [{"name": "x", "image": "example.invalid/x"}],
+            "automountServiceAccountToken": False,
+        },
+    }
+    await cluster.api.request("POST", PODS.path(cluster.namespace), body=copied)
+
+    path = TRAINING_JOBS.path(cluster.namespace, "gang")
+    await cluster.api.request("DELETE", path, body={"propagationPolicy": "Orphan"})
+
+    async def gone() -> bool:
+        jobs = (await cluster.api.request("GET", TRAINING_JOBS.path(cluster.namespace)))["items"]
+        return not jobs
+
+    await until("the job is gone, without its workers", gone)
+    await cluster.submit("gang", workers=2)
+    before = {pod["metadata"]["uid"] for pod in orphaned}
+
+    async def replaced() -> list[Raw] | None:
+        await cluster.let_go("gang")
+        labelled = [pod for pod in await cluster.pods("gang") if pod["metadata"]["name"] != "copied"]
+        uids = {pod["metadata"]["uid"] for pod in labelled}
+        return labelled if len(uids) == 2 and not uids & before else None
+
+    pods = await until("the job has workers of its own", replaced)
+    uid = (await cluster.job("gang"))["metadata"]["uid"]
+    assert {pod["metadata"]["labels"][names.JOB_UID_LABEL] for pod in pods} == {uid}
+    service = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "gang"))
+    assert service["metadata"]["uid"] != earlier["metadata"]["uid"]
+    assert service["spec"]["selector"] == {names.JOB_UID_LABEL: uid}
+    stranger = await cluster.api.request("GET", PODS.path(cluster.namespace, "copied"))
+    assert "deletionTimestamp" not in stranger["metadata"]
+
+
+async def _node_as_owner(cluster: PlayedCluster) -> Raw:
+    node = (await cluster.api.request("GET", f"/api/v1/nodes/{cluster.namespace}-n1"))["metadata"]
+    return {"apiVersion": "v1", "kind": "Node", "name": node["name"], "uid": node["uid"], "controller": True}

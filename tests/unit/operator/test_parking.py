@@ -153,8 +153,13 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     assert (old.status.preemption.depth, old.status.preemption.beneficiary) == ("Pause", "ns/new")
     assert not old.doomed
     assert condition_of(old.status, "Running")[0] == "True", "until its node says that it has stopped"
-    assert [each.reason for each in old.happenings] == ["Preempted"]
-    assert "Preempting" in [each.reason for each in new.happenings]
+    assert old.status.preemption.cost == "200m"
+    (preempted,) = old.happenings
+    assert preempted.reason == "Preempted"
+    assert preempted.message.endswith("It is told to pause, which costs it about 0.2 s.")
+    (preempting,) = [each for each in new.happenings if each.reason == "Preempting"]
+    assert "ns/old pauses (HigherPriority, at a cost of about 0.2 s)" in preempting.message
+    assert old.yielding == (pod,), "it is looked at anew before anything is written"
     assert not decision.orders, "why it is ordered is written first"
     jobs = {each.uid: each for each in view.jobs} | {
         each.job.uid: each.job.with_status(each.status) for each in (old, new)
@@ -162,6 +167,38 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     (orders,) = decided(replace(view, jobs=tuple(jobs.values())), config=CONFIG).orders
     assert [(order.pod_uid, order.order) for order in orders.orders] == [(pod.uid, "Pause")]
     assert orders.jobs == {job.uid}
+
+
+def test_who_is_paused_and_is_to_go_further_stands_aside_all_the_while() -> None:
+    paused = told(Depth.PAUSE).after(transitions.parked, NOW - 3)
+    builder = paused.after(
+        transitions.told_to_park,
+        Depth.OFFLOAD,
+        "HigherPriority",
+        "It makes way for ns/next.",
+        NOW - 1,
+        "ns/next",
+    )
+    job = builder.record
+    assert job.status.preemptions == 1, "it makes way once"
+    assert condition_of(job.status, "Running") == ("False", "Paused")
+    pod = a_pod(job).running().record
+    moving = advanced(job, pod, view=seen(job, pod, "Paused"))
+    assert (moving.state, moving.parkable) == (JobState.OFFLOADING, False)
+    moved = advanced(job, pod, view=seen(job, pod, "Offloaded"))
+    assert moved.state is JobState.OFFLOADED
+    assert condition_of(moved.job.status, "Running") == ("False", "Offloaded")
+    before, after = paused.record.status.waiting, moved.job.status.waiting
+    assert before is not None
+    assert after is not None
+    assert after.since == before.since, "it has waited since it was paused"
+
+
+@pytest.mark.parametrize(("state", "want"), [("Paused", True), ("Lost", False)])
+def test_a_paused_job_can_go_further_while_its_client_answers(state: str, want: bool) -> None:
+    job = told(Depth.PAUSE).after(transitions.parked, NOW - 3).record
+    pod = a_pod(job).running().record
+    assert advanced(job, pod, view=seen(job, pod, state)).parkable is want
 
 
 def test_who_has_no_client_ends() -> None:

@@ -150,7 +150,11 @@ def _makes_way(job: Object) -> list[str]:
         "Offload": "moving its memory to the host",
         "Evict": "ending; it starts again from its checkpoint",
     }[making_way["depth"]]
-    return [f"It makes way by {how}: {making_way['message']}"]
+    lines = [f"It makes way by {how}: {making_way['message']}"]
+    if making_way.get("cost"):
+        seconds = float(quantity.parse(making_way["cost"]))
+        lines.append(f"Beside the wait that costs it about {seconds:.1f} s.")
+    return lines
 
 
 def _latest(job: Object) -> list[str]:

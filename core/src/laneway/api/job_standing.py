@@ -67,6 +67,10 @@ class PreemptionStatus(Status):
     )
     beneficiary: str = Field(default="", description="The job that it makes way for, as namespace/name.")
     message: str = Field(default="", description="Why, as a sentence.")
+    cost: str = Field(
+        default="",
+        description="What that is expected to cost on each of its GPUs beside the wait, in seconds; left out where nothing is known of it.",
+    )
     since: str = Field(description="When it was told to make way.", json_schema_extra={"format": "date-time"})
     reached_at: str | None = Field(
         default=None,

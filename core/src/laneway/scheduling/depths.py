@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from laneway.scheduling.books import Books
 from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.tenancy import kept_bytes
 from laneway.scheduling.trial import Depths, Placement, Trial
 
 _FURTHER_THAN = {
@@ -42,7 +43,9 @@ def cheapest(trial: Trial, victims: Sequence[Job], books: Books) -> tuple[Depths
 
 def cost_of(victim: Job, depth: Depth, books: Books) -> float:
     """Return what making way so far costs on each of the job's GPUs, in seconds."""
-    return books.policies.preemption.cost_seconds(victim, depth, books.ledger.held_bytes(victim.key))
+    gpus, shares = books.ledger.gpus, books.ledger.entries[victim.key].shares
+    held_bytes = max((kept_bytes(victim, gpus[number], percent) for number, percent in shares), default=0)
+    return books.policies.preemption.cost_seconds(victim, depth, held_bytes)
 
 
 def _options(victim: Job, books: Books) -> tuple[Depth, ...]:

@@ -18,7 +18,7 @@ from laneway.scheduling.numbering import grouped, in_order, interned
 from laneway.scheduling.plan_types import Depth
 from laneway.scheduling.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.suitability import GPUClass, class_of
-from laneway.scheduling.tenancy import foreign_tenant, kept_bytes, parked_tenant, tenant_of
+from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
 from laneway.scheduling.usable_gpus import UsableGPUs
 from laneway.scheduling.views import LATER, NOW, Level, Look, View
 
@@ -289,13 +289,6 @@ class Ledger:
         entry = self.entries[key]
         entry.kind = Kind.SETTLED
         self._touch(entry)
-
-    def held_bytes(self, key: str) -> int:
-        """Return the most that one of a job's workers keeps on a GPU between two iterations."""
-        entry = self.entries[key]
-        return max(
-            (kept_bytes(entry.job, self.gpus[number], percent) for number, percent in entry.shares), default=0
-        )
 
     def departing_from(self, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are leaving these GPUs."""

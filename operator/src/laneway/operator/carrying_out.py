@@ -24,6 +24,7 @@ from laneway.operator.metrics import Metrics
 from laneway.operator.node_orders import NodeStatement
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.releases import Releases
 from laneway.operator.statements import JobStatement
 from laneway.operator.templates import to_node
 from laneway.operator.writer import FencedOff, Refused, Writer
@@ -37,6 +38,10 @@ _RETRY_SECONDS = 1.0
 """A job is left alone for so long after a write that the API server did not answer, or answered with an error of its own."""
 
 
+class Outdated(Exception):  # noqa: N818 - nothing went wrong: the next cycle knows more
+    """What a statement was decided from is no longer so; the text says what."""
+
+
 class CarryingOut:
     """Writes under way, and what came of those that ended."""
 
@@ -47,11 +52,14 @@ class CarryingOut:
         leadership: Leadership,
         parallel_writes: int,
         *,
+        unchanged: Callable[[Iterable[WorkerPod]], Awaitable[bool]],
         ended: Callable[[bool], None],
         wall: Callable[[], float],
     ) -> None:
         """Write by ``writer``; ``ended`` is called when the writes about a job have ended, and told whether they were about a step in
-        its life."""
+        its life; ``unchanged`` reads workers anew, and returns whether they are what they were."""
+        self._unchanged = unchanged
+        self._releases = Releases()
         self._writer = writer
         self._metrics = metrics
         self._leadership = leadership
@@ -89,6 +97,7 @@ class CarryingOut:
     def begin(self, statement: JobStatement, now_seconds: float) -> None:
         """Write all that concerns one job."""
         self.busy.add(statement.job.uid)
+        self._releases.begin(statement)
         self._go(self._carry_out(statement, now_seconds))
 
     def begin_orders(self, statement: NodeStatement) -> None:
@@ -156,6 +165,8 @@ class CarryingOut:
             self._doubt(job, error)
             if not isinstance(error, ApiError) or error.status not in (404, 409):
                 await asyncio.sleep(_RETRY_SECONDS)
+        except Outdated as error:
+            logger.info("a statement is out of date", extra={"job": job.key, "problem": str(error)})
         except FencedOff as error:
             self.fenced_off = True
             logger.info("a write was not made", extra={"job": job.key, "problem": str(error)})
@@ -164,6 +175,7 @@ class CarryingOut:
             text = f"the operator could not make the job's objects ({type(error).__name__}: {error}); see its log"
             self.refusals[job.uid, statement.status.attempt] = text
         finally:
+            self._releases.end(statement, written=False)
             self.busy.discard(job.uid)
             self.last_sign_seconds = self._wall()
             self._metrics.statement_duration.observe(time.monotonic() - began_seconds)
@@ -172,9 +184,11 @@ class CarryingOut:
     async def _write(self, statement: JobStatement, now_seconds: float) -> None:
         job = statement.job
         slots = self._starts if statement.creates else self._others
+        await self._look_again(statement)
         if statement.write:
             async with slots:
                 await self._writer.write_status(job, statement.status)
+            self._releases.end(statement, written=True)
             self._note(statement, now_seconds)
         if statement.creates and job.wish is not None:
             await self._create(statement, job.wish.spec)
@@ -183,6 +197,21 @@ class CarryingOut:
         if statement.expired:
             async with slots:
                 await self._writer.delete_job(job)
+
+    async def _look_again(self, statement: JobStatement) -> None:
+        """Ask anew what a preemption, and what a start, was decided from.
+
+        Raises:
+            Outdated: it is no longer so.
+            ApiError, UnknownOutcome
+        """
+        if statement.yielding:
+            async with self._others:
+                unchanged = await self._unchanged(statement.yielding)
+            if not unchanged:
+                raise Outdated("a worker that was to make way has ended, or is gone")
+        if not await self._releases.landed(statement):
+            raise Outdated("the GPUs that it was to have were not given back")
 
     async def _create(self, statement: JobStatement, spec: TrainingJobSpec) -> None:
         job, attempt = statement.job, statement.status.attempt

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.cache import ClusterCache, ClusterView
@@ -25,7 +26,7 @@ from laneway.operator.metrics import Figures, Metrics
 from laneway.operator.orphans import Orphans
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.relist import ListedThePast, find_job_uid, is_alive, refresh_job, relist
+from laneway.operator.relist import ListedThePast, find_job_uid, is_alive, refresh_job, relist, unchanged
 from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import FencedOff, Writer
 
@@ -73,7 +74,13 @@ class Engine:
         self._wall = wall
         self._changed = asyncio.Event()
         self._carrying = CarryingOut(
-            writer, metrics, leadership, config.cycle.parallel_writes, ended=self._writes_ended, wall=wall
+            writer,
+            metrics,
+            leadership,
+            config.cycle.parallel_writes,
+            unchanged=partial(unchanged, api, cache),
+            ended=self._writes_ended,
+            wall=wall,
         )
         self._orphans = Orphans(config.patience.orphan_seconds)
         self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)

@@ -141,6 +141,10 @@ def _stand_aside(
     """Follow a job that was told to make way without ending."""
     status, now_seconds, around = standing.job.status, facts.now_seconds, facts.around
     assert status.preemption is not None
+    if standing.job.wish is not None and standing.job.wish.spec.suspend:
+        message = "It is suspended while it makes way for another: its workers end at their next checkpoint."
+        suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        return standing.becomes(suspended, Happening("Suspended", message))
     seen = parking.look(status, depth, mine, around.sessions, around.patience, now_seconds)
     if seen.in_vain:
         message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
@@ -159,7 +163,12 @@ def _stand_aside(
         due_on_sick_gpus_seconds(mine, around),
         deadline_due_seconds(status, limit_seconds, now_seconds),
     )
-    return replace(standing, due_seconds=min((each for each in due if each is not None), default=None))
+    return replace(
+        standing,
+        # Who is paused can go further without ending; who is offloaded cannot.
+        parkable=seen.state is JobState.PAUSED and parking.can_park(mine, around.sessions),
+        due_seconds=min((each for each in due if each is not None), default=None),
+    )
 
 
 _PARKED_WORDS = {

@@ -12,6 +12,7 @@ from laneway.operator.preemption_events import made_way_for
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.standing import Happening, Standing
 from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingCode, WaitingReason
+from laneway.scheduling.explanation import seconds
 
 Told = Callable[[str, WaitingStatus, WaitingStatus | None], WaitingStatus]
 """Adds to why a job waits what its user may want to know beyond it; the third argument is what the status says now."""
@@ -62,18 +63,24 @@ def _make_way(
 ) -> Standing:
     """Have a job make way as far as the plan says."""
     status, reason, message = standing.job.status, str(preemption.reason), preemption.message
+    mine = tuple(pod for pod in pods if pod.attempt == status.attempt)
+    standing = replace(standing, yielding=mine)
+    for_whom, cost_seconds = preemption.beneficiary, preemption.cost_seconds
     if preemption.depth is not Depth.EVICT:
         status = transitions.told_to_park(
-            status, preemption.depth, reason, message, now_seconds, preemption.beneficiary
+            status, preemption.depth, reason, message, now_seconds, for_whom, cost_seconds
         )
-        happening = Happening("Preempted", f"{message} It is told to {parking.WORDS[preemption.depth]}.")
-        return standing.becomes(status, happening)
+        told = (
+            f"It is told to {parking.WORDS[preemption.depth]}, which costs it about {seconds(cost_seconds)}."
+        )
+        return standing.becomes(status, Happening("Preempted", f"{message} {told}"))
     if preemption.reason is PreemptionReason.SUSPENDED:
         status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         happening = Happening("Suspended", message)
     else:
-        status = transitions.preempted(status, reason, message, now_seconds, preemption.beneficiary)
-        happening = Happening("Preempted", message)
+        status = transitions.preempted(status, reason, message, now_seconds, for_whom, cost_seconds)
+        told = f" It ends, which costs it about {seconds(cost_seconds)}." if cost_seconds > 0 else ""
+        happening = Happening("Preempted", message + told)
     doomed = tuple(pod for pod in pods if not pod.deleting)
     return replace(standing.becomes(status, happening), state=JobState.LEAVING, doomed=doomed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laneway.operator.standing import Happening
 from laneway.scheduling import Depth, Plan
+from laneway.scheduling.explanation import seconds
 
 _WORDS = {
     Depth.PAUSE: "pauses",
@@ -19,5 +20,8 @@ def made_way_for(job: str, planned: Plan) -> tuple[Happening, ...]:
     )
     if not victims:
         return ()
-    text = "; ".join(f"{each.job} {_WORDS[each.depth]} ({each.reason})" for each in victims)
+    text = "; ".join(
+        f"{each.job} {_WORDS[each.depth]} ({each.reason}, at a cost of about {seconds(each.cost_seconds)})"
+        for each in victims
+    )
     return (Happening("Preempting", f"Others make way for it: {text}."),)

@@ -6,7 +6,8 @@ conflicted, or ended with nobody knowing how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
 from laneway.operator.apiserver import ApiError, ApiServer
 from laneway.operator.cache import ClusterCache, Store, key_of
 from laneway.operator.records.job_record import JobRecord
+from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.resources import PODS, TRAINING_JOBS, WATCHED, Resource
 
 _PAGE = 250
@@ -73,6 +75,28 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
     # A list has a version, an object that is not there has none: so a late answer does not bury a job that is newer.
     this = {"fieldSelector": f"metadata.name={job.name}"}
     await _take_list(api, jobs, TRAINING_JOBS, this, lambda record: record.key == job.key, job.namespace)
+
+
+async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPod]) -> bool:
+    """Bring workers up to date; return whether each is still there, and has neither ended nor been told to since.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+
+    async def same(pod: WorkerPod) -> bool:
+        try:
+            raw = await api.request("GET", PODS.path(pod.namespace, pod.name))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            cache.pods.forget({"namespace": pod.namespace, "name": pod.name, "uid": pod.uid})
+            return False
+        cache.pods.observe({"kind": PODS.kind, **raw})
+        now = parse_worker_pod(raw)
+        return (now.uid, now.ended, now.deleting) == (pod.uid, pod.ended, pod.deleting)
+
+    return all(await asyncio.gather(*(same(pod) for pod in pods)))
 
 
 async def find_job_uid(api: ApiServer, namespace: str, name: str) -> str | None:

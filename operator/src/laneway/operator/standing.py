@@ -45,6 +45,9 @@ class Standing:
     forsaken: tuple[WorkerPod, ...] = ()
     """Pods to be removed without waiting for their node, which does not answer."""
 
+    yielding: tuple[WorkerPod, ...] = ()
+    """The workers of a job that the plan has make way, as they were when that was decided."""
+
     present: frozenset[int] = frozenset()
     """Ranks of the current attempt that have a pod."""
 

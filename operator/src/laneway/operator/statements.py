@@ -39,12 +39,30 @@ class JobStatement:
     forsaken: tuple[WorkerPod, ...] = ()
     """Pods to be removed without waiting for their node, which does not answer."""
 
+    yielding: tuple[WorkerPod, ...] = ()
+    """Workers that make way for others: nothing is written unless they are still what they were when that was decided."""
+
     happenings: tuple[Happening, ...] = ()
     expired: bool = False
     """The job is to be deleted."""
 
     waited_seconds: float | None = None
     """How long it had waited, where it is seen to run for the first time since."""
+
+    @property
+    def frees(self) -> frozenset[str]:
+        """GPUs that the job has by the status that is there, and does not have, or takes no turns on, by the one that is to be."""
+        had = _active_gpus(self.job.status)
+        return had - _active_gpus(self.status) if had else had
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """GPUs of a job that is to start, or to go on, on them: who frees them is to be written about first."""
+        before, after = self.job.status, self.status
+        goes_on = before.preemption is not None and bool(before.placement) and after.preemption is None
+        if after.attempt == before.attempt and not goes_on:
+            return frozenset()
+        return _active_gpus(after)
 
     @property
     def acts(self) -> bool:
@@ -83,10 +101,19 @@ def draft(job: JobRecord, standing: Standing, template: KnownTemplate) -> JobSta
         profile=template.profile if missing else None,
         doomed=standing.doomed,
         forsaken=standing.forsaken,
+        yielding=standing.yielding,
         happenings=standing.happenings,
         expired=standing.expired,
         waited_seconds=waited_seconds,
     )
+
+
+def _active_gpus(status: TrainingJobStatus) -> frozenset[str]:
+    if status.completion_time is not None:
+        return frozenset()  # the placement of who has ended says where its logs are
+    if status.preemption is not None and status.preemption.reached_at is not None:
+        return frozenset()
+    return frozenset(gpu for worker in status.placement for gpu in worker.gpus)
 
 
 def gist(status: TrainingJobStatus) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from laneway.api import quantity
 from laneway.api.clock_text import to_seconds, to_text
 from laneway.api.conditions import Condition, ConditionStatus, with_condition
 from laneway.api.job_standing import AvoidedNodeStatus, NodeFailuresStatus, PreemptionStatus, WaitingStatus
@@ -137,30 +138,48 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
 
 
 def preempted(
-    status: Status, reason: str, message: str, now_seconds: float, beneficiary: str | None = None
+    status: Status,
+    reason: str,
+    message: str,
+    now_seconds: float,
+    beneficiary: str | None = None,
+    cost_seconds: float = 0.0,
 ) -> Status:
     """The job makes way for another by ending. One that was told to stay, and is now told to end, makes way only once."""
     again = status.preemption is not None
     status = unplaced(status, "Preempted", message, now_seconds, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
     making_way = PreemptionStatus(
-        depth=Depth.EVICT.value, beneficiary=beneficiary or "", message=message, since=to_text(now_seconds)
+        depth=Depth.EVICT.value,
+        beneficiary=beneficiary or "",
+        message=message,
+        cost=_cost(cost_seconds),
+        since=to_text(now_seconds),
     )
     return changed(status, preemptions=status.preemptions + (not again), preemption=making_way)
 
 
 def told_to_park(
-    status: Status, depth: Depth, reason: str, message: str, now_seconds: float, beneficiary: str | None
+    status: Status,
+    depth: Depth,
+    reason: str,
+    message: str,
+    now_seconds: float,
+    beneficiary: str | None,
+    cost_seconds: float = 0.0,
 ) -> Status:
-    """The job is to make way without ending; it runs until its nodes say that it has."""
+    """The job is to make way without ending; it runs until its nodes say that it has. One that is paused already, and is now to move its
+    memory to the host, makes way only once."""
+    again = status.preemption is not None
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
     making_way = PreemptionStatus(
         depth="Pause" if depth is Depth.PAUSE else "Offload",
         beneficiary=beneficiary or "",
         message=message,
+        cost=_cost(cost_seconds),
         since=to_text(now_seconds),
     )
-    return changed(status, preemptions=status.preemptions + 1, preemption=making_way)
+    return changed(status, preemptions=status.preemptions + (not again), preemption=making_way)
 
 
 def parked(status: Status, now_seconds: float) -> Status:
@@ -173,7 +192,9 @@ def parked(status: Status, now_seconds: float) -> Status:
     return changed(
         status,
         preemption=making_way.model_copy(update={"reached_at": to_text(now_seconds)}),
-        waiting=WaitingStatus(reason=reason, message=making_way.message, since=to_text(now_seconds)),
+        waiting=WaitingStatus(
+            reason=reason, message=making_way.message, since=_waits_since(status, now_seconds)
+        ),
     )
 
 
@@ -280,6 +301,10 @@ def since_seconds(status: Status, kind: ConditionType, default: float) -> float:
     """Return when a condition last changed."""
     found = condition(status, kind)
     return default if found is None else to_seconds(found.last_transition_time)
+
+
+def _cost(cost_seconds: float) -> str:
+    return quantity.format_seconds(cost_seconds) if cost_seconds > 0 else ""
 
 
 def _waits_since(status: Status, now_seconds: float) -> str:

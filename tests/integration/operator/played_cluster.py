@@ -55,6 +55,14 @@ class PlayedCluster:
         await until(f"{full} is untainted", lambda: self._untainted(full))
         return full
 
+    async def remove_node(self, node: str) -> None:
+        """Delete a Node and its GPUNode: the machine is gone for good."""
+        async with self._beating:
+            self._ready.discard(node)
+        self._nodes.remove(node)
+        await self.api.request("DELETE", GPU_NODES.path(name=node))
+        await self.api.request("DELETE", NODES.path(name=node))
+
     async def set_ready(self, node: str, ready: bool) -> None:
         """Say as its kubelet whether a node is ready; :meth:`beat` repeats that it is."""
         async with self._beating:

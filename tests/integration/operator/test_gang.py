@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway.operator.resources import NODES, PODS
+from laneway.operator.resources import PODS
 
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
@@ -122,16 +122,3 @@ async def test_a_deleted_worker_is_nobodys_failure(operator: OperatorProcess, cl
     await cluster.until_condition("hit", "Running")
     assert (await cluster.job("hit"))["status"]["restarts"] == 0
     assert "Disrupted" in await cluster.events("hit")
-
-
-async def test_a_cordoned_node_gets_no_new_worker(operator: OperatorProcess, cluster: PlayedCluster) -> None:
-    node = await cluster.add_node("n1")
-    await cluster.api.request(
-        "PATCH",
-        NODES.path(name=node),
-        body={"spec": {"unschedulable": True}},
-        content_type="application/merge-patch+json",
-    )
-    await cluster.submit("kept-out")
-    waiting = await cluster.until_waiting("kept-out", "NodesUnavailable")
-    assert "cordoned" in waiting["message"]

@@ -80,44 +80,6 @@ async def test_a_gang_gets_its_service_and_rendezvous(
     await cluster.until_condition("ddp", "Succeeded")
 
 
-async def test_a_suspended_job_gives_its_gpus_back_and_goes_on_later(
-    operator: OperatorProcess, cluster: PlayedCluster
-) -> None:
-    await cluster.add_node("n1")
-    await cluster.submit("paused", suspend=True)
-    await cluster.until_waiting("paused", "Suspended")
-    assert await cluster.pods("paused") == []
-
-    await cluster.change("paused", {"suspend": False})
-    await cluster.run_all("paused", 1, attempt=1)
-    await cluster.until_condition("paused", "Running")
-    await cluster.change("paused", {"suspend": True})
-    await cluster.until_leaving("paused", 1)
-    await cluster.until_waiting("paused", "Suspended")
-
-    await cluster.change("paused", {"suspend": False})
-    await cluster.run_all("paused", 1, attempt=2)
-    await cluster.until_condition("paused", "Running")
-    status = (await cluster.job("paused"))["status"]
-    assert status["preemptions"] == 0, "who stops by his user's wish was not preempted"
-    assert status["restarts"] == 0
-
-
-async def test_deleting_a_running_job_frees_its_gpu_for_the_next(
-    operator: OperatorProcess, cluster: PlayedCluster
-) -> None:
-    await cluster.add_node("n1")
-    await cluster.submit("first")
-    await cluster.run_all("first", 1)
-    await cluster.until_condition("first", "Running")
-    await cluster.submit("second")
-    await cluster.until_waiting("second", "GPUsBusy")
-
-    await cluster.delete_job("first")
-    await cluster.until_leaving("first", 1)  # the garbage collector's work
-    await cluster.until_pods("second", 1)
-
-
 async def test_a_job_that_can_never_fit_says_why_and_what_would_help(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:

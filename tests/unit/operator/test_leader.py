@@ -150,6 +150,25 @@ async def test_a_lease_that_was_given_back_is_free_at_once(server: LeaseOnServer
     assert server.lease["spec"]["leaseTransitions"] == 1
 
 
+async def test_a_lease_is_given_back_though_a_last_renewal_lands_in_between(server: LeaseOnServer) -> None:
+    a, b = Replica("a", server), Replica("b", server)
+    assert await a.tries()
+    renewal = await server.read()
+    in_mid_air = [renewal]
+    read = a.part._read
+
+    async def renewed_after_it_was_read() -> dict[str, Any]:
+        lease = await read()
+        if in_mid_air:
+            await server.put(in_mid_air.pop(), False)
+        return lease
+
+    a.part._read = renewed_after_it_was_read
+    await a.part.release()
+    assert not in_mid_air
+    assert await b.tries()
+
+
 async def test_a_lease_that_is_deleted_under_its_holder_is_not_free_before_the_holder_must_have_noticed(
     server: LeaseOnServer,
 ) -> None:

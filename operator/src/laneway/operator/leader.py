@@ -32,6 +32,9 @@ PutLease = Callable[[Raw, bool], Awaitable[Raw]]
 _DELETED = ""
 """In the place of the version of a lease that is not there any more."""
 
+_TRIES_TO_RELEASE = 3
+"""A renewal that was under way when the replica was told to end may land while it gives the lease back."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
@@ -139,13 +142,20 @@ class Leadership:
         if not self.leads:
             return
         self._renewed_seconds = None
-        try:
-            lease = await self._read()
-            if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
-                lease["spec"] = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._put(lease, False)
-        except (ApiError, UnknownOutcome) as error:
-            logger.warning("the lease was not given back and has to run out", extra={"problem": str(error)})
+        for tries_left in reversed(range(_TRIES_TO_RELEASE)):
+            try:
+                await self._give_back()
+                return
+            except (ApiError, UnknownOutcome) as error:
+                if not tries_left:
+                    extra = {"problem": str(error)}
+                    logger.warning("the lease was not given back and has to run out", extra=extra)
+
+    async def _give_back(self) -> None:
+        lease = await self._read()
+        if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+            lease["spec"] = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._put(lease, False)
 
     def _may_take(self, lease: Raw, now_seconds: float) -> bool:
         spec = lease.get("spec") or {}

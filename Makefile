@@ -133,6 +133,10 @@ KILLS_APART ?= 12
 test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=70
 	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) tests/faults
 
+.PHONY: test-rivals
+test-rivals: programs ## 50 rival gangs on nodes that kwok plays, with the real kube-scheduler; builds kwok once; not in `make test`
+	$(PYTEST) tests/rivals
+
 .PHONY: test-e2e
 test-e2e: programs images ## All of it on real kubelets
 	$(PYTEST) tests/e2e

@@ -138,7 +138,7 @@ class KubeletSide:
         """Ask for the plugin's options."""
         return self._call("GetDevicePluginOptions", plugin.Empty())
 
-    def wait_for_devices(self, healthy: int, unhealthy: int = 0, timeout_seconds: float = 20) -> None:
+    def wait_for_devices(self, healthy: int, unhealthy: int = 0, timeout_seconds: float = 60) -> None:
         """Wait until the plugin has said that it has so many devices."""
         with self.changed:
             done = self.changed.wait_for(

@@ -21,7 +21,7 @@ from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Wait for a condition; fail with what did not come true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -30,7 +30,7 @@ mount -o remount,bind,ro /run/laneway && shift && exec "$@"
 """
 
 
-def eventually(what: str, holds: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait for a condition, and return what made it true."""
     until = time.monotonic() + seconds
     while True:
@@ -126,7 +126,7 @@ class PeerProcess:
     def send(self, kind: str, n: int = 0, **fields: Any) -> None:
         assert "failed" not in self.do("send", text=json.dumps({"type": kind, **fields}), n=n)
 
-    def receive(self, n: int = 0, wait_seconds: float = 10.0) -> dict[str, Any]:
+    def receive(self, n: int = 0, wait_seconds: float = 60.0) -> dict[str, Any]:
         return self.do("receive", n=n, wait_seconds=wait_seconds)
 
     def expect(self, kind: str, n: int = 0) -> dict[str, Any]:

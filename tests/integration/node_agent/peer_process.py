@@ -23,7 +23,7 @@ class Peer:
         self.connections: dict[int, socket.socket] = {}
         self.pages: dict[int, memoryview] = {}
 
-    def connect(self, n: int = 0, wait_seconds: float = 10.0, name: str = "agent.sock") -> dict[str, Any]:
+    def connect(self, n: int = 0, wait_seconds: float = 60.0, name: str = "agent.sock") -> dict[str, Any]:
         until = time.monotonic() + wait_seconds
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,7 +49,7 @@ class Peer:
             return {"failed": str(error), "sent": sent}
         return {"sent": sent}
 
-    def receive(self, n: int = 0, wait_seconds: float = 10.0) -> dict[str, Any]:
+    def receive(self, n: int = 0, wait_seconds: float = 60.0) -> dict[str, Any]:
         connection = self.connections[n]
         connection.settimeout(wait_seconds)
         descriptors = array.array("i")

@@ -200,6 +200,31 @@ def test_service_goes_by_share() -> None:
     assert had[0] / had[1] == pytest.approx(3, rel=0.03)
 
 
+def after_a_stall(idle_seconds: float) -> list[float]:
+    """Return what two have had of 4 s, after the second of them had kept the lane for 5 s and both were away for a while."""
+    bench = GPUBench(max_lanes=1, timeout_seconds=60)
+    stalled, other = bench.job("stalled", 100, 300), bench.job("other", 100, 300)
+    stalled.request()
+    other.request()
+    stalled.begin()
+    bench.clock.advance(5)
+    for process in (stalled, other):
+        process.end()
+        process.release()
+    assert not stalled.hold.wants_turn
+    assert not other.hold.wants_turn
+    bench.clock.advance(idle_seconds)
+    return served(bench, [other, stalled], 4)
+
+
+def test_who_kept_others_waiting_pays_for_it_after_a_gap() -> None:
+    assert after_a_stall(0.5)[0] > 3.5
+
+
+def test_in_a_lane_that_nobody_wanted_for_a_while_accounts_begin_anew() -> None:
+    assert after_a_stall(2.0) == pytest.approx([2, 2], abs=0.2)
+
+
 def test_srtf_runs_who_says_that_least_is_left() -> None:
     bench = GPUBench(max_lanes=1, policy="srtf")
     long, short = bench.job("long", 100, 300), bench.job("short", 100, 300)

@@ -254,7 +254,8 @@ class TurnGiver:
         lane = self._memory.lane_of(hold)
         if lane is not None:
             active = (view for view in self._active(lane, now_seconds) if view.key != hold.key)
-            hold.service_seconds = service_on_entry(hold, active, self._settings, now_seconds)
+            members = self._memory.members(lane)
+            hold.service_seconds = service_on_entry(hold, active, members, self._settings, now_seconds)
             hold.newcomer = False
         hold.view = hold.see(since_seconds)
         self._waiting.enter(hold)

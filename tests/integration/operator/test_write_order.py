@@ -1,0 +1,112 @@
+"""What the operator asks again before it has a job make way, and what it writes before what, as a real API server sees it.
+
+Between the two stands a proxy that holds back what the test wants held back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hack.cluster.control_plane import LoopbackControlPlane
+from tests.faults.fault import Answer, Fault, Request
+from tests.faults.fault_proxy import FaultProxy, serving
+from tests.faults.journal import Journal
+from tests.faults.namespace_view import NamespaceView
+from tests.faults.upstream import upstream
+from tests.integration.operator.conftest import SYSTEM_NAMESPACE
+from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import until
+
+
+class HeldBack(Fault):
+    """Keeps news of pods, or the writing of one job's status, from arriving."""
+
+    def __init__(self) -> None:
+        self.news_of_pods = asyncio.Event()
+        self.news_of_pods.set()
+        self.status_of = ""
+        self.status_may_go = asyncio.Event()
+
+    async def before(self, request: Request) -> Request | Answer:
+        """Hold a job's status back."""
+        if self.status_of and request.writes and request.path.endswith(f"/{self.status_of}/status"):
+            self.fired = True
+            await self.status_may_go.wait()
+        return request
+
+    async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Hold the lines of the watch on pods back."""
+        async for line in lines:
+            if request.collection == "pods":
+                await self.news_of_pods.wait()
+            yield line
+
+
+@pytest.fixture
+async def held_back(
+    control_plane: LoopbackControlPlane, operator_kubeconfig: Path, cluster: PlayedCluster, tmp_path: Path
+) -> AsyncIterator[tuple[HeldBack, OperatorProcess]]:
+    """An operator of the test's own, behind the proxy."""
+    fault = HeldBack()
+    async with upstream(operator_kubeconfig) as up:
+        proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal(), lambda: "operator")
+        async with serving(proxy, tmp_path) as kubeconfig:
+            process = OperatorProcess(tmp_path / "operator", kubeconfig, SYSTEM_NAMESPACE)
+            process.start()
+            try:
+                yield fault, process
+            finally:
+                fault.news_of_pods.set()
+                fault.status_may_go.set()
+                await asyncio.to_thread(process.stop)
+                print(process.log)
+
+
+async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written_about_first(
+    held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
+) -> None:
+    fault, operator = held_back
+    await cluster.add_node("n1")
+    urgent = await cluster.add_priority_class("urgent", 1000)
+    await cluster.submit("long")
+    (long,) = await cluster.run_all("long", 1)
+    await cluster.until_condition("long", "Running")
+
+    # Its worker ends, and the operator is not told.
+    fault.news_of_pods.clear()
+    await cluster.finish(long)
+    await cluster.submit("short", priorityClassName=urgent)
+    (short,) = await cluster.until_pods("short", 1)
+    assert "a statement is out of date" in operator.log, "it had planned to have it make way"
+    status = (await cluster.job("long"))["status"]
+    assert (await cluster.condition("long", "Succeeded"))["status"] == "True"
+    assert (status["attempt"], status["preemptions"]) == (1, 0)
+    assert "Preempted" not in await cluster.events("long")
+    fault.news_of_pods.set()
+
+    # The next one is to have the GPU of one whose end cannot be written.
+    await cluster.run(short)
+    await cluster.until_condition("short", "Running")
+    await cluster.submit("next")
+    await cluster.until_waiting("next", "GPUsBusy")
+    fault.status_of = "short"
+    await cluster.finish(short)
+
+    async def held() -> bool:
+        return fault.fired
+
+    await until("the status is on its way", held)
+    await cluster.add_node("n2")
+    await cluster.submit("elsewhere")
+    await cluster.until_pods("elsewhere", 1)  # it waits for nobody
+    assert await cluster.pods("next") == []
+    assert not (await cluster.job("next"))["status"].get("placement")
+    assert (await cluster.condition("short", "Placed"))["status"] == "True"
+    fault.status_may_go.set()
+    await cluster.until_pods("next", 1)
+    assert (await cluster.condition("short", "Succeeded"))["status"] == "True"

@@ -1,0 +1,150 @@
+"""A job makes way on real nodes and stays: the operator orders it, the node's agent has the client stop, and back again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hack.cluster.probes import wait_until
+from hack.demo.install import SYSTEM_NAMESPACE, system_pods
+from hack.demo.jobs import JobView
+from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.manifests import session_pod, training_job
+from tests.e2e.test_orders import session_of, wait_for_state, wait_until_further
+from tests.e2e.test_survival import containers
+
+_FOREVER = 10_000_000
+_HALF_FOR_WHO_STANDS_ASIDE = ("--set", "operator.config.scheduling.activePercent=100")
+
+
+@pytest.fixture(scope="module")
+def parking(laneway: Laneway) -> Iterator[None]:
+    """Half of what GPUs offer is for jobs that stand aside."""
+    laneway.installation.upgrade(*_HALF_FOR_WHO_STANDS_ASIDE)
+    yield
+    laneway.installation.upgrade()
+
+
+@pytest.fixture
+def urgent(bench: Bench) -> Iterator[str]:
+    """A PriorityClass."""
+    name = f"{bench.namespace}-urgent"
+    bench.laneway.kubectl.run("create", "priorityclass", name, "--value=1000")
+    yield name
+    bench.laneway.kubectl.run("delete", "priorityclass", name)
+
+
+@pytest.fixture
+def one_gpu(bench: Bench) -> str:
+    """A node on which plain pods leave one GPU to TrainingJobs."""
+    node = sorted(bench.laneway.kubectl.ready_nodes())[0]
+    filler = json.dumps(session_pod("filler", 300, node=node))
+    bench.laneway.kubectl.run("apply", "--namespace", bench.namespace, "--filename", "-", stdin=filler)
+    wait_until(lambda: session_of(bench, "filler").get("node") == node, "the others are taken", 90)
+    return node
+
+
+def submit(bench: Bench, name: str, node: str, *, script: str = "", **spec: Any) -> None:
+    """A job that wants a whole GPU of a node, and trains until it is told that it is enough."""
+    job = training_job(
+        name, spec={"gpus": {"perWorker": 1}, "backoffLimit": 0}, steps=_FOREVER, pace_seconds=0.02
+    )
+    job["spec"] |= spec
+    pod = job["spec"]["template"]["spec"]
+    pod["nodeSelector"] = {"kubernetes.io/hostname": node}
+    pod["containers"][0]["command"][-1] += script
+    bench.jobs.apply([job])
+
+
+def told(bench: Bench, job: str, reason: str) -> str:
+    """What a job's last event of a reason says; empty while there is none."""
+    events = bench.laneway.kubectl.get("events", "--namespace", bench.namespace)["items"]
+    said = [
+        each["message"]
+        for each in events
+        if (each["involvedObject"]["name"], each["reason"]) == (job, reason)
+    ]
+    return said[-1] if said else ""
+
+
+def wait_until_told(bench: Bench, job: str, reason: str, *words: str) -> None:
+    wait_until(
+        lambda: all(word in told(bench, job, reason) for word in words),
+        f"{job} is told {reason}: {words}",
+        60,
+    )
+
+
+def enough(bench: Bench, job: str) -> None:
+    """Tell a job's worker that it has trained long enough, and wait until it has succeeded."""
+    place = ("--namespace", bench.namespace, "--container", "trainer")
+    bench.laneway.kubectl.run("exec", f"{job}-0", *place, "--", "kill", "-USR1", "1")
+    bench.jobs.wait([job], lambda view: view.has("Succeeded"), "having succeeded", 120)
+
+
+def stands_aside(bench: Bench, depth: str, beneficiary: str) -> JobView:
+    """Wait until a job stands aside for another that runs; return it, after a look at what its status says."""
+    bench.jobs.wait([beneficiary], lambda view: view.has("Running"), "running", 150)
+    job = bench.jobs.wait(
+        ["long"],
+        lambda view: view.status.preemption is not None and view.status.preemption.reached_at is not None,
+        "standing aside",
+        90,
+    )["long"]
+    making_way = job.status.preemption
+    assert making_way is not None
+    whom = f"{bench.namespace}/{beneficiary}"
+    assert (making_way.depth, making_way.beneficiary) == (depth, whom)
+    assert f"makes way for {whom}, whose priority is 1000" in making_way.message
+    assert making_way.cost, "what it costs is told"
+    assert job.has("Placed")
+    assert job.has("Preempted")
+    reasons = {each.type: each.reason for each in job.status.conditions}
+    assert (reasons["Running"], reasons["Preempted"]) == (
+        {"Pause": "Paused"}.get(depth, "Offloaded"),
+        "HigherPriority",
+    )
+    return job
+
+
+def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it_was(
+    parking: None, bench: Bench, urgent: str, one_gpu: str
+) -> None:
+    submit(bench, "long", one_gpu)
+    bench.jobs.wait(["long"], lambda view: view.status.profile is not None, "being profiled", 150)
+    wait_until_further(bench, "long-0", 5)
+    before = containers(bench)["long-0"]
+
+    # Another run of the same script: what it needs is known, and fits beside what the first one keeps.
+    submit(bench, "short", one_gpu, priorityClassName=urgent)
+    wait_until_told(bench, "long", "Preempted", f"{bench.namespace}/short", "told to pause")
+    wait_until_told(bench, "short", "Preempting", f"{bench.namespace}/long pauses (HigherPriority")
+    paused = wait_for_state(bench, "long-0", "Paused")
+    wait_until(lambda: bench.jobs.pods("short"), "the other is about to start", 60)
+    for pod in system_pods(bench.laneway.installation.target, "operator"):
+        command = ("delete", "pod", pod, "--namespace", SYSTEM_NAMESPACE, "--grace-period=0", "--force")
+        bench.laneway.kubectl.run(*command)
+    assert stands_aside(bench, "Pause", "short").attained_gpu_seconds > 0
+    wait_until_further(bench, "short-0", 5)
+    assert session_of(bench, "long-0")["iterations"] == paused["iterations"]
+    enough(bench, "short")
+    wait_until_further(bench, "long-0", paused["iterations"])
+
+    # A script that nobody knows counts with all of the GPU's memory.
+    submit(bench, "stranger", one_gpu, script="\n# unknown", priorityClassName=urgent)
+    stands_aside(bench, "Offload", "stranger")
+    moved = wait_for_state(bench, "long-0", "Offloaded")
+    assert moved["offloadedBytes"] > 0
+    wait_until_further(bench, "stranger-0", 5)
+    assert session_of(bench, "long-0")["iterations"] == moved["iterations"]
+    enough(bench, "stranger")
+    wait_until_further(bench, "long-0", moved["iterations"])
+
+    long = bench.jobs.wait(["long"], lambda view: view.has("Running"), "running again", 60)["long"]
+    assert (long.status.attempt, long.status.restarts, long.status.preemptions) == (1, 0, 2)
+    assert long.status.preemption is None
+    assert containers(bench)["long-0"] == before, "its process never ended"
+    wait_until_told(bench, "long", "Resumed", "goes on where it is")

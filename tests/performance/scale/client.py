@@ -14,6 +14,9 @@ from laneway.operator.apiserver import ApiError, ApiServer, Raw
 PARALLEL = 32
 """Requests under way at the same time: as many as the operator's default."""
 
+_TOO_MANY_REQUESTS = 429
+"""The API server has to fill its cache of these objects first, say."""
+
 
 async def for_each(steps: Iterable[Callable[[], Awaitable[object]]], parallel: int = PARALLEL) -> None:
     """Take all steps, so many at a time."""
@@ -49,10 +52,14 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
     started = asyncio.Event()
 
     async def watch(session: aiohttp.ClientSession) -> None:
-        version = ""
+        listed = await api.request("GET", path, query={"limit": "1"})
+        version = listed["metadata"]["resourceVersion"]
         while True:  # a watch may end at any time, and goes on from where it was
             url = f"{credentials.server}{path}?watch=true&allowWatchBookmarks=true&resourceVersion={version}"
             async with session.get(url, ssl=context) as answer:
+                if answer.status == _TOO_MANY_REQUESTS:
+                    await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
+                    continue
                 answer.raise_for_status()
                 started.set()
                 async for line in answer.content:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
@@ -29,6 +30,10 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 150.0
 """The API server sends a bookmark about once a minute to whoever watches: a connection without any is dead."""
+
+_KEPT_SECONDS = 75.0
+"""A connection that nobody uses is kept for so long, because a TLS handshake costs more than a request; the API server keeps it for
+90 s."""
 
 
 class ApiError(Exception):
@@ -67,8 +72,20 @@ class ApiServer:
     """A connection pool to one API server."""
 
     def __init__(self, configuration: Configuration) -> None:
+        """Connect as ``configuration`` says. Needs a running event loop."""
         self._configuration = configuration
         self._client = ApiClient(configuration)
+        self._connector = aiohttp.TCPConnector(
+            limit=configuration.connection_pool_maxsize,
+            ssl=self._client.rest_client.ssl_context,
+            keepalive_timeout=_KEPT_SECONDS,
+        )
+        # With trust_env, aiohttp would look for a .netrc and for proxies at each request, in threads of their own.
+        configuration.client_session_kwargs = {
+            "connector": self._connector,
+            "cookie_jar": aiohttp.DummyCookieJar(),
+            "trust_env": False,
+        }
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +94,7 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._client.close()
+        await self._connector.close()
 
     async def credentials(self) -> Credentials:
         """Return the current credentials; a token that is about to expire is read anew."""
@@ -191,4 +209,12 @@ async def connect(kubeconfig: Path | None = None) -> ApiServer:
             f"cannot reach an API server by {where}: {error}; pass --kubeconfig FILE, set KUBECONFIG, or run in a pod "
             "with a service account"
         ) from error
+    if configuration.proxy is None:
+        configuration.proxy = _proxy_of(configuration.host)
     return ApiServer(configuration)
+
+
+def _proxy_of(server: str) -> str | None:
+    """Return the proxy that the environment names for a server (``HTTPS_PROXY``, ``NO_PROXY``), if any."""
+    url = urlsplit(server)
+    return None if proxy_bypass(url.netloc) else getproxies().get(url.scheme)

@@ -19,10 +19,11 @@ from laneway.api.names import GPU_PERCENT, GPUS_ANNOTATION
 
 from hack.cluster import embedded
 from hack.cluster.commands import run
-from hack.cluster.images import PAUSE_IMAGE
+from hack.cluster.images import PAUSE_IMAGE, pause_archive
 from hack.cluster.probes import answers_ok
 from hack.cluster.processes import Component
 from hack.cluster.teardown import bring_down
+from tests.derived_image import derive
 from tests.integration.device_plugin.plugin_process import wait_until
 from tests.integration.device_plugin.test_pods import RIGHTS
 from tests.unit.device_plugin.builders import gpu
@@ -30,6 +31,7 @@ from tests.unit.device_plugin.builders import gpu
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root: namespaces, mounts, cgroups")
 
 CLUSTER = "plugin-test"
+IMAGE_WITH_A_PATH = "localhost/laneway/with-a-path:1"
 WORKERS = {"a-0": (0, 50), "a-1": (0, 50), "b-0": (1, 50), "b-1": (1, 50), "c-0": (2, 30), "c-1": (2, 30)}
 PLAIN = {"p-0": 40, "p-1": 10, "p-2": 10, "p-3": 20, "p-4": 20, "p-5": 40}
 
@@ -81,7 +83,7 @@ class RealNode:
         status = self.kubectl.get("node", self.plan.name)["status"]
         return int(status["allocatable"].get(GPU_PERCENT, 0))
 
-    def create(self, **pods: tuple[int, str]) -> None:
+    def create(self, *, image: str = PAUSE_IMAGE, **pods: tuple[int, str]) -> None:
         """Create pods at once: size and chosen GPU by name (with underscores for dashes)."""
         items = [
             {
@@ -97,7 +99,7 @@ class RealNode:
                     "containers": [
                         {
                             "name": "trainer",
-                            "image": PAUSE_IMAGE,
+                            "image": image,
                             "imagePullPolicy": "Never",
                             "resources": {"limits": {GPU_PERCENT: str(size)}},
                         }
@@ -143,6 +145,13 @@ class RealNode:
         info = json.loads(run([*self.node.ctr(), "containers", "info", name]))
         environment: list[str] = info["Spec"]["process"]["env"]
         return environment
+
+    def image_paths(self) -> list[str]:
+        """What the plugin has written about the images of containers, where it has."""
+        text = self.node.run(
+            ["sh", "-c", "head -n 1 /run/laneway/containers/*/image-pythonpath 2>/dev/null || true"]
+        )
+        return text.splitlines()
 
     def records(self) -> dict[str, dict[str, Any]]:
         """What the plugin has written about containers, by pod."""
@@ -249,9 +258,14 @@ def test_whole_gpus_are_distinct_and_joined_by_nvlink(node: RealNode) -> None:
     [("cdi", "INJECTED_BY_CDI=GPU-1"), ("env", "NVIDIA_VISIBLE_DEVICES=GPU-1")],
 )
 def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
-    node: RealNode, strategy: str, handed_over: str
+    node: RealNode, tmp_path: Path, strategy: str, handed_over: str
 ) -> None:
-    """What containerd makes of it: CDI names are resolved by a specification on the node, as NVIDIA's toolkit writes it."""
+    """What containerd makes of it: CDI names are resolved by a specification on the node, as NVIDIA's toolkit writes it.
+
+    And what containerd says of the image is in the container's folder, whatever the strategy.
+    """
+    derive(pause_archive(), tmp_path / "image.tar", IMAGE_WITH_A_PATH, {"PYTHONPATH": "/opt/own"}, {})
+    node.cluster.load_image(tmp_path / "image.tar")
     node.delete_all()
     node.plugin.kill()
     node.write_cdi_specification(4)
@@ -259,10 +273,12 @@ def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
     node.offer(*(gpu(index, numa_node=0, simulated=False) for index in range(4)))
     node.start_plugin()
 
-    node.create(whole=(100, "GPU-1"))
+    node.create(image=IMAGE_WITH_A_PATH, whole=(100, "GPU-1"))
 
     (identifier,) = node.wait_until_running(1).values()
     environment = node.environment_of(identifier)
     found = [one for one in environment if one.startswith(("INJECTED_BY_CDI", "NVIDIA_VISIBLE_DEVICES"))]
     assert found == [handed_over]
     assert "LANEWAY_GPUS=GPU-1" in environment
+    assert "PYTHONPATH=/opt/laneway:/run/laneway/image-pythonpath" in environment
+    assert node.image_paths() == ["/opt/own"]

@@ -33,7 +33,8 @@ class StarvationBound:
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
         """Return the longest waiting of the overdue, else whom the policy chooses."""
         sessions = tuple(waiting)
-        overdue = [s for s in sessions if now_seconds - s.waiting_since_seconds >= self.bound_seconds]
+        overdue_since_seconds = now_seconds - self.bound_seconds
+        overdue = [s for s in sessions if s.waiting_since_seconds <= overdue_since_seconds]
         if overdue:
             return min(overdue, key=lambda session: (session.waiting_since_seconds, session.key)).key
         return self.policy.choose(sessions, now_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.session import NANOSECONDS
@@ -58,7 +59,7 @@ def judge(
         heir = _heir(turn, waiting(), settings, over_seconds)
         look_seconds = turn.began_seconds + settings.poll_seconds
         if heir:
-            return GoOn(look_seconds, turn.quantum_ends_seconds, over_seconds, heir)
+            return GoOn(_with_others(look_seconds, settings), turn.quantum_ends_seconds, over_seconds, heir)
         return GoOn(min(over_seconds, look_seconds), turn.quantum_ends_seconds)
     idle_since_seconds = turn.idle_since_seconds(now_seconds)
     if idle_since_seconds is not None and now_seconds >= idle_since_seconds + settings.idle_seconds:
@@ -83,6 +84,8 @@ def judge(
         patience_seconds = settings.poll_seconds if heir or turn.leaves_seconds is not None else 0.0
         latest_seconds = max(quantum_ends_seconds + patience_seconds, now_seconds + settings.poll_seconds)
         look_seconds = min(again_seconds, latest_seconds)
+        if patience_seconds:
+            look_seconds = _with_others(look_seconds, settings)
     return GoOn(look_seconds, quantum_ends_seconds, leaves_seconds if heir else None, heir)
 
 
@@ -91,6 +94,11 @@ def _heir(turn: Turn, waiting: list[SessionView], settings: TurnSettings, at_sec
     holder = turn.hold.see(at_seconds, turn.charge_seconds(at_seconds))
     preferred = settings.policy.choose([*waiting, holder], at_seconds)
     return "" if preferred is None or preferred == holder.key else preferred
+
+
+def _with_others(look_seconds: float, settings: TurnSettings) -> float:
+    """Return when to look at a holder that leaves by itself: together with those of other lanes, because each time costs a wake-up."""
+    return ceil(look_seconds / settings.poll_seconds) * settings.poll_seconds
 
 
 def _expected_boundary_seconds(turn: Turn, now_seconds: float) -> float:

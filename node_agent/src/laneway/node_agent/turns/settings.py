@@ -22,7 +22,7 @@ class TurnSettings:
     more than the few hand-offs that filling it would cost."""
 
     poll_seconds: float = 0.005
-    """How often a holder is looked at while somebody waits."""
+    """How often a holder is looked at while somebody waits; where it leaves by itself, holders of all lanes are looked at together."""
 
     recall_seconds: float = 1.0
     """Service that a session may save up by being away for short; away for longer, it saves up none."""

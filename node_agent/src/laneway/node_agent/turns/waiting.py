@@ -40,7 +40,10 @@ class Waiting:
 
     def anybody(self, lane: int) -> bool:
         """Return whether somebody waits for a lane and may run."""
-        return any(hold.view is not None and hold.may_run for hold in self._lines.get(lane, ()))
+        for hold in self._lines.get(lane, ()):  # noqa: SIM110 - asked twice a hand-off: any() would make a generator each time
+            if hold.view is not None and hold.may_run:
+                return True
+        return False
 
     def views(self, lane: int) -> list[SessionView]:
         """Return what a policy sees of those who wait for a lane and may run."""

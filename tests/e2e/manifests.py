@@ -50,6 +50,25 @@ def training_job(name: str, *, spec: dict[str, Any] | None = None, **parameters:
     }
 
 
+_ITERATES = """
+import time
+from laneway.client import iteration
+while True:
+    with iteration():
+        pass
+    time.sleep(0.2)
+"""
+"""Is not prepared for SIGTERM: the client stops it between two iterations."""
+
+
+def small_job(name: str, *, spec: dict[str, Any], tolerations: list[dict[str, Any]]) -> dict[str, Any]:
+    """A TrainingJob whose workers do empty iterations: they start, and stop, at once."""
+    container = _container({}) | {"image": SMALL_IMAGE, "command": ["python3", "-c", _ITERATES]}
+    job = training_job(name, spec=spec)
+    job["spec"]["template"]["spec"] |= {"containers": [container], "tolerations": tolerations}
+    return job
+
+
 EXCLUSIVE_NODE = {"gpus": {"perWorker": 4}, "sharing": "Exclusive"}
 """All GPUs of one node, alone."""
 

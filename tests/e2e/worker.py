@@ -25,6 +25,8 @@ REPORT = bool(os.environ.get("REPORT"))
 CHECKPOINT = os.environ.get("CHECKPOINT", "")
 RANK = int(os.environ.get("RANK", "0"))
 WORLD_SIZE = int(os.environ.get("WORLD_SIZE", "1"))
+if CHECKPOINT and WORLD_SIZE > 1:
+    CHECKPOINT += f".{RANK}"  # each rank its own: they need not have the folder in common
 
 
 def say(event, **fields):

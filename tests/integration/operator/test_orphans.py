@@ -92,3 +92,26 @@ async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_
 async def _node_as_owner(cluster: PlayedCluster) -> Raw:
     node = (await cluster.api.request("GET", f"/api/v1/nodes/{cluster.namespace}-n1"))["metadata"]
     return {"apiVersion": "v1", "kind": "Node", "name": node["name"], "uid": node["uid"], "controller": True}
+
+
+async def test_a_worker_that_lost_its_labels_makes_room_for_another(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1", gpus=2)
+    pods = await _running_gang(cluster, "gang")
+    path, bare = PODS.path(cluster.namespace, "gang-1"), {"metadata": {"labels": None}}
+    await cluster.api.request("PATCH", path, body=bare, content_type=MERGE_PATCH)
+    await cluster.until_leaving("gang", 1)  # the gang is no longer whole, so it starts again
+
+    async def in_the_way() -> bool:
+        found = (await cluster.api.request("GET", path))["metadata"]
+        return found["uid"] == pods[1]["metadata"]["uid"] and "deletionTimestamp" in found
+
+    await until("the pod is told to end", in_the_way)
+    await cluster.take_away(pods[1])
+
+    async def whole() -> bool:
+        return len(await cluster.pods("gang")) == 2
+
+    await until("both workers are there again", whole)
+    assert (await cluster.job("gang"))["status"]["restarts"] == 0

@@ -29,6 +29,7 @@ NO_RIGHT = (
 TERMINATING = (
     'pods "a-0" is forbidden: unable to create new content in namespace ns because it is being terminated'
 )
+GOING = "the pod a-0 of an earlier job of this name is still there; it is being removed"
 OWN_TROUBLE = "Internal error occurred: etcdserver: request timed out"
 
 
@@ -45,6 +46,7 @@ OWN_TROUBLE = "Internal error occurred: etcdserver: request timed out"
         (403, POD_SECURITY, "PodRefused", True, True),
         (422, INVALID, "PodRefused", True, True),
         (403, NO_RIGHT, "PodRefused", True, False),
+        (409, GOING, "NameTaken", False, False),
         (403, TERMINATING, "PodRefused", True, False),
         (500, OWN_TROUBLE, "PodRefused", False, False),
         (409, QUOTA, "QuotaExceeded", False, False),

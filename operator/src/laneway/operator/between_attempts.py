@@ -25,7 +25,7 @@ from laneway.operator.standing import Facts, Happening, Standing
 from laneway.scheduling import JobState, WorkerPlacement
 
 _LONGEST_BACKOFF_SECONDS = 300.0
-_EARLIER_JOB_SECONDS = 10.0
+_NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; after so long it is tried whether they have."""
 
 
@@ -168,8 +168,8 @@ def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
         in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
         wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, in_a_row - 1)
         return since_seconds + min(wait_seconds, _LONGEST_BACKOFF_SECONDS)
-    if placed.reason == RefusalReason.EARLIER_JOB_LEAVING:
-        return since_seconds + min(_EARLIER_JOB_SECONDS, patience.refusal_backoff_seconds)
+    if placed.reason == RefusalReason.NAME_TAKEN:
+        return since_seconds + min(_NAME_TAKEN_SECONDS, patience.refusal_backoff_seconds)
     if placed.reason in UNBLOCK:
         return since_seconds + patience.refusal_backoff_seconds
     return None

@@ -24,8 +24,8 @@ class RefusalReason(StrEnum):
     SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
     """The pod's service account is not there (yet)."""
 
-    EARLIER_JOB_LEAVING = "EarlierJobLeaving"
-    """An object of an earlier job of the same name is still there; it is being removed."""
+    NAME_TAKEN = "NameTaken"
+    """A pod that has the name and is no worker any more is still there; it is being removed."""
 
     POD_REFUSED = "PodRefused"
     """Everything else: the object, or who is in its place, has to change first."""
@@ -38,12 +38,12 @@ UNBLOCK: Mapping[str, str] = {
     RefusalReason.QUOTA_EXCEEDED: "room in the quota: other pods of the namespace end, or the quota is raised",
     RefusalReason.WEBHOOK_UNAVAILABLE: "the webhook answering again",
     RefusalReason.SERVICE_ACCOUNT_MISSING: "the service account being there",
-    RefusalReason.EARLIER_JOB_LEAVING: "the end of the earlier job's workers",
+    RefusalReason.NAME_TAKEN: "the end of the pod that has the name",
     RefusalReason.POD_REFUSED: "a change of what the API server names; it is tried again until then",
 }
 """By reason: what ends the wait."""
 
-EARLIER_JOB = "of an earlier job of this name"
+BEING_REMOVED = "is still there; it is being removed"
 """In the writer's own sentence."""
 
 _SIGNS = (
@@ -52,7 +52,7 @@ _SIGNS = (
     ("quota evaluation timed out", RefusalReason.QUOTA_EXCEEDED),
     ("failed calling webhook ", RefusalReason.WEBHOOK_UNAVAILABLE),
     ("error looking up service account ", RefusalReason.SERVICE_ACCOUNT_MISSING),
-    (EARLIER_JOB, RefusalReason.EARLIER_JOB_LEAVING),
+    (BEING_REMOVED, RefusalReason.NAME_TAKEN),
 )
 
 _INSTALLATION = " cannot create resource "

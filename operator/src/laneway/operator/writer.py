@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from laneway.api.names import OPERATOR_FIELD_MANAGER
+from laneway.api.names import JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
 from laneway.api.training_job import TrainingJobStatus
 from laneway.operator.apiserver import (
     APPLY_PATCH,
@@ -32,7 +32,8 @@ from laneway.operator.node_orders import NodeStatement
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.ownership import Claim, claim_of
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.refusals import EARLIER_JOB, blames_object, is_refusal
+from laneway.operator.refusals import BEING_REMOVED, blames_object, is_refusal
+from laneway.operator.relist import is_alive
 from laneway.operator.resources import EVENTS, GPU_NODES, LEASES, PODS, SERVICES, TRAINING_JOBS, Resource
 
 logger = logging.getLogger(__name__)
@@ -265,16 +266,21 @@ class Writer:
         name = manifest["metadata"]["name"]
         found = await self._api.request("GET", resource.path(job.namespace, name))
         claim = claim_of(found["metadata"], job.name, job.uid)
-        if claim is Claim.OWNED or (claim is Claim.ADOPTABLE and resource is PODS):
+        labels = found["metadata"].get("labels") or {}
+        ours = claim is Claim.OWNED or (claim is Claim.ADOPTABLE and resource is PODS)
+        if ours and (resource is not PODS or labels.get(JOB_UID_LABEL) == job.uid):
             return found
         if claim is Claim.FOREIGN:
             raise Refused(
                 f"there is a {resource.kind} named {name} already, which does not belong to this job: delete it, or give "
                 "the job another name"
             )
-        if resource is PODS:
-            raise Refused(f"the pod {name} {EARLIER_JOB} is still there; it is being removed")
+        if not await is_alive(self._api, job):
+            raise ApiError(409, "Conflict", f"{job.key} is not there any more, or another is in its place")
         await self._delete(resource, job.namespace, name, found["metadata"]["uid"])
+        if resource is PODS:
+            what = "of this job, which has lost its labels," if ours else "of an earlier job of this name"
+            raise Refused(f"the pod {name} {what} {BEING_REMOVED}")
         query = {"fieldManager": OPERATOR_FIELD_MANAGER}
         return await self._send(
             "create", resource, "POST", resource.path(job.namespace), query=query, body=manifest

@@ -87,6 +87,7 @@ async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written
     assert (await cluster.condition("long", "Succeeded"))["status"] == "True"
     assert (status["attempt"], status["preemptions"]) == (1, 0)
     assert "Preempted" not in await cluster.events("long")
+    assert "Preempting" not in await cluster.events("short")
     fault.news_of_pods.set()
 
     # The next one is to have the GPU of one whose end cannot be written.

@@ -107,7 +107,7 @@ def test_it_ends_instead_when_the_time_is_over(since: float, reached: float | No
     assert status.preemptions == 1, "it made way once"
     assert status.preemption is not None
     assert (status.preemption.depth, status.preemption.beneficiary) == ("Evict", "ns/new")
-    assert standing.doomed == (pod,)
+    assert standing.doomed == standing.yielding == (pod,)
 
 
 def test_who_ends_while_it_stands_aside_has_ended() -> None:
@@ -160,6 +160,7 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     (preempting,) = [each for each in new.happenings if each.reason == "Preempting"]
     assert "ns/old pauses (HigherPriority, at a cost of about 0.2 s)" in preempting.message
     assert old.yielding == (pod,), "it is looked at anew before anything is written"
+    assert new.awaits == {"ns/old"}, "and only then the other is told of it"
     assert not decision.orders, "why it is ordered is written first"
     jobs = {each.uid: each for each in view.jobs} | {
         each.job.uid: each.job.with_status(each.status) for each in (old, new)

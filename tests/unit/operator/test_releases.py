@@ -12,7 +12,7 @@ from laneway.operator.releases import Releases
 from laneway.operator.statements import JobStatement
 from laneway.scheduling import Depth, WorkerPlacement
 
-from tests.unit.operator.builders import NOW, a_job
+from tests.unit.operator.builders import NOW, a_job, a_pod
 
 
 def statement(before: TrainingJobStatus, after: TrainingJobStatus, name: str = "j") -> JobStatement:
@@ -81,3 +81,17 @@ async def test_nobody_waits_for_a_status_that_is_not_written() -> None:
     releases = Releases()
     releases.begin(replace(ENDS, write=False))
     assert await releases.landed(STARTS)
+
+
+async def test_a_job_is_told_that_others_make_way_when_they_have_been_told() -> None:
+    pod = a_pod(a_job("old").placed("n1").record).record
+    victim = replace(statement(RUNS, TOLD, "old"), yielding=(pod,))
+    beneficiary = replace(statement(WAITS, WAITS, "new"), awaits=frozenset({"ns/old"}))
+    for written in (True, False):
+        releases = Releases()
+        releases.begin(victim)
+        waiting = asyncio.ensure_future(releases.landed(beneficiary))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        releases.end(victim, written=written)
+        assert await waiting is written

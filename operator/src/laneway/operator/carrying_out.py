@@ -211,7 +211,7 @@ class CarryingOut:
             if not unchanged:
                 raise Outdated("a worker that was to make way has ended, or is gone")
         if not await self._releases.landed(statement):
-            raise Outdated("the GPUs that it was to have were not given back")
+            raise Outdated("others were to make way for it, or to give GPUs back, and that was not written")
 
     async def _create(self, statement: JobStatement, spec: TrainingJobSpec) -> None:
         job, attempt = statement.job, statement.status.attempt

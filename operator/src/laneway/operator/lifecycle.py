@@ -153,7 +153,7 @@ def _stand_aside(
         evicted = transitions.preempted(
             status, reason, message, now_seconds, beneficiary=status.preemption.beneficiary
         )
-        return standing.becomes(evicted, Happening("Preempted", message))
+        return replace(standing.becomes(evicted, Happening("Preempted", message)), yielding=mine)
     if seen.just_done:
         status = transitions.parked(status, now_seconds)
         standing = standing.becomes(status, Happening(transitions.PARKED[depth], f"{_PARKED_WORDS[depth]}."))

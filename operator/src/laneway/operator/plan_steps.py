@@ -8,7 +8,7 @@ from dataclasses import replace
 from laneway.api.job_standing import WaitingStatus
 from laneway.api.training_job import ConditionType, TrainingJobStatus
 from laneway.operator import parking, transitions
-from laneway.operator.preemption_events import made_way_for
+from laneway.operator.preemption_events import made_way_for, victims_for
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.standing import Happening, Standing
 from laneway.scheduling import Depth, JobState, Plan, Preemption, PreemptionReason, WaitingCode, WaitingReason
@@ -54,7 +54,10 @@ def with_plan(
     happenings: tuple[Happening, ...] = ()
     if (reason := planned.waiting.get(job.key)) is not None:
         status = explained(job.key, status, reason, now_seconds, told, refused)
-        happenings = (*_suspended(standing.job.status, reason), *made_way_for(job.key, planned))
+        happenings = _suspended(standing.job.status, reason)
+        if reason.code is WaitingCode.AWAITING_PREEMPTION:
+            standing = replace(standing, awaits=victims_for(job.key, planned))
+            happenings = (*happenings, *made_way_for(job.key, planned))
     return standing.becomes(status, *happenings)
 
 

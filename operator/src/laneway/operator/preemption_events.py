@@ -13,11 +13,14 @@ _WORDS = {
 }
 
 
+def victims_for(job: str, planned: Plan) -> frozenset[str]:
+    """Return who makes way for a job in this plan."""
+    return frozenset(each.job for each in planned.preemptions.values() if each.beneficiary == job)
+
+
 def made_way_for(job: str, planned: Plan) -> tuple[Happening, ...]:
     """Return what others do for a job in this plan, as one event; none where nobody makes way for it."""
-    victims = sorted(
-        (each for each in planned.preemptions.values() if each.beneficiary == job), key=lambda each: each.job
-    )
+    victims = [planned.preemptions[key] for key in sorted(victims_for(job, planned))]
     if not victims:
         return ()
     text = "; ".join(

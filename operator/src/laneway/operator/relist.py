@@ -93,7 +93,10 @@ async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPo
             cache.pods.forget({"namespace": pod.namespace, "name": pod.name, "uid": pod.uid})
             return False
         cache.pods.observe({"kind": PODS.kind, **raw})
-        now = parse_worker_pod(raw)
+        try:
+            now = parse_worker_pod(raw)
+        except (KeyError, ValueError, TypeError, AttributeError):
+            return False  # somebody has made something else of it; the cache has left it out
         return (now.uid, now.ended, now.deleting) == (pod.uid, pod.ended, pod.deleting)
 
     return all(await asyncio.gather(*(same(pod) for pod in pods)))

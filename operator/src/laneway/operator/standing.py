@@ -48,6 +48,9 @@ class Standing:
     yielding: tuple[WorkerPod, ...] = ()
     """The workers of a job that the plan has make way, as they were when that was decided."""
 
+    awaits: frozenset[str] = frozenset()
+    """Keys of the jobs that the plan has make way for it."""
+
     present: frozenset[int] = frozenset()
     """Ranks of the current attempt that have a pod."""
 

@@ -42,6 +42,9 @@ class JobStatement:
     yielding: tuple[WorkerPod, ...] = ()
     """Workers that make way for others: nothing is written unless they are still what they were when that was decided."""
 
+    awaits: frozenset[str] = frozenset()
+    """Keys of jobs that make way for it: it is told so when they have been told."""
+
     happenings: tuple[Happening, ...] = ()
     expired: bool = False
     """The job is to be deleted."""
@@ -63,6 +66,16 @@ class JobStatement:
         if after.attempt == before.attempt and not goes_on:
             return frozenset()
         return _active_gpus(after)
+
+    @property
+    def gives(self) -> frozenset[str]:
+        """What others wait for until its status has been written: GPUs, and the key of a job that makes way."""
+        return self.frees | {self.job.key} if self.yielding else self.frees
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What is to have been given before its status is written."""
+        return self.takes | self.awaits
 
     @property
     def acts(self) -> bool:
@@ -102,6 +115,7 @@ def draft(job: JobRecord, standing: Standing, template: KnownTemplate) -> JobSta
         doomed=standing.doomed,
         forsaken=standing.forsaken,
         yielding=standing.yielding,
+        awaits=standing.awaits,
         happenings=standing.happenings,
         expired=standing.expired,
         waited_seconds=waited_seconds,

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,21 +81,21 @@ class Side:
         return file.read_text() if file.exists() else None
 
 
+@contextlib.asynccontextmanager
+async def asking(node: PluginNode, connect_seconds: float, answer_seconds: float) -> AsyncIterator[Side]:
+    path, folders = node.root / "runtime.sock", ContainerFolders(node.containers)
+    images = RuntimeImages(path, connect_seconds, answer_seconds)
+    try:
+        yield Side(folders, ImagePaths(folders, images), path)
+    finally:
+        await images.close()
+
+
 @pytest.fixture
 async def side(node: PluginNode) -> AsyncIterator[Side]:
-    socket = node.root / "runtime.sock"
-    images = RuntimeImages(socket, timeout_seconds=30)
-    folders = ContainerFolders(node.containers)
-    yield Side(folders, ImagePaths(folders, images), socket)
-    await images.close()
-
-
-@pytest.fixture
-async def hurried(side: Side) -> AsyncIterator[Side]:
-    """The same, for a runtime that is not going to answer."""
-    images = RuntimeImages(side.socket, timeout_seconds=0.1)
-    yield replace(side, paths=ImagePaths(side.folders, images))
-    await images.close()
+    """It waits for longer than any answer takes."""
+    async with asking(node, connect_seconds=30, answer_seconds=30) as patient:
+        yield patient
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ async def test_each_start_of_a_container_finds_what_its_image_says_then(side: Si
 
 
 async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
-    side: Side, hurried: Side, runtime: Runtime, caplog: pytest.LogCaptureFixture
+    node: PluginNode, side: Side, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(2):
@@ -124,12 +125,20 @@ async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
         f"containers start without their images' own PYTHONPATH: there is no container runtime at {side.socket}"
     ]
 
+    with socket.socket(socket.AF_UNIX) as nobodys:
+        nobodys.bind(str(side.socket))
+        async with asking(node, connect_seconds=0, answer_seconds=30) as hurried:
+            assert await hurried.start(pod("a")) is None
+        assert "UNAVAILABLE" in caplog.messages[-1]
+    side.socket.unlink()
+
     async with runtime.serve(side.socket):
         runtime.info = {"Docker": "{}"}
         assert await side.start(pod("a")) is None
         assert "does not tell the environment of images" in caplog.messages[-1]
         runtime.answers.clear()
-        assert await hurried.start(pod("a")) is None
+        async with asking(node, connect_seconds=30, answer_seconds=0.1) as hurried:
+            assert await hurried.start(pod("a")) is None
         assert "DEADLINE_EXCEEDED" in caplog.messages[-1]
         runtime.answers.set()
         runtime.info = None
@@ -141,8 +150,11 @@ async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
         runtime.images[IMAGE] = ["PYTHONPATH=/opt/own"]
         assert await side.start(pod("a")) == "/opt/own", "the connection has outlived all of that"
 
-    # What an earlier start of the container found stays, while nobody tells better.
-    assert await side.start(pod("a")) == "/opt/own"
+    side.socket.unlink(missing_ok=True)
+    assert await side.start(pod("a")) == "/opt/own", "an earlier start's stays while nobody tells better"
+    async with runtime.serve(side.socket):
+        runtime.images[IMAGE] = ["PYTHONPATH=/opt/next"]
+        assert await side.start(pod("a")) == "/opt/next", "a runtime that was started anew is found"
 
 
 async def test_what_was_learnt_is_not_written_over_the_next_container_with_its_ids(

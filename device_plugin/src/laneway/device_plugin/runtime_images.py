@@ -6,6 +6,7 @@ the image set. Only `ImageStatus` is called, which changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 from laneway.device_plugin.methods import image_status
-from laneway.device_plugin.proto.cri_pb2 import ImageSpec, ImageStatusRequest
+from laneway.device_plugin.proto.cri_pb2 import ImageSpec, ImageStatusRequest, ImageStatusResponse
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
@@ -30,10 +31,18 @@ class RuntimeSilentError(Exception):
 class RuntimeImages:
     """Asks the container runtime about images that the node has."""
 
-    def __init__(self, socket: Path, timeout_seconds: float = 2.0) -> None:
-        """``timeout_seconds``: a container that starts waits no longer than that for an answer."""
+    def __init__(self, socket: Path, connect_seconds: float = 2.0, answer_seconds: float = 15.0) -> None:
+        """A container that starts waits no longer than that.
+
+        Args:
+            socket: the runtime's.
+            connect_seconds: how long a socket at which nobody listens is tried.
+            answer_seconds: how long an answer may take. The kubelet is going to ask the same runtime to make the container, so a slow one
+                holds it up in any case; together with all else that `PreStartContainer` waits for it stays below the kubelet's 30 s.
+        """
         self._socket = socket
-        self._timeout_seconds = timeout_seconds
+        self._connect_seconds = connect_seconds
+        self._answer_seconds = answer_seconds
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_CHANNEL_OPTIONS)
 
     async def close(self) -> None:
@@ -51,15 +60,7 @@ class RuntimeImages:
         """
         if not self._socket.exists():
             raise RuntimeSilentError(f"there is no container runtime at {self._socket}")
-        request = ImageStatusRequest(image=ImageSpec(image=image), verbose=True)
-        call = image_status(self._channel)
-        try:
-            answer = await call(request, timeout=self._timeout_seconds, wait_for_ready=True)
-        except grpc.aio.AioRpcError as error:
-            raise RuntimeSilentError(
-                f"the container runtime at {self._socket} does not tell of images: "
-                f"{error.code().name}: {error.details()}"
-            ) from error
+        answer = await self._status(ImageStatusRequest(image=ImageSpec(image=image), verbose=True))
         if not answer.HasField("image"):
             raise RuntimeSilentError(f"the container runtime at {self._socket} has no image {image!r}")
         try:
@@ -68,6 +69,23 @@ class RuntimeImages:
             raise RuntimeSilentError(
                 f"the container runtime at {self._socket} does not tell the environment of images: {error}"
             ) from error
+
+    async def _status(self, request: ImageStatusRequest) -> ImageStatusResponse:
+        call = image_status(self._channel)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while True:
+            try:
+                return await call(request, timeout=self._answer_seconds)
+            except grpc.aio.AioRpcError as error:
+                # A runtime that has just been started anew is unavailable until the next attempt to connect.
+                away = error.code() == grpc.StatusCode.UNAVAILABLE
+                if not away or clock() - began >= self._connect_seconds:
+                    raise RuntimeSilentError(
+                        f"the container runtime at {self._socket} does not tell of images: "
+                        f"{error.code().name}: {error.details()}"
+                    ) from error
+            await asyncio.sleep(0.1)
 
 
 def pythonpath_of(info: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Optional
 
 from laneway.client.host_memory import give_back, room_bytes
@@ -65,7 +66,8 @@ class TorchMover:
             CannotMoveError: the device has no room for some; they are kept.
         """
         filled = []
-        copies = []
+        read = []
+        """Copies on their way to a device. A simulated one has been read when the call returns: its memory serves the next storage."""
         try:
             while self._away:
                 storage, copy = self._away[-1]
@@ -73,12 +75,13 @@ class TorchMover:
                 storage.copy_(copy, non_blocking=True)
                 self._away.pop()
                 filled.append(storage)
-                copies.append(copy)
+                if storage.device.type == "cuda":
+                    read.append(copy)
         except RuntimeError as error:
             raise CannotMoveError(f"the device has no room for its memory: {error}") from error
         finally:
             self._synchronize(filled)
-            copies.clear()  # not before they have been read
+            read.clear()
             self._give_pinned_memory_back()
             give_back()
             self._take_note(filled)
@@ -133,19 +136,23 @@ class TorchMover:
 
 def _persistent_tensors(torch: Any) -> Iterator[Any]:
     """All that modules and optimizers of this process own. They are found by looking at every object, which takes a moment and misses none."""
-    for owner in gc.get_objects():
-        kind = type(owner)
-        if issubclass(kind, torch.nn.Module):
-            tables = [getattr(owner, name, None) for name in ("_parameters", "_buffers")]
-        elif issubclass(kind, torch.optim.Optimizer):
-            tables = [getattr(owner, name, None) for name in ("state", "param_groups")]
-        else:
-            continue
+    for owner in _instances((torch.nn.Module, torch.optim.Optimizer)):
+        names = (
+            ("_parameters", "_buffers") if isinstance(owner, torch.nn.Module) else ("state", "param_groups")
+        )
+        tables = [getattr(owner, name, None) for name in names]
         for tensor in _tensors_in(tables, torch.Tensor, set()):
             for part in _parts(tensor):
                 yield part
                 if part.is_leaf and part.grad is not None:
                     yield from _parts(part.grad)
+
+
+def _instances(classes: tuple[type, ...]) -> list[Any]:
+    """All objects of these classes that Python knows. Types are few and objects many, so each type is asked once."""
+    objects = gc.get_objects()
+    wanted = {kind for kind in set(map(type, objects)) if issubclass(kind, classes)}
+    return list(compress(objects, map(wanted.__contains__, map(type, objects))))
 
 
 def _tensors_in(value: Any, tensor_type: type, seen: set[int]) -> Iterator[Any]:
@@ -187,7 +194,7 @@ def _has_cuda_graphs(torch: Any) -> bool:
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
     if trees is not None:
         kinds.append(trees.CUDAGraphTreeManager)
-    return any(issubclass(type(candidate), tuple(kinds)) for candidate in gc.get_objects())
+    return bool(_instances(tuple(kinds)))
 
 
 def _pinned_bytes(size_bytes: int) -> int:

@@ -167,6 +167,8 @@ class CarryingOut:
                 await asyncio.sleep(_RETRY_SECONDS)
         except Outdated as error:
             logger.info("a statement is out of date", extra={"job": job.key, "problem": str(error)})
+            if statement.yielding:
+                self.doubtful[job.uid] = job
         except FencedOff as error:
             self.fenced_off = True
             logger.info("a write was not made", extra={"job": job.key, "problem": str(error)})

@@ -78,7 +78,7 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
 
 
 async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPod]) -> bool:
-    """Bring workers up to date; return whether each is still there, and has neither ended nor been told to since.
+    """Look at workers anew; return whether each is still there, and has neither ended nor been told to since.
 
     Raises:
         ApiError, UnknownOutcome
@@ -90,8 +90,7 @@ async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPo
         except ApiError as error:
             if error.status != 404:
                 raise
-            cache.pods.forget({"namespace": pod.namespace, "name": pod.name, "uid": pod.uid})
-            return False
+            return False  # no version says when it was not there, so the cache may not be told by this
         cache.pods.observe({"kind": PODS.kind, **raw})
         try:
             now = parse_worker_pod(raw)

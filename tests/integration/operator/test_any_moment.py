@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from laneway.api import quantity
 from laneway.operator.apiserver import ApiError
 from laneway.operator.resources import SERVICES, TRAINING_JOBS
 
@@ -72,6 +73,10 @@ async def ending(cluster: PlayedCluster) -> None:
 
 async def told_to_pause(cluster: PlayedCluster) -> None:
     await running(cluster)
+    await _tell_to_pause(cluster)
+
+
+async def _tell_to_pause(cluster: PlayedCluster) -> None:
     (pod,) = await cluster.pods(JOB)
     figures = {"persistentBytes": GIB, "ephemeralBytes": GIB, "profiled": True}
     await cluster.add_session(pod, 0, **figures)
@@ -86,6 +91,10 @@ async def told_to_pause(cluster: PlayedCluster) -> None:
 
 async def paused(cluster: PlayedCluster) -> None:
     await told_to_pause(cluster)
+    await _pause(cluster)
+
+
+async def _pause(cluster: PlayedCluster) -> None:
     await cluster.set_sessions(f"{cluster.namespace}-{NODE}", await cluster.pods(JOB), state="Paused")
     await cluster.until_condition(JOB, "Running", "False", reason="Paused")
 
@@ -118,9 +127,10 @@ async def _until_free(cluster: PlayedCluster) -> None:
 
     async def free() -> bool:
         pods = await cluster.pods(JOB)
-        await cluster.let_go(JOB)
-        if pods:  # a session does not outlive its container
-            await cluster.set_sessions(f"{cluster.namespace}-{NODE}", pods, state="Ended")
+        if leaving := [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]:
+            # A session does not outlive its container.
+            await cluster.set_sessions(f"{cluster.namespace}-{NODE}", leaving, state="Ended")
+            await cluster.let_go(JOB)
         return not pods
 
     await until(f"the pods of {JOB} are gone", free)
@@ -201,3 +211,24 @@ async def test_a_job_is_suspended(operator: OperatorProcess, cluster: PlayedClus
     assert [status[each] for each in counts] == [before[each] for each in counts], (
         "nobody's failure, and no preemption"
     )
+
+
+async def test_a_job_that_stands_aside_fails_when_its_deadline_is_set_below_what_it_has_run(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node(NODE, percent=200)
+    await running(cluster)
+
+    async def ran() -> bool:
+        return quantity.parse((await cluster.job(JOB))["status"].get("executed", "0")) >= 1
+
+    await until(f"{JOB} has run for a second", ran)
+    await _tell_to_pause(cluster)
+    await _pause(cluster)
+    await cluster.change(JOB, {"activeDeadlineSeconds": 1})
+    failed = await cluster.until_condition(JOB, "Failed")
+    assert failed["reason"] == "DeadlineExceeded"
+    await cluster.until_leaving(JOB, 1)
+    await _until_free(cluster)
+    await cluster.run_all(OTHER, 1)
+    await cluster.until_condition(OTHER, "Running")

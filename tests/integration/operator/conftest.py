@@ -15,7 +15,7 @@ from laneway.operator.apiserver import connect
 
 from hack.cluster.build import ensure_built
 from hack.cluster.control_plane import LoopbackControlPlane
-from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.operator_process import FAST, OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 
 SYSTEM_NAMESPACE = "laneway-system"
@@ -58,11 +58,12 @@ def operator_kubeconfig(
 
 @pytest.fixture(scope="module")
 def operator(
-    operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One replica for all tests of a module."""
-    process = OperatorProcess(tmp_path_factory.mktemp("operator"), operator_kubeconfig, SYSTEM_NAMESPACE)
-    with process:
+    """One replica for all tests of a module, with the module's own OPERATOR_CONFIG where it has one."""
+    config = getattr(request.module, "OPERATOR_CONFIG", FAST)
+    folder = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process
     print(process.log)
 

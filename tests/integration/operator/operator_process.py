@@ -30,6 +30,9 @@ FAST: dict[str, Any] = {
 }
 """A configuration whose waits are short."""
 
+PATIENT: dict[str, Any] = {**FAST, "patience": {**FAST["patience"], "gangTimeoutSeconds": 60}}
+"""The same, for tests in which every gang is to start: one that a slow machine plays is not given up."""
+
 
 class OperatorProcess:
     """One replica."""

@@ -57,7 +57,6 @@ async def test_a_pod_that_the_api_server_refuses_holds_no_gpu(
         "wrong", "InvalidTemplate"
     )  # a trial has shown that it would never be taken
     assert "imagePullPolicy" in waiting["message"]
-    assert (await cluster.condition("wrong", "Placed"))["reason"] == "PodRefused"
     await cluster.submit("right")
     await cluster.run_all("right", 1)
     await cluster.until_condition("right", "Running")

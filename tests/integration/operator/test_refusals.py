@@ -8,10 +8,11 @@ from typing import Any
 from laneway.operator.apiserver import ApiError, Raw
 from laneway.operator.resources import PODS
 
-from tests.integration.operator.operator_process import OperatorProcess
+from tests.integration.operator.operator_process import PATIENT, OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 from tests.integration.operator.waiting import until
 
+OPERATOR_CONFIG = PATIENT
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
@@ -38,8 +39,7 @@ async def test_a_gang_that_a_quota_halves_holds_nothing_and_starts_when_there_is
     waiting = await cluster.until_waiting("gang", "BackingOff")
     assert "exceeded quota: few" in waiting["message"]
     assert waiting["unblock"].startswith("room in the quota")
-    placed = await cluster.condition("gang", "Placed")
-    assert (placed["status"], placed["reason"]) == ("False", "QuotaExceeded")
+    await cluster.until_condition("gang", "Placed", "False", "QuotaExceeded")
     assert (await cluster.condition("gang", "Admitted"))["status"] == "True", "the job is not at fault"
     await cluster.until_pods("gang", 0)
 
@@ -72,7 +72,7 @@ async def test_a_webhook_that_is_down_is_named_and_waited_for(
         waiting = await cluster.until_waiting("gang", "BackingOff")
         assert hook["name"] in waiting["message"]
         assert waiting["unblock"] == "the webhook answering again"
-        assert (await cluster.condition("gang", "Placed"))["reason"] == "WebhookUnavailable"
+        await cluster.until_condition("gang", "Placed", "False", "WebhookUnavailable")
         assert (await cluster.condition("gang", "Admitted"))["status"] == "True", "the job is not at fault"
     finally:
         await cluster.api.request("DELETE", f"{WEBHOOKS}/{cluster.namespace}")

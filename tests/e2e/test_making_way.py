@@ -123,7 +123,7 @@ def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it
     wait_until_told(bench, "long", "Preempted", f"{bench.namespace}/short", "told to pause")
     wait_until_told(bench, "short", "Preempting", f"{bench.namespace}/long pauses (HigherPriority")
     paused = wait_for_state(bench, "long-0", "Paused")
-    wait_until(lambda: bench.jobs.pods("short"), "the other is about to start", 60)
+    wait_until(lambda: bool(bench.jobs.pods("short")), "the other is about to start", 60)
     for pod in system_pods(bench.laneway.installation.target, "operator"):
         command = ("delete", "pod", pod, "--namespace", SYSTEM_NAMESPACE, "--grace-period=0", "--force")
         bench.laneway.kubectl.run(*command)

@@ -156,7 +156,7 @@ async def test_a_paused_job_moves_its_memory_away_when_another_needs_it(
 ) -> None:
     node = await cluster.add_node("n1", percent=200)
     urgent = await cluster.add_priority_class("urgent", 1000)
-    half = {"priorityClassName": urgent, "gpus": {"share": 50}}  # 40 GiB each, as nobody knows what they need
+    half: Raw = {"priorityClassName": urgent, "gpus": {"share": 50}}  # 40 GiB each, as nobody knows what they need
     await cluster.submit("long")
     long = await _runs(cluster, "long", persistent_gib=10)
     uid = long["metadata"]["uid"]

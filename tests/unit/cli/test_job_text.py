@@ -99,13 +99,14 @@ def test_spans(seconds: float, want: str) -> None:
             "a job that stands aside",
             a_job(
                 placement=PLACED,
-                preemption=making_way("Pause", reachedAt=CREATED),
+                preemption=making_way("Pause", reachedAt=CREATED, cost="200m"),
                 waiting=a_reason(message="It is paused.", unblock="", position=0, since=None),
                 conditions=[a_condition("Running", status="False")],
             ),
             [
                 "digits waits: It is paused. (GPUsBusy)",
                 "It makes way by pausing; its memory stays on the GPU: It makes way for team/new.",
+                "Beside the wait that costs it about 0.2 s.",
             ],
         ),
         (

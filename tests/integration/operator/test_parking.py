@@ -156,7 +156,8 @@ async def test_a_paused_job_moves_its_memory_away_when_another_needs_it(
 ) -> None:
     node = await cluster.add_node("n1", percent=200)
     urgent = await cluster.add_priority_class("urgent", 1000)
-    half: Raw = {"priorityClassName": urgent, "gpus": {"share": 50}}  # 40 GiB each, as nobody knows what they need
+    # Nobody knows what they need, so they count with their whole share: 40 GiB each.
+    half: Raw = {"priorityClassName": urgent, "gpus": {"share": 50}}
     await cluster.submit("long")
     long = await _runs(cluster, "long", persistent_gib=10)
     uid = long["metadata"]["uid"]

@@ -41,6 +41,29 @@ def test_only_what_a_decision_may_hang_on_counts_as_a_change() -> None:
     assert store.observe(an_object("a", 3, spec=2))
 
 
+def test_a_version_that_says_nothing_new_leaves_the_record_what_it_was_and_counts_as_heard() -> None:
+    clock = [0.0]
+    changes: list[object] = []
+    store = Store(
+        lambda raw, before: (raw["spec"],),
+        lambda: clock[0],
+        changed=lambda before, after: changes.append(after),
+    )
+    assert store.observe(an_object("a", 1, spec=1))
+    [record] = store.records()
+    clock[0] = 100.0
+    assert not store.observe(an_object("a", 2, spec=1))
+    assert store.records()[0] is record
+    assert changes == [record]
+    assert store.silent(50.0) == frozenset()
+    assert store.version_of(("ns", "a"), record) == "2", (
+        "so a write that was decided from it meets no conflict"
+    )
+    assert not store.observe(an_object("a", 1, spec=2)), "what is older than the newest version stays so"
+    assert store.observe(an_object("a", 3, spec=2))
+    assert store.version_of(("ns", "a"), record) is None
+
+
 def test_a_deleted_object_stays_deleted_when_an_older_event_comes_late() -> None:
     store = a_store()
     store.observe(an_object("a", 1))

@@ -78,6 +78,10 @@ class Store(Generic[Record]):
             return False
         before = known.record if known is not None and known.uid == uid else None
         record = self._read(key, raw, before)
+        if known is not None and before is not None and record == before:
+            # Most of what comes only says that somebody is alive: whoever has seen the record need not look at it again.
+            self._entries[key] = Entry(uid, version, before, self._clock())
+            return False
         self._entries[key] = Entry(uid, version, record, self._clock())
         self._changed(None if known is None else known.record, record)
         if known is None or known.record is None or record is None:
@@ -120,6 +124,11 @@ class Store(Generic[Record]):
     def records(self) -> tuple[Record, ...]:
         """Return all that can be read."""
         return tuple(entry.record for entry in self._entries.values() if entry.record is not None)
+
+    def version_of(self, key: tuple[str, str], record: Record) -> str | None:
+        """Return the newest resource version at which an object was as a record says; None: it is not so any more."""
+        entry = self._entries.get(key)
+        return str(entry.version) if entry is not None and entry.record is record else None
 
     def silent(self, seconds: float) -> frozenset[str]:
         """Return the names of objects of which nothing was heard for so long."""

@@ -190,7 +190,7 @@ class CycleConfig(Model):
         description="Most statuses that are written for such reasons alone in a second; saved up over explainSeconds.",
     )
     starts_per_cycle: int = Field(
-        default=200,
+        default=100,
         ge=1,
         le=100_000,
         description="Most jobs that start by one cycle; others that could start by the next, which follows at once.",

@@ -127,7 +127,8 @@ class Decider:
                 self._consider(this, uid, dossier, news, memory, now_seconds)
             else:
                 this.parked.append(dossier.standing)
-        self._say_some(this, now_seconds)
+        starting = sum(docket.of[uid].standing.state is JobState.STARTING for uid in busy if uid in docket.of)
+        self._say_some(this, starting, now_seconds)
         for statement, standing in this.statements:
             docket.assume(statement.job.uid, standing)
             picture.assume(standing, view, now_seconds)
@@ -218,12 +219,12 @@ class Decider:
             # Service is no reason for a cycle: there is one every few seconds.
             this.due_seconds.append(max(due_seconds, now_seconds + _AGAIN_SECONDS))
 
-    def _say_some(self, this: _Round, now_seconds: float) -> None:
+    def _say_some(self, this: _Round, starting: int, now_seconds: float) -> None:
         """Of the statuses that can wait, write those first that were written longest ago."""
-        number = self._budget.sentences.take(len(this.put_off), now_seconds)
+        number = self._budget.sentences(len(this.put_off), starting, now_seconds)
         if number < len(this.put_off):
             this.due_seconds.append(now_seconds + _AGAIN_SECONDS)
-        of_service = self._budget.service.take(len(this.served), now_seconds)
+        of_service = self._budget.service(len(this.served), starting, now_seconds)
         for _, uid in (*sorted(this.put_off)[:number], *sorted(this.served)[:of_service]):
             dossier = self._docket.of[uid]
             assert dossier.job is not None

@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 _ORDER_RETRY_SECONDS = 0.2
 """A node writes its own object about once a second; then the watch has brought what it wrote."""
 
-_LATER_SECONDS = 1.0
-"""After so long jobs are looked at again of which only figures were written."""
+_LATER_SECONDS = 5.0
+"""After so long jobs are looked at again of which only figures were written: nothing happens to them, and with thousands of running jobs
+some figure is written at any time."""
 
 _RETRY_SECONDS = 1.0
 """Wait after a cycle that the API server did not answer."""

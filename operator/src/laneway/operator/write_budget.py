@@ -2,7 +2,8 @@
 
 Steps in the life of a job are written at once. For the rest there is an allowance, so many a second, which is saved up for a while: with a
 few jobs all are told within seconds, with thousands the API server is not kept busy by it. Those that were written longest ago come first.
-What only has more service, which anybody can reckon from its status, has a smaller allowance of its own.
+What only has more service, which anybody can reckon from its status, has a smaller allowance of its own. While many jobs start at the same
+time, the API server is left to them: such a write takes as much of it as the creation of two pods.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from laneway.operator.config import CycleConfig
 
 _SERVICE_PER_SECOND = 2.0
 _SERVICE_AT_ONCE = 100.0
+
+_MANY_STARTS = 32
+_WHILE_MANY_START = 0.1
+"""Of the allowance for sentences, so much is left while more jobs than that start; nothing of the one for service."""
 
 
 class Allowance:
@@ -40,11 +45,25 @@ class WriteBudget:
 
     def __init__(self, config: CycleConfig) -> None:
         self._config = config
-        self.sentences = Allowance(
-            config.explanations_per_second,
-            max(1.0, float(config.explanations_per_second * config.explain_seconds)),
-        )
-        self.service = Allowance(_SERVICE_PER_SECOND, _SERVICE_AT_ONCE)
+        per_second = float(config.explanations_per_second)
+        self._sentences = _saved_up(per_second, config)
+        self._while_many_start = _saved_up(per_second * _WHILE_MANY_START, config)
+        self._service = Allowance(_SERVICE_PER_SECOND, _SERVICE_AT_ONCE)
+
+    def sentences(self, wanted: int, starting: int, now_seconds: float) -> int:
+        """Return how many statuses may be written now of which sentences are new, and count these.
+
+        Args:
+            wanted: how many there are.
+            starting: of how many jobs that start something is being written.
+            now_seconds: Unix time.
+        """
+        allowance = self._sentences if starting <= _MANY_STARTS else self._while_many_start
+        return allowance.take(wanted, now_seconds)
+
+    def service(self, wanted: int, starting: int, now_seconds: float) -> int:
+        """Return how many statuses may be written now of which only the service is new, and count these."""
+        return self._service.take(wanted, now_seconds) if starting <= _MANY_STARTS else 0
 
     def due_seconds(
         self, status: TrainingJobStatus, known: TrainingJobStatus, written_seconds: float
@@ -61,3 +80,7 @@ class WriteBudget:
         if status.service_counted_at is None:
             return None
         return max(written_seconds, to_seconds(status.service_counted_at)) + self._config.service_seconds
+
+
+def _saved_up(per_second: float, config: CycleConfig) -> Allowance:
+    return Allowance(per_second, max(1.0, per_second * config.explain_seconds))

@@ -156,11 +156,12 @@ class Writer:
             FencedOff, UnknownOutcome
         """
         node = statement.node
+        version = self._cache.gpu_nodes.version_of(("", node.name), node)
         orders = [order.to_json() for order in statement.orders]
         body = {
             "apiVersion": GPU_NODES.api_version,
             "kind": GPU_NODES.kind,
-            "metadata": {"name": node.name, "resourceVersion": node.resource_version},
+            "metadata": {"name": node.name, "resourceVersion": version or node.resource_version},
             "spec": {"orders": orders},
         }
         answer = await self._send(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from laneway.api.clock_text import to_seconds
@@ -34,7 +34,9 @@ class GPUNodeRecord:
     """What of it can change a decision. Figures that only grow (turns, iterations) are left out, so that a node's regular
     report does not wake the engine."""
 
-    resource_version: str = ""
+    resource_version: str = field(default="", compare=False)
+    """Of the first version of the object that was as this record says."""
+
     own_orders: tuple[PodOrder, ...] = ()
     """What the operator has ordered, by its field manager."""
 
@@ -113,6 +115,7 @@ def _no_time(gpus: tuple[GPUStatus, ...]) -> str:
 def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
     return (
         gpu.uuid,
+        gpu.index,
         gpu.model,
         gpu.memory_bytes,
         gpu.allocatable_bytes,
@@ -120,6 +123,8 @@ def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
         gpu.healthy,
         gpu.unhealthy_since,
         gpu.enforcement,
+        gpu.numa_node,
+        gpu.nvlink_peers,
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from laneway.api.clock_text import to_text
 from laneway.api.job_standing import WaitingStatus
 from laneway.api.training_job import TrainingJobStatus
+from laneway.operator import transitions
 from laneway.operator.cache import ClusterCache
 from laneway.operator.config import OperatorConfig
 from laneway.operator.deciding import Decider, Decision
@@ -20,7 +21,7 @@ from laneway.operator.manifests import worker_pod
 from laneway.operator.memory import Memory
 from laneway.operator.statements import JobStatement
 
-from tests.unit.operator.builders import GIB, NOW, a_gpu_node, a_job, a_view, gpu_uuid
+from tests.unit.operator.builders import GIB, NOW, a_gpu_node, a_job, a_node, a_view, gpu_uuid
 
 NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
@@ -371,3 +372,13 @@ WithMemory.TestCase.settings = settings(
     deadline=None, max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
+
+
+def test_a_job_hears_of_a_cordon_of_a_node_that_it_avoids_and_has_no_pod_on() -> None:
+    job = a_job("a").visited().after(transitions.kept_away, ["n1"], "its worker was refused", NOW + 60, NOW)
+    docket = Docket(CONFIG.patience)
+    for cordoned, want in ((False, ["n1"]), (True, [])):
+        view = a_view([job.record], gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", cordoned=cordoned)])
+        docket.update(view, {}, {}, (), NOW)
+        assert [each.node for each in docket.of["uid-a"].standing.job.status.avoid] == want
+    assert docket.drifts == 0

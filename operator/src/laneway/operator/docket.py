@@ -49,7 +49,7 @@ class Dossier:
     standing: Standing
     due_seconds: float
     nodes: frozenset[str]
-    """Where its pods are."""
+    """Where its pods are, and which it avoids: what becomes of these matters to it."""
 
 
 @dataclass(slots=True)
@@ -207,7 +207,9 @@ class Docket:
     def _judge(self, job: JobRecord, pods: tuple[WorkerPod, ...], facts: Facts) -> None:
         standing = judged(job, pods, facts)
         due = [time for time in (standing.due_seconds, *_due_by_pods(pods, facts)) if time is not None]
-        nodes = frozenset(pod.node for pod in pods if pod.node)
+        nodes = frozenset(pod.node for pod in pods if pod.node).union(
+            each.node for status in (job.status, standing.job.status) for each in status.avoid
+        )
         before = self.of.get(job.uid)
         if before is None or before.nodes != nodes:
             self._leave_nodes(job.uid, frozenset() if before is None else before.nodes)

@@ -49,8 +49,15 @@ def decode(data: bytes) -> Packet:
     release = _RELEASE.fullmatch(data)
     if release is not None:
         turn, iterations, gpu_seconds, again = release.groups()
-        fields = {"turn": int(turn), "iterations": int(iterations), "gpu_seconds": float(gpu_seconds)}
-        return Packet("release", {**fields, "again": again is not None})
+        return Packet(
+            "release",
+            {
+                "turn": int(turn),
+                "iterations": int(iterations),
+                "gpu_seconds": float(gpu_seconds),
+                "again": again is not None,
+            },
+        )
     if len(data) > MAX_PACKET_BYTES:
         raise PacketError(f"the packet is longer than {MAX_PACKET_BYTES} bytes")
     try:

@@ -73,10 +73,12 @@ class Turn:
     def charge_seconds(self, now_seconds: float) -> float:
         """Return the service that the turn costs its hold: what its pages say, until somebody else wants the lane; from
         then on the time that it keeps others waiting, whatever its pages say."""
-        busy_seconds = self.busy_seconds(now_seconds)
         if self.wanted_since_seconds is None:
-            return busy_seconds
-        return max(busy_seconds, self.busy_before_seconds + now_seconds - self.wanted_since_seconds)
+            return self.busy_seconds(now_seconds)
+        kept_seconds = self.busy_before_seconds + now_seconds - self.wanted_since_seconds
+        if kept_seconds >= now_seconds - self.began_seconds:
+            return kept_seconds  # wanted from the beginning, as most are: no page can say more than the turn's length
+        return max(self.busy_seconds(now_seconds), kept_seconds)
 
     def note_wanted(self, now_seconds: float) -> None:
         """Somebody else wants the lane from now on."""

@@ -190,7 +190,8 @@ class Writer:
                 raise
             self._cache.pods.forget(metadata)  # it is gone, or another is in its place
             return
-        if answer.get("kind") == PODS.kind:
+        # Of a pod that another deletion took away in the meantime the API server shows what it was about to store, without a version.
+        if answer.get("kind") == PODS.kind and answer["metadata"].get("resourceVersion"):
             self._cache.pods.observe(answer)
         else:
             self._cache.pods.forget(metadata)

@@ -110,6 +110,18 @@ def test_a_job_without_a_node_of_its_own_says_which_taint_keeps_it_off() -> None
     assert condition_of(statement.status, "Placed") == ("False", "NodesUnavailable")
 
 
+def test_another_taint_is_told_though_it_keeps_off_from_the_same_nodes() -> None:
+    job = a_job().visited()
+    for taint in ("maintenance", "quarantine"):
+        nodes = [a_node("n1", taints=[{"key": taint, "effect": "NoExecute"}])]
+        view = a_view([job.record], gpu_nodes=[a_gpu_node("n1")], nodes=nodes)
+        statement = statement_of(decided(view, written={"uid-job": NOW - 600}), "job")
+        assert statement is not None
+        assert statement.status.waiting is not None
+        assert f"the taint {taint}:NoExecute" in statement.status.waiting.message
+        job.status(**dict(statement.status))
+
+
 def test_the_deadline_of_a_job_that_waits_passes_only_by_a_change_of_its_spec() -> None:
     waits = a_job().spec(**RUN_60).placed("n1").running(since=NOW - 50)
     waits = waits.after(transitions.preempted, "HigherPriority", "it makes way", NOW - 1)

@@ -206,7 +206,10 @@ class Decider:
         job, status = dossier.job, standing.job.status
         assert job is not None
         reason = this.planned.waiting.get(job.key)
-        told = reason is None or (says(status, reason) and not self._adviser.is_news(job.key, status.waiting))
+        told = reason is None or (
+            says(status, reason, self._picture.refused(job.key))
+            and not self._adviser.is_news(job.key, status.waiting)
+        )
         if reason is not None and not told and reason.code is not WaitingCode.NOT_CONSIDERED:
             due_seconds: float | None = written_seconds + self._config.cycle.explain_seconds
         else:

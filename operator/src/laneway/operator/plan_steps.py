@@ -96,8 +96,8 @@ def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[Happen
     return (Happening("Suspended", reason.message),)
 
 
-def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
-    """Whether a status says already why its job waits."""
+def says(status: TrainingJobStatus, reason: WaitingReason, refused: str) -> bool:
+    """Whether a status says already why its job waits, and to which nodes its template does not let it."""
     waiting = status.waiting
     return (
         waiting is not None
@@ -106,6 +106,7 @@ def says(status: TrainingJobStatus, reason: WaitingReason) -> bool:
         and waiting.message.startswith(reason.message)
         and waiting.unblock == reason.unblock
         and waiting.blockers == reason.blockers
+        and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused in waiting.message)
     )
 
 

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from laneway.client.compiled_code import COMPILER, has_compiled, watch_compiled_code
+from laneway.client.compiled_code import COMPILER, EXPORTER, has_compiled, watch_compiled_code
 
 
 class Context:
@@ -29,18 +29,33 @@ def test_ours_comes_last_for_whatever_is_compiled_from_then_on(
     compiler: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "_TorchDynamoContext", type("Context", (Context,), {}), raising=False)
-    watch_compiled_code(enter := lambda: print)
+    used: list[str] = []
+    watch_compiled_code(enter := lambda: print, lambda: used.append("used"))
+    disabled = compiler._TorchDynamoContext(None, first=[])
+    assert disabled.enter_exit_hooks == [enter]
+    assert not used, "PyTorch's own optimizers mark what is not to be compiled"
     context = compiler._TorchDynamoContext("callback", first=["theirs"])
     assert context.enter_exit_hooks == ["theirs", enter]
     assert context.callback == "callback"
+    assert used
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace, type("Without", (), {})])
 def test_a_compiler_without_such_a_list_is_left_as_it_is(compiler: ModuleType, context: type | None) -> None:
     compiler._TorchDynamoContext = context  # type: ignore[attr-defined]
-    watch_compiled_code(lambda: print)
+    used: list[str] = []
+    watch_compiled_code(lambda: print, lambda: used.append("used"))
     if context is not None:
         assert not hasattr(context(), "enter_exit_hooks")
+    assert used or isinstance(context, type), "where use cannot be seen it is taken for granted"
+
+
+def test_exporting_counts_as_use(compiler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_TorchDynamoContext", type("Context", (Context,), {}), raising=False)
+    monkeypatch.setitem(sys.modules, EXPORTER, ModuleType(EXPORTER))
+    used: list[str] = []
+    watch_compiled_code(lambda: print, lambda: used.append("used"))
+    assert used
 
 
 @pytest.mark.parametrize(

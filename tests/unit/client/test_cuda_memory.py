@@ -170,6 +170,25 @@ def test_the_agent_hears_of_an_allocation_that_failed(case: Case, caplog: pytest
     assert "may hold 20.0 GiB" in caplog.text
 
 
+def test_what_a_limit_of_the_script_itself_refuses_is_no_overrun(
+    case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    (observer,) = case.observers
+    observer(0, 4 * GIB, 5 * GIB, 60 * GIB)
+    assert case.told == []
+    assert "Laneway" not in caplog.text
+
+
+def test_what_would_just_fit_and_is_refused_is_an_overrun(case: Case) -> None:
+    case.cuda.initialize()
+    case.meter.attach(case.session)  # type: ignore[arg-type]
+    (observer,) = case.observers
+    observer(0, 20 * GIB - case.cuda.memory_reserved(0), 20 * GIB - 1, 60 * GIB)
+    assert [each["type"] for each in case.told] == ["overrun"]
+
+
 def test_a_device_that_others_have_filled_is_no_overrun(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     case.cuda.initialize()
     case.meter.attach(case.session)  # type: ignore[arg-type]

@@ -15,22 +15,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMPILER: Final = "torch._dynamo.eval_frame"
+EXPORTER: Final = "torch.export._trace"
+"""Traces without that compiler, too."""
 
 
-def watch_compiled_code(enter: Callable[[], Callable[[], None]]) -> None:
+def watch_compiled_code(enter: Callable[[], Callable[[], None]], on_use: Callable[[], None]) -> None:
     """Has `enter` called whenever compiled code is entered, and what it returns when that code is left, in whatever way.
 
-    Does nothing for a version of PyTorch whose compiler has no such list.
+    Does nothing of that for a version of PyTorch whose compiler has no such list.
+
+    Args:
+        enter: see above.
+        on_use: called before anything is compiled or traced, once or more often; where that cannot be seen, as the compiler is imported.
     """
 
     def extend(compiler: Any) -> None:
         context = getattr(compiler, "_TorchDynamoContext", None)
         if not isinstance(context, type):
+            on_use()
             return
         initialise = context.__init__  # type: ignore[misc]
 
         def initialise_and_append(self: Any, *args: Any, **kwargs: Any) -> None:
             initialise(self, *args, **kwargs)
+            # Without a function that compiles it marks what is not to be compiled: PyTorch's optimizers have some.
+            if getattr(self, "callback", None):
+                on_use()
             hooks = getattr(self, "enter_exit_hooks", None)
             if hooks is not None:
                 hooks.append(enter)
@@ -38,12 +48,13 @@ def watch_compiled_code(enter: Callable[[], Callable[[], None]]) -> None:
         try:
             context.__init__ = initialise_and_append  # type: ignore[misc]
         except TypeError:  # a class that cannot be changed
-            return
+            on_use()
 
-    if COMPILER in sys.modules:
-        extend(sys.modules[COMPILER])
-    else:
-        sys.meta_path.insert(0, AfterImport(COMPILER, extend))
+    for name, act in ((COMPILER, extend), (EXPORTER, lambda _: on_use())):
+        if name in sys.modules:
+            act(sys.modules[name])
+        else:
+            sys.meta_path.insert(0, AfterImport(name, act))
 
 
 def has_compiled() -> bool:

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.compiled_code import has_compiled
-from laneway.client.input_watch import InputWatch
+from laneway.client.input_sizes import InputSizes
 from laneway.client.operation_watch import OperationWatch
 from laneway.client.out_of_memory import full_message, report_overrun
 from laneway.client.page import HIGHEST_BYTES, ROOM
@@ -53,7 +53,7 @@ class CpuMeter:
         self._account = StorageAccount()
         self._operations = OperationWatch(torch, self._book, self._account.is_booked)
         self._resident = ResidentMemory()
-        self._inputs: Optional[InputWatch] = None
+        self._inputs: Optional[InputSizes] = None
         self._schedule = WatchSchedule()
         self._session: Optional[Session] = None
         self._scheduled: Optional[Session] = None
@@ -65,6 +65,8 @@ class CpuMeter:
         """(bytes held, bytes resident) when an iteration began that is measured at its boundaries."""
         self._known: Optional[tuple[int, int]] = None
         """(bytes held, the most) when it was measured last; told with other iterations, too, whose times are the script's own."""
+        self._rests_until_ns = self._rests_with_room = 0
+        """Up to this time, and with as much room, iterations are not watched unless their inputs say so: nothing else is asked."""
         self._plain_ns = 0
         """How long the last one took that was not watched."""
         self._began_ns = self._compared_ns = self._told_ns = 0
@@ -77,6 +79,7 @@ class CpuMeter:
         """Holds the process to this session's quota from the next iteration on."""
         if session.welcome.simulated:
             self._session = session
+            self._rests_until_ns = 0
 
     def begin(self) -> None:
         """An iteration begins, with a new peak if it is watched."""
@@ -84,13 +87,13 @@ class CpuMeter:
         if session is None:
             return
         now_ns = self._began_ns = self._clock()
+        if now_ns < self._rests_until_ns and session.words[ROOM] == self._rests_with_room:
+            return
         if session is not self._scheduled:
             self._start(session, now_ns)
         elif now_ns - self._compared_ns >= COMPARED_NS:
             self._compared_ns = now_ns
             self._look_into_growth(now_ns)
-        if self._inputs is not None:
-            self._inputs.begin()
         if self._compiles:
             if self._searches < FIRST_SEARCHES or now_ns >= self._search_due_ns:
                 self._measure_from_here(now_ns)
@@ -100,15 +103,24 @@ class CpuMeter:
             or self._operations.on
         ):
             self.watch()
+        else:
+            self._rests_until_ns = min(self._compared_ns + COMPARED_NS, self._schedule.due_ns)
+            self._rests_with_room = session.words[ROOM]
+
+    def take_in(self, inputs: tuple[Any, ...]) -> None:
+        """With larger ones than any before, the iteration is watched."""
+        if self._inputs is not None and self._inputs.outgrow(inputs):
+            self.watch()
 
     def watch(self) -> None:
         """The iteration that begins is watched in any case. Called before an operation of it has run."""
         if self._session is None or self._watching or self._compiles:
             return
+        self._rests_until_ns = 0
         if has_compiled():
             self._compiles = True
             self._operations.take_off()
-            self._take_inputs_out()
+            self._inputs = None
             self._measure_from_here(self._began_ns)
         elif self._operations.put_on():
             self._watching = True
@@ -116,8 +128,6 @@ class CpuMeter:
 
     def end(self) -> Optional[tuple[int, int]]:
         """(bytes held, the most since `begin`) of this iteration or of watched ones before; None where there is nothing to tell."""
-        if self._inputs is not None:
-            self._inputs.end()
         if self._watching:
             return self._end_watched()
         if self._measured_from is not None:
@@ -146,21 +156,15 @@ class CpuMeter:
 
     def forget(self) -> None:
         """In a forked child: watch no longer."""
-        self._session = self._scheduled = None
+        self._session = self._scheduled = self._inputs = None
         self._operations.take_off()
-        self._take_inputs_out()
         self._account.limit = 1 << 62
-
-    def _take_inputs_out(self) -> None:
-        if self._inputs is not None:
-            self._inputs.take_out()
-            self._inputs = None
 
     def _start(self, session: Session, now_ns: int) -> None:
         """The first iteration with this session."""
         first = self._scheduled is None
         if first:
-            self._inputs = InputWatch(self._torch, self.watch)
+            self._inputs = InputSizes(self._torch)
         self._scheduled = session
         self._schedule = WatchSchedule()
         try:

@@ -60,6 +60,9 @@ class CudaMeter:
             self._hold_to_quota()
             self._cuda.reset_peak_memory_stats()
 
+    def take_in(self, inputs: tuple[Any, ...]) -> None:
+        """The allocator sees what comes of them."""
+
     def watch(self) -> None:
         """The allocator's statistics are right at any moment."""
 
@@ -127,17 +130,26 @@ class CudaMeter:
             self._observes = True
 
     def _out_of_memory(self, device: int, wanted_bytes: int, allowed_bytes: int, free_bytes: int) -> None:
-        """PyTorch is about to raise its OutOfMemoryError, which names what is allowed; our sentence goes to stderr, and to the agent if a quota was hit."""
+        """PyTorch is about to raise its OutOfMemoryError, which names what is allowed; our sentence goes to stderr, and to the agent if the quota was hit.
+
+        A device that others have filled is none of that, nor is a lower limit that the script itself has set.
+        """
         session = self._session
         if session is None:
             return
-        held_bytes = self._cuda.memory_allocated(device)
-        reserved_bytes = self._cuda.memory_reserved(device)
-        if wanted_bytes > free_bytes and reserved_bytes + wanted_bytes <= session.welcome.tensor_bytes:
+        quota_bytes = session.welcome.tensor_bytes
+        held_bytes, reserved_bytes = self._cuda.memory_allocated(device), self._cuda.memory_reserved(device)
+        needed_bytes = reserved_bytes + wanted_bytes
+        # The allocator takes its limit as a part of the device's memory, so it may round off a byte and refuse what just fits.
+        if needed_bytes > quota_bytes or (needed_bytes == quota_bytes and wanted_bytes <= free_bytes):
+            log.error("%s", report_overrun(session, held_bytes, wanted_bytes, "the script"))
+        elif wanted_bytes > free_bytes:
             room_bytes = reserved_bytes + free_bytes
             log.error(
                 "%s",
                 full_message(session.welcome.gpu, room_bytes, reserved_bytes, wanted_bytes, "the script"),
             )
         else:
-            log.error("%s", report_overrun(session, held_bytes, wanted_bytes, "the script"))
+            log.debug(
+                "%d bytes were refused within the quota: by a limit that the script has set", wanted_bytes
+            )

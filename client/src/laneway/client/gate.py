@@ -63,7 +63,8 @@ class IterationGate:
         self._stop = stop
         self._agent_timeout_seconds = agent_timeout_seconds
         self._held_bytes = 0
-        self._inside: Optional[Union[Session, Detached]] = None
+        self.inside: Optional[Union[Session, Detached]] = None
+        """The session in which the iteration began that goes on; None between two."""
         self._turn = 0
         self._began_ns = 0
         self._ended_ns = 0
@@ -72,14 +73,9 @@ class IterationGate:
         self._watches_stop = False
 
     @property
-    def inside(self) -> bool:
-        """Whether an iteration goes on."""
-        return self._inside is not None
-
-    @property
     def holds_turn(self) -> bool:
         """Whether an iteration goes on that a turn of the agent covers, or did until the connection was lost."""
-        session = self._inside
+        session = self.inside
         return session is not None and session.contested and session.words[TURN] == self._turn
 
     def begin(self) -> None:
@@ -89,7 +85,7 @@ class IterationGate:
             SystemExit: a SIGTERM came and the script has no handler of its own.
             BaseException: whatever the script's handler raises, if it has one.
         """
-        if self._inside is not None:
+        if self.inside is not None:
             return
         stop = self._stop
         if self._watches_stop:
@@ -102,10 +98,10 @@ class IterationGate:
         if not turn or session.words[TURN] != turn or stop.pending:
             came_ns = monotonic_ns()
             session, turn = self._wait_for_turn(session, turn)
-            if self._inside is not None:
+            if self.inside is not None:
                 return  # another thread's iteration began meanwhile: this one goes along with it
             self._waited_ns += monotonic_ns() - came_ns
-        self._inside = session
+        self.inside = session
         self._turn = turn
         stop.inside = True
         session.words[INSIDE] = 1
@@ -122,7 +118,7 @@ class IterationGate:
         Args:
             trained: whether it counts as an iteration; one that only evaluates does not.
         """
-        session = self._inside
+        session = self.inside
         if session is None:
             return
         now_ns = monotonic_ns()
@@ -144,7 +140,7 @@ class IterationGate:
         memory = self.meter.end()
         if memory is not None:
             self._take_note(memory, spent_ns, now_ns, trained, data_ns)
-        self._inside = None
+        self.inside = None
         stop = self._stop
         stop.boundary_ns = now_ns
         stop.inside = False
@@ -166,7 +162,7 @@ class IterationGate:
         words[BUSY_NS] = self.busy_ns
         words[DATA_NS] = self.data_ns
         words[HELD_BYTES] = self._held_bytes
-        words[INSIDE] = self._inside is not None
+        words[INSIDE] = self.inside is not None
         session.before_release = self.meter.settle
         session.on_order = self._ordered
         session.gang = self.gang
@@ -174,7 +170,7 @@ class IterationGate:
         self.meter.attach(session)
         self._watches_stop = True
         before, self.session = self.session, session
-        if self._inside is None:
+        if self.inside is None:
             # The iteration that went on a moment ago may have ended before its end could see this session.
             words[INSIDE] = 0
             session.iteration_ended()
@@ -191,7 +187,7 @@ class IterationGate:
 
     def open_for_good(self) -> None:
         """After a fault of the client: no turns, no measuring, no signals any more."""
-        self._inside = None
+        self.inside = None
         self._watches_stop = False
         self._stop.inside = False
         self.meter = NoMeter()
@@ -222,10 +218,10 @@ class IterationGate:
             if session.contested:
                 self.offload.carry_out()
             gang = self._stop.gang
-            if gang is not None and self._inside is None:
+            if gang is not None and self.inside is None:
                 gang.stand(self.iterations)
             turn = session.acquire(self._patience) or 0
-            if turn and gang is not None and self._inside is None:
+            if turn and gang is not None and self.inside is None:
                 self._stop.meet(gang)
                 if self._stop.pending:
                     session.box.append(turn)
@@ -234,20 +230,16 @@ class IterationGate:
                 return session, turn
             if self._stop.pending:
                 self._stop.deliver()
-            elif self._inside is not None or self._seconds_left() <= 0:
+            elif self.inside is not None or self._seconds_left() <= 0:
                 return Detached(), FREE_TURN
             elif session.closed and self.session is session:
                 self.detach()
 
     def _patience(self) -> float:
         gang = self._stop.gang
-        if gang is not None and self._inside is None:
+        if gang is not None and self.inside is None:
             self._stop.meet(gang, setting_out=False)
-        if (
-            self._stop.pending
-            or self._inside is not None
-            or (self.offload.pending and self.session.contested)
-        ):
+        if self._stop.pending or self.inside is not None or (self.offload.pending and self.session.contested):
             return 0.0
         return min(LONGEST_WAIT_SECONDS, self._seconds_left())
 

@@ -17,6 +17,13 @@ class MemoryMeter(Protocol):
     def begin(self) -> None:
         """An iteration begins."""
 
+    def take_in(self, inputs: tuple[Any, ...]) -> None:
+        """Its first forward begins, before any operation of it. Called where the framework tells of it.
+
+        Args:
+            inputs: what it is given by position.
+        """
+
     def end(self) -> Optional[tuple[int, int]]:
         """An iteration has ended: (bytes held now, highest bytes held since `begin`), or None where it was not measured."""
 
@@ -35,6 +42,9 @@ class NoMeter:
 
     def begin(self) -> None:
         """Nothing to measure."""
+
+    def take_in(self, inputs: tuple[Any, ...]) -> None:
+        """Nothing to see in it."""
 
     def end(self) -> Optional[tuple[int, int]]:
         """Nothing was measured."""

@@ -60,15 +60,17 @@ class OptimizerSteps:
         Returns:
             Whether that iteration has ended before this step: there was no forward, and yet the round begins again.
         """
-        if self._outermost not in (None, optimizer) and optimizer not in self._within:
+        outermost = self._outermost
+        if outermost is not None and outermost != optimizer and optimizer not in self._within:
             self._within.add(optimizer)
             return False
         self._outermost = optimizer
         self._within.clear()
-        again = optimizer in self._row
-        self._continues = not inside and not again and self._last is not None
         if inside:
-            return again and self.awaiting is not None and self._stop_waiting()
+            self._continues = False
+            return self.awaiting is not None and optimizer in self._row and self._stop_waiting()
+        again = optimizer in self._row
+        self._continues = not again and self._last is not None
         if not self._continues:
             self._row.clear()
         elif self._last is not None and self._last not in self._unsteady:

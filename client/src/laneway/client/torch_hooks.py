@@ -105,6 +105,8 @@ class TorchHooks:
         """The backward pass at whose end there will be a boundary."""
         self._compiled_step: Optional[Any] = None
         """The optimizer that was stepped in the compiled code that goes on."""
+        self._may_compile = False
+        """The script compiles or exports something, so a hook may be called in order to be traced."""
         self._is_compiling = _is_compiling(torch)
         self._is_grad_enabled = torch.is_grad_enabled
         self._current_backward = getattr(torch._C, "_current_graph_task_id", _no_backward)
@@ -116,7 +118,7 @@ class TorchHooks:
         self._first_parameter = Switch(register(self._on_parameter)) if register else None
         for name in GRAD_SCALERS:
             self._count_skipped_steps(getattr(sys.modules.get(name), "GradScaler", None))
-        watch_compiled_code(self._on_compiled_code)
+        watch_compiled_code(self._on_compiled_code, self._on_compiler)
         owner.open_session = self._start
         owner.after_block = self._expect_forward
         owner.on_fork = self._become_helper
@@ -130,38 +132,40 @@ class TorchHooks:
     # --- the hooks; PyTorch's compiler traces those of modules and steps, and must see next to nothing in them ---
 
     def _on_forward(self, module: Any, args: Any) -> None:
-        if self._is_compiling():
+        if self._may_compile and self._is_compiling():
             return
-        gate = self._client.gate
-        if gate.explicit:
-            self._before_forward.take_out()  # until the block's end
+        gate, steps = self._client.gate, self._steps
+        if gate.explicit or (gate.inside is not None and steps.awaiting is None):
+            # The first one of a block, or in a step that began the iteration.
+            self._before_forward.take_out()
+            self._guarded(gate.meter.take_in, args)
             return
         if id(module) not in self._models and not self._is_computed(module, args):
             return
-        if self._steps.forward():
+        if steps.forward():
             self._boundary(trained=True)
-        if gate.inside:
-            self._before_forward.take_out()
+        if gate.inside is None:
+            self._begin(module, args)
         else:
-            self._begin(module)
+            self._before_forward.take_out()
 
     def _on_forward_end(self, module: Any, args: Any, output: Any) -> None:
-        if self._is_compiling() or module is not self._evaluated:
+        if module is not self._evaluated or (self._may_compile and self._is_compiling()):
             return
-        self._evaluated = None
         self._boundary(trained=False)
 
     def _on_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         gate = self._client.gate
-        if self._over or self._helper or gate.explicit or self._is_compiling():
+        if self._over or self._helper or gate.explicit or (self._may_compile and self._is_compiling()):
             return
-        if self._current_backward() == NO_BACKWARD:
-            self._step_begins(id(optimizer))
-        if not gate.inside:
+        steps, inside = self._steps, gate.inside is not None
+        if self._current_backward() == NO_BACKWARD and steps.begins(id(optimizer), inside):
+            self._boundary(trained=True)
+        if gate.inside is None:
             self._begin(None)
 
     def _on_step_end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._is_compiling():
+        if self._may_compile and self._is_compiling():
             self._compiled_step = optimizer  # this is part of what is compiled
             return
         if self._over:
@@ -169,13 +173,8 @@ class TorchHooks:
         self._steps_seen += 1
         if self._helper:
             self._become_trainer()
-        try:
-            if id(optimizer) not in self._optimizers:
-                self._take_note_of(optimizer)
-                self._client.join_gang()
-        except BaseException as raised:
-            if not self._absorbs(raised):
-                raise
+        if id(optimizer) not in self._optimizers:
+            self._guarded(self._begin_to_train, optimizer)
         if self._client.gate.explicit:
             return
         backward = self._current_backward()
@@ -187,12 +186,13 @@ class TorchHooks:
 
     def _on_backward_end(self) -> None:
         if not self._over and not self._client.gate.explicit:
-            self._step_begins(IN_BACKWARD)
+            if self._steps.begins(IN_BACKWARD, self._client.gate.inside is not None):
+                self._boundary(trained=True)
             self._step_ends(IN_BACKWARD)
 
     def _on_compiled_code(self) -> Callable[[], None]:
         gate = self._client.gate
-        if gate.inside or gate.explicit or self._over or self._helper or self._is_compiling():
+        if gate.inside is not None or gate.explicit or self._over or self._helper or self._is_compiling():
             return self._on_compiled_code_end
         self._steps.forward()
         code = object()
@@ -205,20 +205,22 @@ class TorchHooks:
             self._on_step(optimizer, (), {})
             self._on_step_end(optimizer, (), {})
         elif code is not None and code is self._evaluated:
-            self._evaluated = None
             self._boundary(trained=False)
 
     def _on_cell_end(self) -> None:
         gate = self._client.gate
-        if gate.inside and not gate.explicit and not self._over:
+        if gate.inside is not None and not gate.explicit and not self._over:
             self._boundary(trained=False)
+
+    def _on_compiler(self) -> None:
+        self._may_compile = True
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
         if parameter is None or self._is_compiling():
             return
         if self._first_parameter is not None:
             self._first_parameter.take_out()
-        self._start_guarded()
+        self._guarded(self._start)
 
     # --- within ---
 
@@ -232,25 +234,27 @@ class TorchHooks:
         self._models.add(id(module))
         return True
 
-    def _begin(self, module: Any) -> None:
-        self._before_forward.take_out()
+    def _begin(self, module: Any, args: tuple[Any, ...] = ()) -> None:
+        """An iteration begins with a forward, or where `module` is None with a step, of which a closure may have the first forward."""
+        owner = self._client
         try:
-            self._start()
-            if not self._is_grad_enabled():
-                self._evaluated = module
-                self._after_forward.put_in()
-            gang = self._client.stop.gang
+            if not owner.started:
+                self._start()
+            if module is not None:
+                self._before_forward.take_out()
+                if not self._is_grad_enabled():
+                    self._evaluated = module
+                    self._after_forward.put_in()
+            gang = owner.stop.gang
             if gang is not None:
-                self._client.stop.meet(gang)
-            self._client.gate.begin()
+                owner.stop.meet(gang)
+            owner.gate.begin()
+            if args:
+                owner.gate.meter.take_in(args)
         except BaseException as raised:
             self._expect_forward()
             if not self._absorbs(raised):
                 raise
-
-    def _step_begins(self, key: int) -> None:
-        if self._steps.begins(key, self._client.gate.inside):
-            self._boundary(trained=True)
 
     def _step_ends(self, key: int) -> None:
         outcome = self._steps.ends(key)
@@ -270,13 +274,14 @@ class TorchHooks:
     def _expect_forward(self) -> None:
         if self._over or self._helper:
             return
-        self._evaluated = None
-        self._after_forward.take_out()
+        if self._evaluated is not None:
+            self._evaluated = None
+            self._after_forward.take_out()
         self._before_forward.put_in()
 
-    def _start_guarded(self) -> None:
+    def _guarded(self, act: Callable[..., None], *arguments: Any) -> None:
         try:
-            self._start()
+            act(*arguments)
         except BaseException as raised:
             if not self._absorbs(raised):
                 raise
@@ -291,6 +296,10 @@ class TorchHooks:
             self._client.gate.gang = TorchGang()
             call_after_cells(self._on_cell_end)
             self._client.start(f"torch {torch.__version__}", device, meter, TorchMover(torch, meter))
+
+    def _begin_to_train(self, optimizer: Any) -> None:
+        self._take_note_of(optimizer)
+        self._client.join_gang()
 
     def _take_note_of(self, optimizer: Any) -> None:
         """Sizes of what an optimizer trains: the model, and its largest tensor (Tiresias' skew)."""
@@ -335,7 +344,7 @@ class TorchHooks:
     def _become_trainer(self) -> None:
         self._helper = False
         self._expect_forward()
-        self._start_guarded()
+        self._guarded(self._start)
 
     def _absorbs(self, raised: BaseException) -> bool:
         """After a fault of our own, takes the hooks out; False for what is meant for the script."""

@@ -31,7 +31,8 @@ class WatchSchedule:
         """Those watched now are two among many that are not."""
         self._left = FIRST_ITERATIONS
         self._after_growth = FIRST_ITERATIONS
-        self._due_ns = 0
+        self.due_ns = 0
+        """Until then none is watched for the time that has passed."""
         self._highest: deque[int] = deque(maxlen=FIRST_ITERATIONS)
 
     def grown(self) -> None:
@@ -55,7 +56,7 @@ class WatchSchedule:
 
     def is_due_by_time(self, now_ns: int) -> bool:
         """Whether none was watched for long enough."""
-        return now_ns >= self._due_ns
+        return now_ns >= self.due_ns
 
     def watched(self, ended_ns: int, longer_ns: int, highest_bytes: int) -> None:
         """An iteration that was watched has ended.
@@ -70,7 +71,7 @@ class WatchSchedule:
         self._left = max(0, self._left - 1)
         if not self._left:
             rest_ns = REST_RATIO * IN_A_ROW * longer_ns
-            self._due_ns = ended_ns + min(LONGEST_REST_NS, max(LEAST_REST_NS, rest_ns))
+            self.due_ns = ended_ns + min(LONGEST_REST_NS, max(LEAST_REST_NS, rest_ns))
 
     @property
     def is_first_of_two(self) -> bool:

@@ -34,6 +34,10 @@ class FitMeter:
         except Exception as fault:
             self._give_up(fault)
 
+    def take_in(self, inputs: tuple[Any, ...]) -> None:
+        """The meter may want to see all of an iteration with larger inputs."""
+        self._meter.take_in(inputs)
+
     def end(self) -> Optional[tuple[int, int]]:
         """The meter's figures."""
         memory = self._meter.end()

@@ -87,9 +87,12 @@ class Jobs:
         self._path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/trainingjobs"
 
     def make_namespace(self) -> None:
-        """Make the namespace if it is not there."""
+        """Make the namespace if it is not there, and wait until pods can be made in it."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self._kubectl.run("apply", "--server-side", "--filename", "-", stdin=json.dumps(manifest))
+        # A controller makes it a moment after the namespace; until then every pod is refused.
+        account = ("serviceaccount/default", "--namespace", self.namespace)
+        self._kubectl.run("wait", "--for=create", *account, "--timeout=60s")
 
     def apply(self, manifests: Iterable[Path | Mapping[str, Any]]) -> None:
         """`kubectl apply` files and objects, all in one call.

@@ -74,12 +74,6 @@ def start(
         },
     }
     kubectl, place = bench.laneway.kubectl, ("--namespace", bench.namespace)
-    # The API server refuses pods until a controller has made the account that they name by default.
-    wait_until(
-        lambda: kubectl.succeeds("get", "serviceaccount", "default", *place),
-        "the namespace has its service account",
-        60,
-    )
     kubectl.run("create", *place, "-f", "-", stdin=json.dumps(pod))
 
 

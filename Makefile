@@ -127,10 +127,10 @@ test-integration: programs ## Components against a real kube-apiserver, real soc
 
 CELLS ?=
 SEEDS ?= 1
-KILLS_APART ?= 12
+KILLS_APART ?=
 
 .PHONY: test-faults
-test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=70
+test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=100
 	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) tests/faults
 
 .PHONY: test-rivals

@@ -18,14 +18,16 @@ from typing import Any
 from laneway.operator.apiserver import ApiError, ApiServer
 from laneway.operator.resources import GPU_NODES, LEASES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
 
-from tests.faults import scenario
 from tests.faults.fault import Fault
 from tests.faults.fault_proxy import FaultProxy, serving
+from tests.faults.gangs_life import GANGS
 from tests.faults.history import History
 from tests.faults.invariants import END_STATE, ONE_WRITER, Violation, violations
 from tests.faults.journal import Journal
+from tests.faults.life import Life, Stage
 from tests.faults.namespace_view import NamespaceView
-from tests.faults.nodes_at_work import NodesAtWork, patiently
+from tests.faults.nodes_at_work import NodesAtWork
+from tests.faults.patience import patiently
 from tests.faults.replica import Replica
 from tests.faults.upstream import Upstream
 from tests.integration.operator.played_cluster import PLAYED_IN_LABEL, PlayedCluster
@@ -38,7 +40,10 @@ LEASE = "laneway-operator"
 CONFIG: Raw = {
     "metricsPort": 0,
     "logLevel": "debug",
-    "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
+    "scheduling": {
+        "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}},
+        "activePercent": 100,
+    },
     "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30, "serviceSeconds": 2},
     "patience": {
         "gangTimeoutSeconds": 300,
@@ -48,6 +53,7 @@ CONFIG: Raw = {
         "unschedulableSeconds": 300,
         "silentNodeSeconds": 3600,
         "orphanSeconds": 1,
+        "parkSeconds": 600,
     },
     "lease": {"name": LEASE, "durationSeconds": 60, "renewDeadlineSeconds": 40, "retrySeconds": 1},
 }
@@ -71,10 +77,8 @@ class Cell:
     """A namespace in which one life is lived."""
 
     grounds: Grounds
-    cluster: PlayedCluster
-    history: History
-    nodes: NodesAtWork
-    urgent: str
+    life: Life
+    stage: Stage
     stack: AsyncExitStack
     journal: Journal = field(default_factory=Journal)
     replicas: list[Replica] = field(default_factory=list)
@@ -82,7 +86,12 @@ class Cell:
     @property
     def namespace(self) -> str:
         """The namespace."""
-        return self.cluster.namespace
+        return self.stage.cluster.namespace
+
+    @property
+    def history(self) -> History:
+        """All that has happened."""
+        return self.stage.history
 
     async def add_replica(
         self, fault: Fault, config: Raw = CONFIG, *, clock_ahead_seconds: float = 0.0
@@ -106,8 +115,8 @@ class Cell:
         replica.kill()
 
         async def start() -> None:
-            with suppress(ApiError):
-                await self.grounds.api.request("DELETE", LEASES.path(self.namespace, LEASE))
+            lease = LEASES.path(self.namespace, LEASE)
+            await patiently(lambda: self.grounds.api.request("DELETE", lease), (404,))
             replica.start()
 
         self.accompany(start())
@@ -124,18 +133,18 @@ class Cell:
         self.stack.push_async_callback(end)
 
     async def live(self) -> Raw:
-        """Live through the scenario; returns where it ended."""
-        await scenario.play(self.cluster, self.history, self.urgent)
-        return await scenario.end_state(self.cluster, self.history, self.nodes)
+        """Live through it; returns where it ended."""
+        await self.life.play(self.stage)
+        return await self.life.end_state(self.stage)
 
     def violations(self) -> list[Violation]:
         """Return what did not hold until now."""
         out_of_turn = [Violation(ONE_WRITER, message, 0) for message in self.journal.written_out_of_turn()]
-        return [*violations(self.history.changes, self.nodes.runs), *out_of_turn]
+        return [*violations(self.history.changes, self.stage.nodes.runs), *out_of_turn]
 
 
 @asynccontextmanager
-async def cell(grounds: Grounds) -> AsyncIterator[Cell]:
+async def cell(grounds: Grounds, life: Life = GANGS) -> AsyncIterator[Cell]:
     """A cell, its nodes at work, its operator yet to come."""
     namespace = f"f-{uuid.uuid4().hex[:8]}"
     cluster = PlayedCluster(grounds.api, namespace)
@@ -143,11 +152,11 @@ async def cell(grounds: Grounds) -> AsyncIterator[Cell]:
     history = History(grounds.as_observer, namespace)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_clean_up, grounds.api, namespace)
-        urgent, names = await scenario.prepare(cluster)
-        nodes = NodesAtWork(cluster, history, names, scenario.REFUSALS)
+        classes, names = await life.prepare(cluster)
+        nodes = NodesAtWork(cluster, history, names, life.refusals, life.clients)
         await stack.enter_async_context(history.followed())
         await stack.enter_async_context(nodes.at_work())
-        yield Cell(grounds, cluster, history, nodes, urgent, stack)
+        yield Cell(grounds, life, Stage(cluster, history, nodes, classes), stack)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Everything that happens to the jobs and pods of one cell, from watches of our own that nothing disturbs.
+"""Everything that happens to the jobs, pods and GPUNodes of one cell, from watches of our own that nothing disturbs.
 
 A watch shows every version of every object (only while the API server itself is away something may be missed), and resource versions order the changes of all kinds: put together they are each
 state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are judged by it
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
-from laneway.operator.resources import PODS, TRAINING_JOBS, Resource
+from laneway.operator.resources import GPU_NODES, PODS, TRAINING_JOBS, Resource
 
 from tests.faults.upstream import Upstream
+from tests.integration.operator.played_cluster import PLAYED_IN_LABEL
 
 Raw = dict[str, Any]
 Seen = TypeVar("Seen")
 
-_DEADLINE_SECONDS = 90.0
+_DEADLINE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,15 @@ class History:
         """All pods as they are now."""
         return self._of(PODS)
 
+    def node(self, name: str) -> Raw | None:
+        """Return a GPUNode as it is now."""
+        return self._live.get((GPU_NODES.kind, name))
+
+    @property
+    def nodes(self) -> list[Raw]:
+        """All GPUNodes as they are now."""
+        return self._of(GPU_NODES)
+
     def subscribe(self) -> asyncio.Queue[Change]:
         """Return a queue into which every change will be put."""
         queue: asyncio.Queue[Change] = asyncio.Queue()
@@ -100,12 +110,10 @@ class History:
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Watch while the context lasts; before it is entered nothing may have happened."""
+        """Watch while the context lasts; before it is entered no job may have been there."""
         tasks = [
-            asyncio.create_task(
-                self._follow(resource, (await self._list(resource))["metadata"]["resourceVersion"])
-            )
-            for resource in (TRAINING_JOBS, PODS)
+            asyncio.create_task(self._follow(resource, self._compare(resource, await self._list(resource))))
+            for resource in (GPU_NODES, TRAINING_JOBS, PODS)
         ]
         try:
             yield
@@ -117,18 +125,23 @@ class History:
     def _of(self, resource: Resource) -> list[Raw]:
         return [each for (kind, _), each in self._live.items() if kind == resource.kind]
 
+    def _url(self, resource: Resource) -> str:
+        return self._up.url + resource.path(None if resource is GPU_NODES else self._namespace)
+
+    def _own(self, resource: Resource) -> dict[str, str]:
+        return {"labelSelector": f"{PLAYED_IN_LABEL}={self._namespace}"} if resource is GPU_NODES else {}
+
     async def _list(self, resource: Resource) -> Raw:
-        async with self._up.session.get(self._up.url + resource.path(self._namespace)) as answer:
+        async with self._up.session.get(self._url(resource), params=self._own(resource)) as answer:
             answer.raise_for_status()
             listed: Raw = await answer.json()
             return listed
 
     async def _follow(self, resource: Resource, version: str) -> None:
-        url = self._up.url + resource.path(self._namespace)
         while True:
-            query = {"watch": "true", "resourceVersion": version}
+            query = {"watch": "true", "resourceVersion": version, **self._own(resource)}
             with suppress(aiohttp.ClientError):
-                async with self._up.session.get(url, params=query) as answer:
+                async with self._up.session.get(self._url(resource), params=query) as answer:
                     while answer.status == 200 and (line := await answer.content.readline()).endswith(b"\n"):
                         event = json.loads(line)
                         if event["type"] == "ERROR":

@@ -7,15 +7,17 @@ one object only is seen as well as the last one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import names, quantity
-from laneway.operator.resources import TRAINING_JOBS
+from laneway.operator.resources import GPU_NODES, TRAINING_JOBS
 
 from tests.faults.history import Change
+from tests.faults.moment import Moment, Worker, has_ended, is_true, phase_of, worker_of
 from tests.faults.nodes_at_work import Run
+from tests.faults.order_invariants import Orders
 
 Raw = dict[str, Any]
 
@@ -24,16 +26,19 @@ GANG = "gang"
 ONCE = "once"
 SERVICE = "service"
 GRACE = "grace"
+ORDERS = "orders"
 ONE_WRITER = "one-writer"
 END_STATE = "end-state"
 
 ALL = {
-    CAPACITY: "no GPU is promised or held beyond its capacity",
+    CAPACITY: "no GPU is promised or held beyond what it offers, nor beyond its turns and memory by those that do not stand aside",
     GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
     ONE_WRITER: "no write lands once another replica has written the lease",
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
     SERVICE: "attained service, attempts, restarts and preemptions never go back",
     GRACE: "no worker that runs is taken away without being told to end, nor with less than its grace period",
+    ORDERS: "nobody is told to stand aside without its job's status saying so first, believed before its node says so, or let go on "
+    "while its job stands aside",
     END_STATE: "within the deadline the cluster is where an undisturbed operator brings it, nothing left over",
 }
 """The invariants that are judged, as sentences."""
@@ -53,14 +58,6 @@ class Violation:
         return f"{self.invariant} at version {self.version}: {self.message}"
 
 
-@dataclass(slots=True)
-class _Moment:
-    """The jobs and pods of one moment, by uid."""
-
-    jobs: dict[str, Raw] = field(default_factory=dict)
-    pods: dict[str, Raw] = field(default_factory=dict)
-
-
 def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Violation]:
     """Return what did not hold, in the order in which it happened.
 
@@ -68,24 +65,25 @@ def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Viol
         changes: all of them, from before the first job was there, ordered by version.
         runs: what the kubelets started.
     """
-    moment = _Moment()
+    moment, orders = Moment(), Orders()
     found: list[Violation] = []
     for change in changes:
-        objects = moment.jobs if change.kind == TRAINING_JOBS.kind else moment.pods
-        uid = change.object["metadata"]["uid"]
-        before = objects.get(uid)
-        after = None if change.deleted else change.object
-        if after is None:
-            objects.pop(uid, None)
-        else:
-            objects[uid] = after
+        before, after = moment.follow(change)
         if change.kind == TRAINING_JOBS.kind:
             broken = [
                 *_overbooked(moment),
                 *_service_lost(before, after),
                 *_runs_in_part(before, after, moment),
+                *((ORDERS, message) for message in orders.of_job(before, after, moment)),
+            ]
+        elif change.kind == GPU_NODES.kind:
+            broken = [
+                *_overbooked(moment),
+                *_crowded(moment),
+                *((ORDERS, message) for message in orders.of_node(before, after, moment)),
             ]
         else:
+            orders.note_pod(after)
             broken = [
                 *_overbooked(moment),
                 *_made_without_intent(before, after, moment),
@@ -102,13 +100,14 @@ def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Viol
     return found
 
 
-def _overbooked(moment: _Moment) -> Iterator[tuple[str, str]]:
-    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing."""
-    ended = {_worker(pod) for pod in moment.pods.values() if _phase(pod) in ("Succeeded", "Failed")}
-    holders: dict[str, dict[tuple[str, int, int], int]] = {}
+def _overbooked(moment: Moment) -> Iterator[tuple[str, str]]:
+    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing. One that stands aside holds
+    its share of what the GPU offers, and takes no turns."""
+    ended = {worker_of(pod) for pod in moment.pods.values() if has_ended(pod)}
+    holders: dict[str, dict[Worker, int]] = {}
     for uid, job in moment.jobs.items():
         status = job.get("status") or {}
-        if _is_true(job, "Placed"):
+        if is_true(job, "Placed"):
             for worker in status.get("placement") or ():
                 key = uid, int(status["attempt"]), int(worker["worker"])
                 if key in ended:
@@ -116,22 +115,50 @@ def _overbooked(moment: _Moment) -> Iterator[tuple[str, str]]:
                 for gpu in worker["gpus"]:
                     holders.setdefault(gpu, {})[key] = int(worker["sharePercent"])
     for pod in moment.pods.values():
-        if _phase(pod) in ("Succeeded", "Failed"):
+        if has_ended(pod):
             continue
         gpus = pod["metadata"]["annotations"][names.GPUS_ANNOTATION].split(",")
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
         for gpu in gpus:
-            holders.setdefault(gpu, {})[_worker(pod)] = int(limits[names.GPU_PERCENT]) // len(gpus)
+            holders.setdefault(gpu, {})[worker_of(pod)] = int(limits[names.GPU_PERCENT]) // len(gpus)
+    offered = {gpu["uuid"]: int(gpu["allocatablePercent"]) for gpu in moment.gpus}
+    aside = moment.standing_aside()
     for gpu, shares in holders.items():
-        if sum(shares.values()) > _PERCENT:
+        active = {worker: share for worker, share in shares.items() if worker not in aside}
+        if sum(shares.values()) > offered.get(gpu, _PERCENT):
+            yield CAPACITY, f"{gpu} holds {_listed(shares, moment)}"
+        elif sum(active.values()) > _PERCENT:
+            yield CAPACITY, f"{gpu} has turns for {_listed(active, moment)}"
+
+
+def _listed(shares: Mapping[Worker, int], moment: Moment) -> str:
+    who = (
+        f"{moment.name(uid)}/{attempt}/{rank}: {share} %" for (uid, attempt, rank), share in shares.items()
+    )
+    return f"{sum(shares.values())} %: {', '.join(who)}"
+
+
+def _crowded(moment: Moment) -> Iterator[tuple[str, str]]:
+    """By the nodes' own figures: the persistent memory of all whose memory is on the GPU, and the largest ephemeral of those that take turns."""
+    living = {uid for uid, pod in moment.pods.items() if not has_ended(pod)}
+    for gpu in moment.gpus:
+        there = [
+            each
+            for each in gpu.get("sessions") or ()
+            if each["podUID"] in living and each["state"] not in ("Offloaded", "Ended")
+        ]
+        persistent_bytes = sum(each["persistentBytes"] for each in there)
+        largest_bytes = max(
+            (each["ephemeralBytes"] for each in there if each["state"] != "Paused"), default=0
+        )
+        if persistent_bytes + largest_bytes > gpu["allocatableBytes"]:
             who = ", ".join(
-                f"{_name(moment, uid)}/{attempt}/{rank}: {share} %"
-                for (uid, attempt, rank), share in shares.items()
+                f"{each['pod']}: {each['state']}, {each['persistentBytes']} bytes" for each in there
             )
-            yield CAPACITY, f"{gpu} holds {sum(shares.values())} %: {who}"
+            yield CAPACITY, f"{gpu['uuid']} has {gpu['allocatableBytes']} bytes: {who}"
 
 
-def _made_without_intent(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
+def _made_without_intent(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
     """The whole gang's GPUs are written down before the first of its workers is made."""
     if before is not None or after is None:
         return
@@ -141,13 +168,13 @@ def _made_without_intent(before: Raw | None, after: Raw | None, moment: _Moment)
         yield GANG, f"{name} is made for a job that is not there"
         return
     status = job.get("status") or {}
-    if _is_true(job, "Succeeded") or _is_true(job, "Failed"):
+    if is_true(job, "Succeeded") or is_true(job, "Failed"):
         yield ONCE, f"{name} is made though its job has ended"
-    elif not _is_true(job, "Placed") or str(status["attempt"]) != labels[names.ATTEMPT_LABEL]:
+    elif not is_true(job, "Placed") or str(status["attempt"]) != labels[names.ATTEMPT_LABEL]:
         yield (
             GANG,
             f"{name} is made for attempt {labels[names.ATTEMPT_LABEL]}; its job is in attempt {status.get('attempt')}, "
-            f"{'placed' if _is_true(job, 'Placed') else 'not placed'}",
+            f"{'placed' if is_true(job, 'Placed') else 'not placed'}",
         )
     elif len(status["placement"]) != job["spec"].get("workers", 1):
         yield (
@@ -156,13 +183,13 @@ def _made_without_intent(before: Raw | None, after: Raw | None, moment: _Moment)
         )
 
 
-def _two_attempts(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
+def _two_attempts(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
     if before is not None or after is None:
         return
     labels = after["metadata"]["labels"]
     for pod in moment.pods.values():
         other = pod["metadata"]["labels"]
-        alive = _phase(pod) not in ("Succeeded", "Failed")
+        alive = not has_ended(pod)
         if (
             alive
             and other[names.JOB_UID_LABEL] == labels[names.JOB_UID_LABEL]
@@ -176,7 +203,7 @@ def _two_attempts(before: Raw | None, after: Raw | None, moment: _Moment) -> Ite
 
 
 def _hurried(before: Raw | None, now: Raw, deleted: bool) -> Iterator[tuple[str, str]]:
-    if before is None or not before["spec"].get("nodeName") or _phase(before) in ("Succeeded", "Failed"):
+    if before is None or not before["spec"].get("nodeName") or has_ended(before):
         return
     name = now["metadata"]["name"]
     told = "deletionTimestamp" in before["metadata"]
@@ -201,42 +228,16 @@ def _service_lost(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, 
             yield SERVICE, f"{count} of {name} fell from {old.get(count)} to {new.get(count)}"
 
 
-def _runs_in_part(before: Raw | None, after: Raw | None, moment: _Moment) -> Iterator[tuple[str, str]]:
-    if (
-        after is None
-        or not _is_true(after, "Running")
-        or (before is not None and _is_true(before, "Running"))
-    ):
+def _runs_in_part(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
+    if after is None or not is_true(after, "Running") or (before is not None and is_true(before, "Running")):
         return
     uid, attempt = after["metadata"]["uid"], str(after["status"]["attempt"])
     started = sum(
         pod["metadata"]["labels"][names.JOB_UID_LABEL] == uid
         and pod["metadata"]["labels"][names.ATTEMPT_LABEL] == attempt
-        and _phase(pod) != "Pending"
+        and phase_of(pod) != "Pending"
         for pod in moment.pods.values()
     )
     workers = after["spec"].get("workers", 1)
     if started != workers:
         yield GANG, f"{after['metadata']['name']} is said to run with {started} of {workers} workers started"
-
-
-def _is_true(job: Raw, kind: str) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == kind and each["status"] == "True" for each in conditions)
-
-
-def _worker(pod: Raw) -> tuple[str, int, int]:
-    """Return whose worker it is: the job's uid, the attempt and the rank."""
-    labels = pod["metadata"]["labels"]
-    return labels[names.JOB_UID_LABEL], int(labels[names.ATTEMPT_LABEL]), int(labels[names.RANK_LABEL])
-
-
-def _phase(pod: Raw) -> str:
-    phase: str = (pod.get("status") or {}).get("phase", "Pending")
-    return phase
-
-
-def _name(moment: _Moment, uid: str) -> str:
-    job = moment.jobs.get(uid)
-    name: str = job["metadata"]["name"] if job else uid
-    return name

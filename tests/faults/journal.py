@@ -30,10 +30,19 @@ class Journal:
 
     writes: list[Write] = field(default_factory=list)
     leases: list[Write] = field(default_factory=list)
+    continued: list[tuple[str, float]] = field(default_factory=list)
+    """Which life was let go on after it had been stopped, and when."""
+
     _newest: int = 0
+    _versions: set[int] = field(default_factory=set)
 
     def note(self, writer: str, what: str, version: int | None, came_seconds: float, *, lease: bool) -> None:
-        """Take note of a write that was carried out; one whose answer has no version lands where it was answered."""
+        """Take note of a write that was carried out; one whose answer has no version lands where it was answered. One that is answered with a
+        version that was there before has changed nothing: it says what another write had said."""
+        if version in self._versions:
+            return
+        if version is not None:
+            self._versions.add(version)
         self._newest = max(self._newest, version or 0)
         write = Write(writer, what, version or self._newest, came_seconds, time.monotonic())
         (self.leases if lease else self.writes).append(write)
@@ -42,17 +51,36 @@ class Journal:
         """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had.
 
         Left out is what had come to the proxy before the API server answered who wrote the lease: what is in mid-air cannot be
-        called back, and is judged by the harm that it does.
+        called back, and is judged by the harm that it does. The same is true of what a process was about to send when it was stopped: it
+        goes out when the process goes on. What follows from the answer to it does not.
         """
         turns = sorted(self.leases, key=lambda each: each.version)
-        late = []
-        for write in self.writes:
+        late: list[Write] = []
+        sentences = []
+        for write in sorted(self.writes, key=lambda each: each.came_seconds):
             turn = next((each for each in reversed(turns) if each.version <= write.version), None)
             if turn is not None and turn.writer == write.writer:
                 continue
-            if turn is None or write.came_seconds > turn.answered_seconds:
-                holder = "nobody" if turn is None else f"{turn.writer} (since version {turn.version})"
-                late.append(
-                    f"{write.writer} wrote {write.what} at version {write.version}; the lease was with {holder}"
-                )
-        return late
+            if turn is not None and write.came_seconds <= turn.answered_seconds:
+                continue
+            late.append(write)
+            if self._was_about_to_be_sent(write, late):
+                continue
+            holder = "nobody" if turn is None else f"{turn.writer} (since version {turn.version})"
+            sentences.append(
+                f"{write.writer} wrote {write.what} at version {write.version}; the lease was with {holder}"
+            )
+        return sentences
+
+    def _was_about_to_be_sent(self, write: Write, late: list[Write]) -> bool:
+        """Whether it came before its sender can have heard of anything that it sent since it was let go on."""
+        since_seconds = max(
+            (when for life, when in self.continued if life == write.writer and when <= write.came_seconds),
+            default=None,
+        )
+        if since_seconds is None:
+            return False
+        first = next(
+            each for each in late if each.writer == write.writer and each.came_seconds >= since_seconds
+        )
+        return write is first or write.came_seconds <= first.answered_seconds

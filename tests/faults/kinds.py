@@ -18,13 +18,20 @@ from laneway.operator.resources import TRAINING_JOBS
 from tests.faults.answer_faults import Refused, Reset, Slow
 from tests.faults.cell import CONFIG, Cell
 from tests.faults.fault import Dice, Fault, Request
+from tests.faults.gangs_life import GANGS
 from tests.faults.kills import KilledAt, KilledAtEvery, Moment
+from tests.faults.life import Life
+from tests.faults.parking_life import PARKING
 from tests.faults.stale_reads import StaleReads
 from tests.faults.watch_faults import Broken, Delayed, Doubled, Dropped
 
-KILLS_APART = int(os.environ.get("KILLS_APART", "12"))
-"""Seed n kills at the n-th write and at every so-many-th after it, so that so many seeds kill at every write. The scenario has about
-60: with KILLS_APART=70 each cell has one kill."""
+KILLS_APART = int(os.environ.get("KILLS_APART") or 8)
+"""Seed n kills at the n-th write and at every so-many-th after it, so that so many seeds kill at every write. The first life has about
+60, the second about 90: with KILLS_APART=100 each cell has one kill."""
+
+_OTHER_MOMENTS = KILLS_APART if os.environ.get("KILLS_APART") else 2
+"""The cluster is the same before a write as after the one before it, and after a write whether its answer was heard or not. What differs is
+which writes beside it went through, so two seeds do unless somebody asks for more."""
 
 _LISTS_OFTEN: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "relistSeconds": 1}}
 """What a watch never shows is found by listing anew, which is done every five minutes unless the configuration says otherwise."""
@@ -41,6 +48,8 @@ class Kind:
 
     seeds: int
     """Seeds 1 to so many are played."""
+
+    life: Life = GANGS
 
 
 async def nothing(cell: Cell, _: int) -> Fault:
@@ -146,19 +155,27 @@ async def _another_writer(cell: Cell, seed: int) -> Fault:
     return fault
 
 
-KINDS: dict[str, Kind] = {
-    "kill-before-write": Kind(partial(_killed_at, Moment.BEFORE), KILLS_APART),
-    "kill-unheard-write": Kind(partial(_killed_at, Moment.UNHEARD), KILLS_APART),
+_GANGS: dict[str, Kind] = {
+    "kill-before-write": Kind(partial(_killed_at, Moment.BEFORE), _OTHER_MOMENTS),
+    "kill-unheard-write": Kind(partial(_killed_at, Moment.UNHEARD), _OTHER_MOMENTS),
     "kill-after-write": Kind(partial(_killed_at, Moment.AFTER), KILLS_APART),
     "kill-every-write": Kind(_killed_at_every, 1),
-    "watch-delayed": Kind(_seeded(Delayed), 3),
-    "watch-dropped": Kind(_seeded(Dropped, _LISTS_OFTEN), 3),
-    "watch-doubled": Kind(_seeded(Doubled), 3),
-    "watch-broken": Kind(_seeded(Broken, _LISTS_OFTEN), 3),
-    "stale-after-kill": Kind(_killed_into_the_past, 6),
-    "stale-reads": Kind(_in_the_past_now_and_then, 3),
-    "answers-refused": Kind(_seeded(Refused), 3),
-    "answers-lost": Kind(_seeded(Reset), 3),
-    "answers-slow": Kind(_seeded(Slow), 3),
-    "conflicts": Kind(_another_writer, 2),
+    "watch-delayed": Kind(_seeded(Delayed), 2),
+    "watch-dropped": Kind(_seeded(Dropped, _LISTS_OFTEN), 2),
+    "watch-doubled": Kind(_seeded(Doubled), 2),
+    "watch-broken": Kind(_seeded(Broken, _LISTS_OFTEN), 2),
+    "stale-after-kill": Kind(_killed_into_the_past, 4),
+    "stale-reads": Kind(_in_the_past_now_and_then, 2),
+    "answers-refused": Kind(_seeded(Refused), 2),
+    "answers-lost": Kind(_seeded(Reset), 2),
+    "answers-slow": Kind(_seeded(Slow), 2),
+    "conflicts": Kind(_another_writer, 1),
 }
+
+KINDS: dict[str, Kind] = _GANGS | {
+    f"parking-{name}": Kind(
+        kind.begin, kind.seeds if name.startswith("kill-") else (kind.seeds + 1) // 2, PARKING
+    )
+    for name, kind in _GANGS.items()
+}
+"""Each fault in both lives."""

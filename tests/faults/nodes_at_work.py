@@ -1,4 +1,4 @@
-"""kube-scheduler and kubelets at work on their own: pods are bound, run, refused, and let go when they are deleted.
+"""kube-scheduler, kubelets and agents at work on their own: pods are bound, run, refused, and let go when they are deleted.
 
 They see every version of every pod, undisturbed, and remember what they ran: that is the truth about "nothing runs twice".
 """
@@ -6,17 +6,19 @@ They see every version of every pod, undisturbed, and remember what they ran: th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.apiserver import ApiError, Raw, UnknownOutcome
+from laneway.operator.apiserver import Raw
 from laneway.operator.resources import PODS
 
+from tests.faults.agent_at_work import AgentAtWork
 from tests.faults.history import History
+from tests.faults.patience import patiently
 from tests.integration.operator.played_cluster import PlayedCluster
 
 _GONE = (404, 409, 422)
@@ -45,7 +47,7 @@ class Run:
 
 
 class NodesAtWork:
-    """What kube-scheduler and all kubelets of one cell do."""
+    """What kube-scheduler, all kubelets and all agents of one cell do."""
 
     def __init__(
         self,
@@ -53,21 +55,37 @@ class NodesAtWork:
         history: History,
         nodes: tuple[str, ...],
         refusals: frozenset[tuple[str, int, int]],
+        clients: Mapping[str, int],
     ) -> None:
-        """Run every pod except those of the (job, attempt, rank) in ``refusals``, which a kubelet does not take."""
+        """Run every pod except those of the (job, attempt, rank) in ``refusals``, which a kubelet does not take; workers whose image is among
+        ``clients`` have a client, and so much persistent memory in bytes."""
         self._cluster = cluster
-        self._nodes = nodes
+        self.names = nodes
+        self._agents = (
+            {node: AgentAtWork(cluster, history, node, clients) for node in nodes} if clients else {}
+        )
         self._history = history
         self._refusals = refusals
         self._begun: set[tuple[str, bool]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.runs: list[Run] = []
 
+    def kill_agent(self, node: str) -> None:
+        """kill -9 of a node's agent."""
+        self._agents[node].kill()
+
+    def start_agent(self, node: str) -> None:
+        """Start it again."""
+        self._agents[node].start()
+
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Work while the context lasts."""
         queue = self._history.subscribe()
         self._tasks |= {asyncio.create_task(self._follow(queue)), asyncio.create_task(self._beat())}
+        self._tasks |= {asyncio.create_task(agent.work()) for agent in self._agents.values()}
+        for task in self._tasks:
+            task.add_done_callback(_report)
         try:
             yield
         finally:
@@ -81,6 +99,8 @@ class NodesAtWork:
     async def _follow(self, queue: asyncio.Queue[Any]) -> None:
         while True:
             change = await queue.get()
+            for agent in self._agents.values():
+                agent.wake()
             if change.kind != PODS.kind or change.deleted:
                 continue
             uid, deleting = change.object["metadata"]["uid"], "deletionTimestamp" in change.object["metadata"]
@@ -95,7 +115,7 @@ class NodesAtWork:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            for node in self._nodes:
+            for node in self.names:
                 await patiently(partial(self._cluster.set_ready, node, True), _GONE)
 
     async def _start(self, pod: Raw) -> None:
@@ -122,18 +142,3 @@ def _report(task: asyncio.Task[None]) -> None:
     """Say at once what the test will fail with in the end."""
     if not task.cancelled() and (error := task.exception()) is not None:
         print(f"a played node failed: {error!r}")
-
-
-async def patiently(step: Callable[[], Awaitable[Any]], accepted: tuple[int, ...] = ()) -> Any:
-    """Do a step through an outage of the API server; return None where it answers with one of the accepted errors."""
-    while True:
-        try:
-            return await step()
-        except UnknownOutcome:
-            await asyncio.sleep(0.1)
-        except ApiError as error:
-            if error.status in accepted:
-                return None
-            if error.status < 500 and error.status != 429:
-                raise
-            await asyncio.sleep(0.1)

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from laneway.operator.apiserver import Raw
 
 from tests.faults.cell import Grounds, Outcome, cell, outcome_of
+from tests.faults.gangs_life import GANGS
 from tests.faults.kinds import KINDS, nothing
+from tests.faults.life import Life
 
 _AT_A_TIME = int(os.environ.get("AT_A_TIME", "4"))
 _LONGEST_LOG = 6000
-_undisturbed: list[Raw] = []
+_undisturbed: dict[str, Raw] = {}
 
 
 def asked_for_some() -> bool:
@@ -52,8 +54,9 @@ def seeds_of(kind: str) -> Iterator[int]:
         yield from range(1, usual * int(os.environ.get("SEEDS", "1")) + 1)
 
 
-async def sweep(grounds: Grounds, kind: str, end: Raw) -> dict[int, Outcome]:
+async def sweep(grounds: Grounds, kind: str) -> dict[int, Outcome]:
     """Play all seeds of a kind; return what came out, by seed."""
+    end = await undisturbed(grounds, KINDS[kind].life)
     outcomes: dict[int, Outcome] = {}
     seeds = seeds_of(kind)
 
@@ -67,20 +70,20 @@ async def sweep(grounds: Grounds, kind: str, end: Raw) -> dict[int, Outcome]:
 
 async def play(grounds: Grounds, kind: str, seed: int, end: Raw) -> Outcome:
     """Play one cell."""
-    async with cell(grounds) as live:
+    async with cell(grounds, KINDS[kind].life) as live:
         fault = await KINDS[kind].begin(live, seed)
         return await outcome_of(live, fault, end)
 
 
-async def undisturbed(grounds: Grounds) -> Raw:
-    """Return where the scenario ends without a fault; played once."""
-    if not _undisturbed:
-        async with cell(grounds) as live:
+async def undisturbed(grounds: Grounds, life: Life = GANGS) -> Raw:
+    """Return where a life ends without a fault; played once."""
+    if life.name not in _undisturbed:
+        async with cell(grounds, life) as live:
             outcome = await outcome_of(live, await nothing(live, 0), None)
         if outcome.end is None or outcome.violations:
             raise AssertionError(f"without any fault: {report('nothing', {0: outcome})}")
-        _undisturbed.append(outcome.end)
-    return _undisturbed[0]
+        _undisturbed[life.name] = outcome.end
+    return _undisturbed[life.name]
 
 
 def report(kind: str, outcomes: dict[int, Outcome]) -> str:

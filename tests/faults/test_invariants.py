@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.faults.history import Change
-from tests.faults.invariants import CAPACITY, GANG, GRACE, ONCE, SERVICE, violations
-from tests.faults.journal import Journal
+from tests.faults.invariants import CAPACITY, GANG, GRACE, ONCE, ORDERS, SERVICE, violations
+from tests.faults.journal import Journal, Write
 from tests.faults.nodes_at_work import Run
 
 Raw = dict[str, Any]
@@ -73,6 +73,50 @@ def pod(
         },
         "status": {"phase": phase},
     }
+
+
+def node(
+    orders: dict[str, str] | None = None,
+    sessions: dict[str, tuple[str, int]] | None = None,
+    percent: int = 200,
+) -> Raw:
+    """A node with g0, what it is ordered by pod, and its sessions by pod: state and persistent memory of 100 bytes."""
+    held = [
+        {"podUID": uid, "pod": uid, "state": state, "persistentBytes": persistent, "ephemeralBytes": 5}
+        for uid, (state, persistent) in (sessions or {}).items()
+    ]
+    gpu = {"uuid": "g0", "allocatablePercent": percent, "allocatableBytes": 100, "sessions": held}
+    return {
+        "metadata": {"name": "n", "uid": "n"},
+        "spec": {"orders": [{"podUID": uid, "order": order} for uid, order in (orders or {}).items()]},
+        "status": {"gpus": [gpu]},
+    }
+
+
+def told(name: str, depth: str, *true: str, reached: bool = False) -> Raw:
+    preemption = {"depth": depth, **({"reachedAt": "t"} if reached else {})}
+    return job(name, "Placed", "Preempted", *true, gpus=("g0",), preemption=preemption)
+
+
+def a_job_that_pauses() -> Story:
+    """It is told to, its node as well, and that one has answered."""
+    story = Story()
+    story.tell("GPUNode", node())
+    story.tell("TrainingJob", job("a", "Placed", gpus=("g0",)))
+    story.tell("Pod", pod("a", 0, "Running"))
+    story.tell("GPUNode", node({}, {"a-0-1": ("Holding", 40)}))
+    story.tell("TrainingJob", told("a", "Pause", "Running"))
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40)}))
+    return story
+
+
+def a_job_beside_one_that_stands_aside() -> Story:
+    story = a_job_that_pauses()
+    story.tell("TrainingJob", told("a", "Pause", reached=True))
+    story.tell("TrainingJob", job("b", "Placed", gpus=("g0",)))
+    story.tell("Pod", pod("b", 0, "Running"))
+    return story
 
 
 def a_gang_that_runs() -> Story:
@@ -181,6 +225,71 @@ def test_a_worker_that_gets_less_than_its_grace_period() -> None:
     assert story.broken == [GRACE]
 
 
+def test_a_job_that_runs_where_another_stands_aside_breaks_nothing() -> None:
+    story = a_job_beside_one_that_stands_aside()
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40), "b-0-1": ("Holding", 40)}))
+    story.tell("Pod", pod("b", 0, "Succeeded"))
+    story.tell("TrainingJob", job("b", "Succeeded", gpus=("g0",)))
+    story.tell("TrainingJob", job("a", "Placed", "Running", gpus=("g0",)))
+    story.tell("GPUNode", node({}, {"a-0-1": ("Paused", 40)}))
+    story.tell("GPUNode", node({}, {"a-0-1": ("Holding", 40)}))
+    assert story.broken == []
+
+
+def test_a_gpu_that_offers_less_than_is_held_by_those_who_stand_aside_and_those_who_run() -> None:
+    story = a_job_beside_one_that_stands_aside()
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40)}, percent=100))
+    assert story.broken == [CAPACITY]
+
+
+def test_a_job_that_starts_before_the_node_has_said_that_the_other_stands_aside() -> None:
+    story = a_job_that_pauses()
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
+    story.tell("TrainingJob", job("b", "Placed", gpus=("g0",)))
+    assert story.broken == [CAPACITY]
+
+
+def test_a_job_that_goes_on_while_another_has_its_turns() -> None:
+    story = a_job_beside_one_that_stands_aside()
+    story.tell("TrainingJob", job("a", "Placed", "Running", gpus=("g0",)))
+    assert story.broken == [CAPACITY]
+
+
+def test_memory_that_is_not_on_the_host_yet() -> None:
+    story = a_job_beside_one_that_stands_aside()
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40), "b-0-1": ("Holding", 60)}))
+    assert story.broken == [CAPACITY]
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Offloaded", 40), "b-0-1": ("Holding", 60)}))
+    assert story.broken == [CAPACITY]
+
+
+@pytest.mark.parametrize("said", [told("a", "Pause", reached=True), told("a", "Offload", reached=True)])
+def test_a_job_that_is_said_to_stand_aside_before_its_node_says_so(said: Raw) -> None:
+    story = a_job_that_pauses()
+    story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
+    story.tell("TrainingJob", said)
+    assert story.broken == [ORDERS]
+
+
+def test_an_order_that_no_status_said() -> None:
+    story = a_job_that_pauses()
+    story.tell("GPUNode", node({"a-0-1": "Offload"}, {"a-0-1": ("Paused", 40)}))
+    assert story.broken == [ORDERS]
+
+
+def test_an_order_to_nobody() -> None:
+    story = a_job_that_pauses()
+    story.tell("GPUNode", node({"a-0-1": "Pause", "x": "Pause"}, {"a-0-1": ("Paused", 40)}))
+    assert story.broken == [ORDERS]
+
+
+def test_a_worker_that_is_let_go_on_while_its_job_stands_aside() -> None:
+    story = a_job_that_pauses()
+    story.tell("TrainingJob", told("a", "Pause", reached=True))
+    story.tell("GPUNode", node({}, {"a-0-1": ("Paused", 40)}))
+    assert story.broken == [ORDERS]
+
+
 def test_a_write_of_who_does_not_hold_the_lease() -> None:
     journal = Journal()
     journal.note("a/1", "PUT lease", 1, 0.0, lease=True)
@@ -189,6 +298,23 @@ def test_a_write_of_who_does_not_hold_the_lease() -> None:
     journal.note("a/1", "PATCH job", 5, 0.0, lease=False)
     journal.note("b/1", "PUT lease", 4, 0.0, lease=True)
     assert journal.written_out_of_turn() == [], "it was in mid-air"
+    journal.note("b/1", "PATCH job", 2, 9.0, lease=False)
+    assert journal.written_out_of_turn() == [], "it changed nothing"
     (lease,) = (each for each in journal.leases if each.writer == "b/1")
     journal.note("a/1", "PATCH job", 6, lease.answered_seconds + 1, lease=False)
+    assert len(journal.written_out_of_turn()) == 1
+
+
+def test_what_a_stopped_process_was_about_to_send_and_what_it_sends_after_the_answer() -> None:
+    journal = Journal()
+    journal.note("a/1", "PUT lease", 1, 0.0, lease=True)
+    journal.note("b/1", "PUT lease", 2, 0.0, lease=True)
+    continued_seconds = journal.leases[-1].answered_seconds + 1
+    journal.continued.append(("a/1", continued_seconds))
+    journal.writes += [
+        Write("a/1", "POST pod", 3, continued_seconds + 1, continued_seconds + 3),
+        Write("a/1", "POST pod", 4, continued_seconds + 2, continued_seconds + 4),
+    ]
+    assert journal.written_out_of_turn() == [], "both were about to be sent"
+    journal.writes.append(Write("a/1", "PATCH job", 5, continued_seconds + 5, continued_seconds + 6))
     assert len(journal.written_out_of_turn()) == 1

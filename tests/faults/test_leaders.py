@@ -7,6 +7,7 @@ clock that is two minutes ahead or behind; the life that is lived meanwhile ends
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -20,7 +21,10 @@ from tests.faults.replica import Replica
 from tests.faults.sweep import asked_for_some, report, undisturbed
 from tests.integration.operator.waiting import until
 
-pytestmark = pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults")
+pytestmark = [
+    pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults"),
+    pytest.mark.timeout(900),
+]
 
 SHORT_LEASE: dict[str, Any] = {
     **CONFIG,
@@ -40,13 +44,18 @@ class Pair:
         """Return who has written about jobs so far."""
         return {write.writer for write in self.live.journal.writes}
 
+    def let_go_on(self, replica: Replica) -> None:
+        """SIGCONT."""
+        self.live.journal.continued.append((replica.life, time.monotonic()))
+        replica.resume()
+
     async def until_written_by(self, replica: Replica) -> None:
         """Wait until a replica has written."""
 
         async def look() -> bool:
             return replica.life in await self.writers()
 
-        await until(f"{replica.name} writes", look, 90)
+        await until(f"{replica.name} writes", look, 300)
 
     async def until_led_by(self, replica: Replica) -> None:
         """Wait until the lease was written by a replica last."""
@@ -55,7 +64,7 @@ class Pair:
             leases = self.live.journal.leases
             return bool(leases) and leases[-1].writer == replica.life
 
-        await until(f"{replica.name} leads", look, 90)
+        await until(f"{replica.name} leads", look, 300)
 
 
 async def pair(live: Cell, fault: Fault, *, ahead_seconds: float = 0.0) -> Pair:
@@ -67,7 +76,7 @@ async def pair(live: Cell, fault: Fault, *, ahead_seconds: float = 0.0) -> Pair:
     first.start()
     await both.until_led_by(first)
     second.start()
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(300):
         await standing_by.seen.wait()
     return both
 
@@ -97,7 +106,7 @@ async def test_a_leader_that_is_stopped_past_its_lease(grounds: Grounds) -> None
                 await both.until_written_by(leader)
                 leader.pause()
                 await both.until_led_by(other)
-                leader.resume()
+                both.let_go_on(leader)
 
         harmless(await live_through(live, Fault(), stop_each_in_turn()))
         assert {write.writer for write in live.journal.writes} == {both.first.life, both.second.life}
@@ -116,7 +125,7 @@ async def test_a_leader_that_is_stopped_with_a_write_in_mid_air(grounds: Grounds
             both.first.pause()
             await both.until_written_by(both.second)
             fault.let_go()
-            both.first.resume()
+            both.let_go_on(both.first)
 
         harmless(await live_through(live, fault, stop_in_mid_air()))
 
@@ -145,7 +154,7 @@ async def test_replicas_whose_clocks_differ_by_two_minutes(grounds: Grounds, ahe
             await both.until_written_by(both.first)
             both.first.pause()
             await both.until_written_by(both.second)
-            both.first.resume()
+            both.let_go_on(both.first)
 
         harmless(await live_through(live, Fault(), stop_the_first()))
 

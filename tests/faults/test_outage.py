@@ -55,4 +55,4 @@ async def more_is_written(lives: list[Cell]) -> None:
     async def look() -> bool:
         return all(now > then for now, then in zip(written(), before, strict=True))
 
-    await until("every operator writes", look, 90)
+    await until("every operator writes", look, 300)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cell import Grounds, cell
-from tests.faults.scenario import Seeing
 from tests.faults.stale_reads import StaleReads
 from tests.faults.sweep import asked_for_some
 from tests.integration.operator.waiting import until
 
-pytestmark = pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults")
+pytestmark = [
+    pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults"),
+    pytest.mark.timeout(900),
+]
 
 
 async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_after_the_moment_that_it_is_shown(
@@ -21,7 +23,7 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
         fault = StaleReads()
         operator = await live.add_replica(fault)
         operator.start()
-        see, cluster = Seeing(live.history), live.cluster
+        see, cluster = live.stage.see, live.stage.cluster
         await cluster.submit("first", workers=3)
         await see.running("first", attempt=1)
         await cluster.submit("patient", workers=3)
@@ -32,7 +34,7 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
             await cluster.finish(pod)
         await live.history.until("the first has ended", lambda: see.ended("first"))
         past = live.history.version
-        await cluster.submit("urgent", workers=3, priorityClassName=live.urgent)
+        await cluster.submit("urgent", workers=3, priorityClassName=live.stage.classes[0])
         operator.resume()
         await see.running("urgent", attempt=1)
 
@@ -42,7 +44,7 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
         async def looked_again() -> bool:
             return fault.pods_listed["a/2"] >= 4
 
-        await until("the new leader has looked, again and again", looked_again, 90)
+        await until("the new leader has looked, again and again", looked_again, 300)
         fault.thaw()
         for pod in see.pods("urgent"):
             await cluster.finish(pod)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from laneway.api.names import GPU_PERCENT
 
-from hack.cluster.probes import wait_until
 from tests.derived_image import derive
 from tests.e2e.conftest import Bench, Laneway
 from tests.e2e.manifests import SMALL_IMAGE

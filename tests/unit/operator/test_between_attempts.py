@@ -6,7 +6,9 @@ import pytest
 from laneway.api.clock_text import to_text
 from laneway.api.job_standing import NodeFailuresStatus
 from laneway.operator import transitions
-from laneway.operator.config import PatienceConfig
+from laneway.operator.config import OperatorConfig, PatienceConfig
+from laneway.operator.deciding import Decider
+from laneway.operator.memory import Memory
 from laneway.scheduling import Depth, JobState
 
 from tests.unit.operator.builders import (
@@ -111,15 +113,19 @@ def test_a_job_without_a_node_of_its_own_says_which_taint_keeps_it_off() -> None
 
 
 def test_another_taint_is_told_though_it_keeps_off_from_the_same_nodes() -> None:
-    job = a_job().visited()
-    for taint in ("maintenance", "quarantine"):
+    config = OperatorConfig.model_validate({"cycle": {"adviseSeconds": 3600}})  # advice would bring it along
+    job, agent = a_job().visited(), a_gpu_node("n1")
+    decider = Decider(config.scheduling.policies(), config)
+    record = job.record
+    for minutes, taint in enumerate(("maintenance", "maintenance", "quarantine")):
         nodes = [a_node("n1", taints=[{"key": taint, "effect": "NoExecute"}])]
-        view = a_view([job.record], gpu_nodes=[a_gpu_node("n1")], nodes=nodes)
-        statement = statement_of(decided(view, written={"uid-job": NOW - 600}), "job")
-        assert statement is not None
-        assert statement.status.waiting is not None
-        assert f"the taint {taint}:NoExecute" in statement.status.waiting.message
-        job.status(**dict(statement.status))
+        now, written = NOW + 60 * minutes, {"uid-job": NOW + 60 * minutes - 60}
+        decision = decider.decide(a_view([record], gpu_nodes=[agent], nodes=nodes), Memory({}, written), now)
+        statement = statement_of(decision, "job")
+        if statement is not None:
+            record = record.with_status(statement.status)
+        assert record.status.waiting is not None
+        assert f"the taint {taint}:NoExecute" in record.status.waiting.message
 
 
 def test_the_deadline_of_a_job_that_waits_passes_only_by_a_change_of_its_spec() -> None:

@@ -3,7 +3,8 @@
     python -m tests.performance.client.offload -o result.json
 
 The GPU is simulated: tensors of the CPU stand for its memory, and the copy on the host lies in the same memory, so the process's resident memory stays as it
-was while what it holds of the GPU goes to nothing. Whether every bit is back is checked in the process.
+was while what it holds of the GPU goes to nothing. Whether every bit is back is checked in the process. Right before each move the same bytes are copied
+and nothing else is done: into memory that is new to the process, as the host's copy is, and into the same once more. That is the limit of a mover.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.integration.node_agent.shell import order
 from tests.performance.result_file import write_measured
 from tests.torch_runtime import torch_runtime
 
-MEBIBYTES = (256, 512, 1024)
+MEBIBYTES = (256, 1024)
 TIMES = 3
 GIBIBYTE = 1 << 30
 LONGEST_SECONDS = 120.0
@@ -50,8 +51,11 @@ def _of_size(node: Node, gpu: int, mebibytes: int) -> dict[str, Any]:
     gibibytes = moves[0]["freed_bytes"] / GIBIBYTE
     return {
         "mebibytes": mebibytes,
-        "offload_seconds_per_gib": _median(moves, "offload_seconds") / gibibytes,
-        "restore_seconds_per_gib": _median(moves, "restore_seconds") / gibibytes,
+        **{
+            f"{what}{clock}_seconds_per_gib": _median(moves, f"{what}{clock}_seconds") / gibibytes
+            for what in ("offload", "restore", "copy_to_new_memory", "copy")
+            for clock in ("", "_processor")
+        },
         "moves": moves,
     }
 

@@ -132,11 +132,29 @@ def _cost(found: Any) -> Iterator[str]:
 
 
 def _offload(found: Any) -> Iterator[str]:
+    moves = {
+        "offload": "to the host",
+        "restore": "and back",
+        "copy_to_new_memory": "a copy alone, into new memory",
+        "copy": "into memory that is there",
+    }
+    yield from table(
+        ["seconds per GiB, of the processor in brackets", *moves.values()],
+        (
+            [
+                _gibibytes(each["moves"][0]["freed_bytes"]),
+                *(
+                    f"{each[f'{what}_seconds_per_gib']:.2f} ({each[f'{what}_processor_seconds_per_gib']:.2f})"
+                    for what in moves
+                ),
+            ]
+            for each in found
+        ),
+    )
+    yield "\n"
     yield from table(
         [
             "moved",
-            "to the host",
-            "and back",
             "by order, until the agent knows",
             "until the next step has been done",
             "held before",
@@ -149,8 +167,6 @@ def _offload(found: Any) -> Iterator[str]:
         (
             [
                 _gibibytes(each["moves"][0]["freed_bytes"]),
-                f"{each['offload_seconds_per_gib']:.2f} s/GiB",
-                f"{each['restore_seconds_per_gib']:.2f} s/GiB",
                 *(
                     f"{statistics.median(move[name] for move in each['moves']):.2f} s"
                     for name in ("ordered_offload_seconds", "ordered_restore_seconds")
@@ -172,7 +188,8 @@ def _offload(found: Any) -> Iterator[str]:
     )
     yield (
         f"\nMedians of {len(found[0]['moves'])} moves each; bytes of the last one. Every bit was back after each "
-        "(CRC-32 of parameters, gradients and both moments of Adam).\n"
+        "(CRC-32 of parameters, gradients and both moments of Adam). A copy into new memory pays for the kernel's clearing of its pages; "
+        "to come back, storages use the memory of copies that have been read.\n"
     )
 
 

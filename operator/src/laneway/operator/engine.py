@@ -189,8 +189,10 @@ class Engine:
             self._carrying.not_ordered = False
             wait_seconds = min(wait_seconds, _ORDER_RETRY_SECONDS)
         try:
-            # A timer that lies in the past must not turn the loop into a busy one.
-            await asyncio.wait_for(self._changed.wait(), max(wait_seconds, 0.05))
+            # A timer that lies in the past must not turn the loop into a busy one. No wait_for: it swallows a cancellation that comes
+            # at the same moment as what it waits for.
+            async with asyncio.timeout(max(wait_seconds, 0.05)):
+                await self._changed.wait()
         except TimeoutError:
             return
         busy_seconds = min(_REST_PER_DECISION * self._decided_in_seconds, _LONGEST_DEBOUNCE_SECONDS)

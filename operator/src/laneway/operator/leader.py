@@ -95,7 +95,8 @@ class Leadership:
         led = False
         while True:
             try:
-                await asyncio.wait_for(self.attempt(), self._config.renew_deadline_seconds)
+                async with asyncio.timeout(self._config.renew_deadline_seconds):
+                    await self.attempt()
             except (ApiError, UnknownOutcome, TimeoutError) as error:
                 logger.warning(
                     "the lease could not be taken or renewed",

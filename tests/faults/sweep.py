@@ -1,4 +1,4 @@
-"""Plays the seeds of one kind of fault, several cells at a time, and says how to play one of them again.
+"""Plays the seeds of kinds of faults, several cells at a time, and says how to play one of them again.
 
 ``CELLS="watch-dropped:7 kill-after-write"`` plays only these (a kind without a number: all of its seeds); ``SEEDS=10`` plays ten times as
 many of each kind.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from laneway.operator.apiserver import Raw
 
@@ -54,15 +54,16 @@ def seeds_of(kind: str) -> Iterator[int]:
         yield from range(1, usual * int(os.environ.get("SEEDS", "1")) + 1)
 
 
-async def sweep(grounds: Grounds, kind: str) -> dict[int, Outcome]:
-    """Play all seeds of a kind; return what came out, by seed."""
-    end = await undisturbed(grounds, KINDS[kind].life)
-    outcomes: dict[int, Outcome] = {}
-    seeds = seeds_of(kind)
+async def sweep(grounds: Grounds, kinds: Iterable[str]) -> dict[str, dict[int, Outcome]]:
+    """Play all seeds of some kinds; return what came out, by kind and seed."""
+    kinds = tuple(kinds)
+    ends = {kind: await undisturbed(grounds, KINDS[kind].life) for kind in kinds}
+    outcomes: dict[str, dict[int, Outcome]] = {kind: {} for kind in kinds}
+    cells = iter([(kind, seed) for kind in kinds for seed in seeds_of(kind)])
 
     async def play_on() -> None:
-        for seed in seeds:
-            outcomes[seed] = await play(grounds, kind, seed, end)
+        for kind, seed in cells:
+            outcomes[kind][seed] = await play(grounds, kind, seed, ends[kind])
 
     await asyncio.gather(*(play_on() for _ in range(_AT_A_TIME)))
     return outcomes

@@ -11,16 +11,25 @@ from tests.faults.cell import Grounds
 from tests.faults.kinds import KINDS
 from tests.faults.sweep import asked_for, report, sweep
 
+GROUPS = {kind: (kind,) for kind, each in KINDS.items() if each.seeds > 1} | {
+    "one-seed-each": tuple(kind for kind, each in KINDS.items() if each.seeds == 1)
+}
+"""Kinds that are played at the same time."""
+
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_fault(grounds: Grounds, kind: str) -> None:
-    if asked_for(kind) == []:
+@pytest.mark.parametrize("group", GROUPS)
+async def test_a_fault(grounds: Grounds, group: str) -> None:
+    kinds = [kind for kind in GROUPS[group] if asked_for(kind) != []]
+    if not kinds:
         pytest.skip("CELLS asks for other faults")
-    outcomes = await sweep(grounds, kind)
-    print(f"{kind}: {len(outcomes)} cells, {sum(outcome.fired for outcome in outcomes.values())} disturbed")
-    assert any(outcome.fired for outcome in outcomes.values()), "the fault never did anything"
-    if problems := report(kind, outcomes):
+    swept = await sweep(grounds, kinds)
+    for kind, outcomes in swept.items():
+        print(
+            f"{kind}: {len(outcomes)} cells, {sum(outcome.fired for outcome in outcomes.values())} disturbed"
+        )
+        assert any(outcome.fired for outcome in outcomes.values()), f"{kind} never did anything"
+    if problems := "\n".join(filter(None, (report(kind, outcomes) for kind, outcomes in swept.items()))):
         pytest.fail(problems, pytrace=False)
 
 

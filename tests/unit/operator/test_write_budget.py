@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from laneway.operator.config import CycleConfig
+from laneway.operator.config import CycleConfig, OperatorConfig
+from laneway.operator.deciding import Decider
+from laneway.operator.memory import Memory
 from laneway.operator.write_budget import WriteBudget
 
-NOW = 1_000.0
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_view
+
 MANY = 1_000
 
 
@@ -34,3 +37,15 @@ def test_a_few_jobs_that_start_hold_nothing_up() -> None:
     budget = a_budget()
     assert budget.sentences(MANY, 5, NOW) == 100
     assert budget.service(MANY, 5, NOW) == 100
+
+
+def test_no_more_starts_are_decided_than_can_be_written_soon() -> None:
+    config = OperatorConfig.model_validate({"cycle": {"startsPerCycle": 1}})
+    jobs = [a_job(name).record for name in ("a", "b")]
+    view = a_view(jobs, gpu_nodes=[a_gpu_node("n1")])
+    decider = Decider(config.scheduling.policies(), config)
+    first = decider.decide(view, Memory({}, {}), NOW)
+    [started] = [each.job for each in first.statements if each.creates]
+    second = decider.decide(view, Memory({}, {}), NOW, busy={started.uid})
+    assert not any(each.creates for each in second.statements), "the first one is still being written"
+    assert NOW < second.due_seconds <= NOW + 1

@@ -193,7 +193,7 @@ class CycleConfig(Model):
         default=100,
         ge=1,
         le=100_000,
-        description="Most jobs that start by one cycle; others that could start by the next, which follows at once.",
+        description="Most jobs that start at the same time: whose starts are decided and not written yet. Others follow as these are written.",
     )
     parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes under way at the same time.")
 

@@ -118,7 +118,8 @@ class Decider:
         docket, picture = self._docket, self._picture
         news = docket.update(view, memory.refusals, memory.template_refusals, busy, now_seconds)
         picture.update(view, docket, news, now_seconds)
-        planned, problem = self._plan(now_seconds)
+        starting = sum(docket.of[uid].standing.state is JobState.STARTING for uid in busy if uid in docket.of)
+        planned, problem = self._plan(starting, now_seconds)
         self._adviser.update(picture.scheduler, planned, now_seconds)
         this = _Round(planned, frozenset(planned.resumes), frozenset(planned.promotions))
         self._unsaid &= docket.of.keys()
@@ -127,14 +128,13 @@ class Decider:
                 self._consider(this, uid, dossier, news, memory, now_seconds)
             else:
                 this.parked.append(dossier.standing)
-        starting = sum(docket.of[uid].standing.state is JobState.STARTING for uid in busy if uid in docket.of)
         self._say_some(this, starting, now_seconds)
         for statement, standing in this.statements:
             docket.assume(statement.job.uid, standing)
             picture.assume(standing, view, now_seconds)
         decision = Decision(
             statements=tuple(statement for statement, _ in this.statements),
-            due_seconds=self._due_seconds(this, now_seconds),
+            due_seconds=self._due_seconds(this, starting, now_seconds),
             plan=planned,
             figures_now=lambda: figures_of((each.standing for each in docket.of.values()), now_seconds),
             orders=self._orders(this, view, busy),
@@ -153,9 +153,11 @@ class Decider:
         """Return where the jobs stand by the last decision."""
         return figures_of((each.standing for each in self._docket.of.values()), now_seconds)
 
-    def _plan(self, now_seconds: float) -> tuple[Plan, str]:
+    def _plan(self, starting: int, now_seconds: float) -> tuple[Plan, str]:
+        """Plan no more starts than can be written soon: a gang's time to start begins with its placement."""
+        most_starts = max(0, self._config.cycle.starts_per_cycle - starting)
         try:
-            return self._picture.scheduler.plan(now_seconds, self._config.cycle.starts_per_cycle), ""
+            return self._picture.scheduler.plan(now_seconds, most_starts), ""
         except InvalidPlan as error:
             return Plan(), str(error)
 
@@ -176,7 +178,12 @@ class Decider:
                 return
             if not statement.empty:
                 self._unsaid.add(uid)
-        elif standing.state is JobState.WAITING and _has_another_reason(standing, reason):
+        elif (
+            standing.state is JobState.WAITING
+            and reason is not None
+            and reason.code is not WaitingCode.NOT_CONSIDERED
+            and _has_another_reason(standing, reason)
+        ):
             self._unsaid.add(uid)
         if uid in self._unsaid:
             if reason is None or reason.code is not WaitingCode.NOT_CONSIDERED:
@@ -242,9 +249,10 @@ class Decider:
         unwritten = {statement.job.uid for statement, _ in this.statements}.union(busy)
         return tuple(each for each in order_statements(view, parked) if not each.jobs & unwritten)
 
-    def _due_seconds(self, this: _Round, now_seconds: float) -> float:
+    def _due_seconds(self, this: _Round, starting: int, now_seconds: float) -> float:
         if this.planned.cut_short:
-            return now_seconds
+            # Each write that ends wakes the engine as well.
+            return now_seconds + _AGAIN_SECONDS if starting else now_seconds
         due = [
             now_seconds + self._config.cycle.resync_seconds,
             self._docket.due_seconds(),

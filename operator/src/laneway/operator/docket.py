@@ -260,8 +260,8 @@ class Docket:
                 self._sick[name] = dict(sick)
             else:
                 self._sick.pop(name, None)
-        news.nodes.add(name)
         if before is None or record is None or before.decisive != record.decisive:
+            news.nodes.add(name)
             self._to_judge |= concerned
             news.reported |= concerned
         else:

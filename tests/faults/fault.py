@@ -51,8 +51,9 @@ class Request:
 
     @property
     def of_consequence(self) -> bool:
-        """Whether it is a write on which something hangs: neither a lease nor an event, which is for people."""
-        return self.writes and not self.of_lease and f"/{EVENTS.plural}" not in self.path
+        """Whether it is a write on which something hangs: neither a lease, nor an event, which is for people, nor a mere question."""
+        asks = "dryRun" in self.query
+        return self.writes and not self.of_lease and not asks and f"/{EVENTS.plural}" not in self.path
 
     @property
     def collection(self) -> str:

@@ -238,7 +238,7 @@ def test_a_wrong_configuration_stops_it_with_the_place(node: PluginNode, config:
     node.start(config)
     assert node.process is not None
 
-    assert node.process.wait(timeout=20) == 2
+    assert node.process.wait(timeout=60) == 2
     assert says in node.log
     assert "node.yaml" in node.log
     assert "Traceback" not in node.log

@@ -6,11 +6,10 @@ from laneway.api import names
 from laneway.operator.apiserver import Raw
 from laneway.operator.resources import PODS, SERVICES, TRAINING_JOBS
 
-from tests.integration.operator.operator_process import PATIENT, OperatorProcess
+from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 from tests.integration.operator.waiting import until
 
-OPERATOR_CONFIG = PATIENT
 MERGE_PATCH = "application/merge-patch+json"
 
 

@@ -8,11 +8,10 @@ from typing import Any
 from laneway.operator.apiserver import ApiError, Raw
 from laneway.operator.resources import PODS
 
-from tests.integration.operator.operator_process import PATIENT, OperatorProcess
+from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 from tests.integration.operator.waiting import until
 
-OPERATOR_CONFIG = PATIENT
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 

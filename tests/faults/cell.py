@@ -101,7 +101,7 @@ class Cell:
         folder = self.grounds.folder / self.namespace / name
         folder.mkdir(parents=True)
         view = NamespaceView(self.namespace)
-        proxy = FaultProxy(self.grounds.as_operator, view, fault, self.journal, lambda: replica.life)
+        proxy = FaultProxy(self.grounds.as_operator, view, fault, self.journal)
         kubeconfig = await self.stack.enter_async_context(serving(proxy, folder))
         replica = Replica(
             name, folder, kubeconfig, self.namespace, config, clock_ahead_seconds=clock_ahead_seconds

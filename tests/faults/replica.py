@@ -42,8 +42,10 @@ class Replica:
         self._config = folder / "operator.yaml"
         self._config.write_text(yaml.safe_dump(config))
         self._log_path = folder / "operator.log"
+        self._way = yaml.safe_load(kubeconfig.read_text())
+        self._kubeconfig = folder / "operator.kubeconfig"
         self._arguments = [
-            *("--config", str(self._config), "--kubeconfig", str(kubeconfig), "--namespace", namespace)
+            *("--config", str(self._config), "--kubeconfig", str(self._kubeconfig), "--namespace", namespace)
         ]
         self._clock_ahead_seconds = clock_ahead_seconds
         self._process: ForkServerProcess | None = None
@@ -54,8 +56,11 @@ class Replica:
         return f"{self.name}/{self.lives}"
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, with a token that says which life of it asks."""
         self.lives += 1
+        for user in self._way["users"]:
+            user["user"]["token"] = self.life
+        self._kubeconfig.write_text(yaml.safe_dump(self._way))
         self._process = _CONTEXT.Process(
             target=_live, args=(self._arguments, str(self._log_path), self._clock_ahead_seconds)
         )

@@ -54,7 +54,7 @@ async def held_back(
     """An operator of the test's own, behind the proxy."""
     fault = HeldBack()
     async with upstream(operator_kubeconfig) as up:
-        proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal(), lambda: "operator")
+        proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal())
         async with serving(proxy, tmp_path) as kubeconfig:
             process = OperatorProcess(tmp_path / "operator", kubeconfig, SYSTEM_NAMESPACE)
             process.start()

@@ -130,6 +130,26 @@ def test_only_a_worker_whose_client_answers_can_stop_and_stay(state: str | None,
     assert parking.can_park([pod], index_sessions(nodes)) is want
 
 
+@pytest.mark.parametrize(
+    ("state", "since", "want"),
+    [
+        ("Paused", NOW - 5, True),
+        ("Offloaded", NOW - 5, True),
+        ("Waiting", NOW - 5, False),
+        ("Paused", NOW - 3600, False),
+    ],
+)
+def test_who_goes_on_makes_way_for_nobody_before_its_nodes_say_that_it_does(
+    state: str, since: float, want: bool
+) -> None:
+    """What they say is the answer to the order before: a new one would seem to have been followed at once."""
+    job = a_job("old").placed("n1").running(since).record
+    pod = a_pod(job).running().record
+    standing = advanced(job, pod, view=seen(job, pod, state))
+    assert standing.state is JobState.RUNNING
+    assert standing.coming_back is want
+
+
 def _two(job: JobRecord, *sessions: dict[str, Any]) -> ClusterView:
     """A running job, and one that goes before it, on a GPU that offers twice as much as may take turns."""
     node = a_gpu_node("n1", gpus=1, sessions={0: sessions})

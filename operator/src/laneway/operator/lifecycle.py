@@ -127,11 +127,20 @@ def _go_on(
         due_seconds = placed_seconds + facts.around.patience.gang_timeout_seconds
     else:
         due_seconds = deadline_due_seconds(status, terms.deadline_seconds, now_seconds)
-    state = JobState.RUNNING if verdict.outcome == Outcome.RUNNING else JobState.STARTING
+    running = verdict.outcome == Outcome.RUNNING
+    state = JobState.RUNNING if running else JobState.STARTING
+    back_seconds = None
+    if running:
+        around = facts.around
+        back_seconds = parking.coming_back_until_seconds(
+            status, mine, around.sessions, around.patience, now_seconds
+        )
+    due = (due_seconds, move_seconds, back_seconds)
     return replace(
         _holding(standing.becomes(_corrected(status, mine, facts)), mine, state),
-        parkable=state is JobState.RUNNING and parking.can_park(mine, facts.around.sessions),
-        due_seconds=min((each for each in (due_seconds, move_seconds) if each is not None), default=None),
+        parkable=running and parking.can_park(mine, facts.around.sessions),
+        coming_back=back_seconds is not None,
+        due_seconds=min((each for each in due if each is not None), default=None),
     )
 
 

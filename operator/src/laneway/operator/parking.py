@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from laneway.api.clock_text import to_seconds
 from laneway.api.gpu_node import SessionState
-from laneway.api.training_job import TrainingJobStatus
+from laneway.api.training_job import ConditionType, TrainingJobStatus
+from laneway.operator import transitions
 from laneway.operator.config import PatienceConfig
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.sessions import SessionIndex, noteworthy
@@ -60,6 +61,23 @@ def can_park(pods: Sequence[WorkerPod], sessions: SessionIndex) -> bool:
         held and all(state in _CONNECTED for state in held)
         for held in (_states(pod, sessions) for pod in pods if not pod.ended)
     )
+
+
+def coming_back_until_seconds(
+    status: TrainingJobStatus,
+    pods: Sequence[WorkerPod],
+    sessions: SessionIndex,
+    patience: PatienceConfig,
+    now_seconds: float,
+) -> float | None:
+    """Return until when a job that goes on is given time to do so; None where its nodes say that it does, or had their time.
+
+    Told to pause again before, it would seem to have done so already: what its nodes say is still the answer to the order before.
+    """
+    since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
+    until_seconds = since_seconds + patience.park_seconds
+    stands = any(state in _DONE[Depth.PAUSE] for pod in pods for state in _states(pod, sessions))
+    return until_seconds if stands and now_seconds < until_seconds else None
 
 
 def look(

@@ -51,7 +51,7 @@ def planner_job(
         service_at_promotion_gpu_seconds=float(quantity.parse(status.service_at_promotion)),
         expected_seconds=_expected_seconds(status, template, now_seconds),
         profile=None if counted is None else profile_of(counted),
-        preemptible=preemptible(wish.spec),
+        preemptible=preemptible(wish.spec) and not standing.coming_back,
         parkable=standing.parkable,
         suspended=wish.spec.suspend,
     )

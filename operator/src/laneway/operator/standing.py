@@ -59,6 +59,9 @@ class Standing:
     parkable: bool = False
     """Whether its workers have clients that can stop between two iterations."""
 
+    coming_back: bool = False
+    """It stood aside, goes on, and its nodes have not said so yet: until then it makes way for nobody."""
+
     due_seconds: float | None = None
     """When it has to be looked at again though nothing changes."""
 

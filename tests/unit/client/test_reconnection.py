@@ -69,6 +69,19 @@ def test_waits_for_an_agent_that_comes_back_and_asks_it(restart: Restart) -> Non
     assert agent.words[ITERATIONS] == 3, "the page counts all of the process's iterations"
 
 
+def test_who_notices_late_that_the_session_is_over_does_not_take_the_next_one_away(restart: Restart) -> None:
+    """The thread that waited may have been stopped between finding its session closed and saying so."""
+    restart.iterate()
+    restart.kill()
+    agent = restart.bring_back()
+    wait_until(lambda: restart.gate.session.contested, "the next session is there")
+    restart.gate.detach()
+    waiting = Background(restart.iterate)
+    agent.expect("request")
+    agent.grant()
+    waiting.result()
+
+
 def test_goes_on_without_turns_when_the_agent_does_not_come_back(
     make_client: Callable[..., Client], folder: Path
 ) -> None:

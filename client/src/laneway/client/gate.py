@@ -6,6 +6,7 @@ lock is needed.
 
 from __future__ import annotations
 
+import threading
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
@@ -49,6 +50,8 @@ class IterationGate:
             has_agent: whether there can be one.
         """
         self.session: Union[Session, Detached] = Detached()
+        # The thread that waits and the one that listens may both find that a session is over. A signal's handler may come in between.
+        self._switching = threading.RLock()
         self.meter: MemoryMeter = NoMeter()
         self.profiler = Profiler()
         self.progress = Progress(self.profiler, has_agent)
@@ -169,7 +172,8 @@ class IterationGate:
         self.offload.attach(session.welcome.simulated)
         self.meter.attach(session)
         self._watches_stop = True
-        before, self.session = self.session, session
+        with self._switching:
+            before, self.session = self.session, session
         if self.inside is None:
             # The iteration that went on a moment ago may have ended before its end could see this session.
             words[INSIDE] = 0
@@ -181,9 +185,10 @@ class IterationGate:
             session.tell("profile", **profile.fields())
 
     def detach(self) -> None:
-        """There is no session any more: on without turns, if there is none again in time."""
-        if self.session.contested:
-            self.session = Detached(self._agent_timeout_seconds)
+        """There is no session any more: on without turns, if there is none again in time. The next one may be there already."""
+        with self._switching:
+            if self.session.contested and self.session.closed:
+                self.session = Detached(self._agent_timeout_seconds)
 
     def open_for_good(self) -> None:
         """After a fault of the client: no turns, no measuring, no signals any more."""

@@ -150,7 +150,8 @@ class TorchHooks:
             self._before_forward.take_out()
 
     def _on_forward_end(self, module: Any, args: Any, output: Any) -> None:
-        if module is not self._evaluated or (self._may_compile and self._is_compiling()):
+        # First: a tracer that compared modules would wrap one for a second time, which PyTorch 2.6 calls a fault.
+        if (self._may_compile and self._is_compiling()) or module is not self._evaluated:
             return
         self._boundary(trained=False)
 

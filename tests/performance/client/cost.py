@@ -3,9 +3,11 @@
     python -m tests.performance.client.cost -o result.json
 
 Three processes train the same network, with steps of about 20 ms, on one core and never two at a time: one without the client, one with it, one whose
-client measures as on a real GPU (hooks, turn and the allocator's statistics, but no operation is watched). They do one step each in turn, so that whatever else
-the machine does meets all three alike. Told are medians over the steps; sets of processes are made anew a few times, because where a process's memory
-comes to lie makes more of a difference than what is measured.
+client measures as on a real GPU (hooks, turn and the allocator's statistics, but no operation is watched). They take turns, as do steps with the client's hooks and without
+them in the same process, so that whatever else the machine does meets all alike. Where a process's memory comes to lie makes more of a difference than what is measured, so
+the cost is told within a process; beside it that against the process without the client, of sets of processes that are made anew a few times.
+
+In a row, steps follow each other as a training's do. Apart, every step comes right after one of another process, which has emptied the core's caches.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +31,9 @@ from tests.torch_runtime import torch_runtime
 
 NETWORKS = ("transformer", "cnn")
 WAYS = ("plain", "laneway", "hooks")
-SETS = 3
-ROUNDS = 200
+SETS = 5
+ROUNDS = {"in a row": (10, 10), "apart": (60, 1)}
+"""Rounds, and the steps that each process does in one, with its hooks and without."""
 SCRIPT = "timed_steps.py"
 
 
@@ -51,11 +55,13 @@ class Trainer:
         self._output = output
         self._orders = orders
 
-    def step(self) -> Step:
-        self._orders.write("1\n")
+    def steps(self, number: int, *, hooks: bool = True) -> list[Step]:
+        """What it was told to do; with the client's hooks, where it has the client."""
+        self._orders.write(f"{number}\n" if hooks else f"{number} without\n")
         self._orders.flush()
-        ((wall_ns, processor_ns, watched),) = json.loads(self._output.readline())
-        return Step(wall_ns, processor_ns, watched)
+        answer = self._output.readline()
+        assert answer, "it ended; standard error says why"
+        return [Step(*step) for step in json.loads(answer)]
 
 
 def measure() -> dict[str, Any]:
@@ -63,7 +69,7 @@ def measure() -> dict[str, Any]:
     with node_with(gpus=2 * SETS * len(NETWORKS), lanes=1) as node:
         numbers = iter(range(2 * SETS * len(NETWORKS)))
         return {
-            "rounds": ROUNDS,
+            "rounds": {pace: {"rounds": rounds, "steps": steps} for pace, (rounds, steps) in ROUNDS.items()},
             "networks": [_network(node, network, numbers) for network in NETWORKS],
         }
 
@@ -85,17 +91,30 @@ def _batch(network: str) -> int:
 def _set(node: Node, network: str, batch: int, numbers: Iterator[int]) -> dict[str, Any]:
     with ExitStack() as stack:
         trainers = {way: stack.enter_context(_trainer(node, network, batch, way, numbers)) for way in WAYS}
-        found: dict[str, list[Step]] = {way: [] for way in WAYS}
-        for round_ in range(ROUNDS):
-            shift = round_ % len(WAYS)
-            for way in WAYS[shift:] + WAYS[:shift]:
-                found[way].append(trainers[way].step())
+        return {pace: _compared(trainers, rounds, steps) for pace, (rounds, steps) in ROUNDS.items()}
+
+
+def _compared(trainers: Mapping[str, Trainer], rounds: int, steps: int) -> dict[str, Any]:
+    found: dict[str, list[Step]] = {way: [] for way in WAYS}
+    without: dict[str, list[Step]] = {way: [] for way in WAYS if way != "plain"}
+    for round_ in range(rounds):
+        shift = round_ % len(WAYS)
+        for way in WAYS[shift:] + WAYS[:shift]:
+            turns = [(found[way], True), (without[way], False)] if way in without else [(found[way], True)]
+            for kept, hooks in turns if round_ % 2 else reversed(turns):
+                kept.extend(trainers[way].steps(steps, hooks=hooks))
     watched = [step for step in found["laneway"] if step.watched]
     return {
         **{way: _summary(found[way], found["plain"]) for way in WAYS},
+        **{f"{way} in itself": _summary(found[way], _unwatched(without[way])) for way in without},
         "watched": _summary(watched, found["plain"]) if watched else None,
         "watched_steps": len(watched),
     }
+
+
+def _unwatched(steps: Iterable[Step]) -> list[Step]:
+    """Without hooks nobody ends the watch of operations that went on."""
+    return [step for step in steps if not step.watched]
 
 
 @contextmanager
@@ -111,11 +130,13 @@ def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[i
             assert process.stdout is not None
             ready = process.stdout.readline()
             assert ready, process.communicate()[1]
-            with (Path(work) / "go").open("w", encoding="ascii") as orders:
+            with os.fdopen(
+                os.open(Path(work) / "go", os.O_RDWR), "w", encoding="ascii"
+            ) as orders:  # waits for nobody
                 yield Trainer(process.stdout, orders)
         finally:
             process.kill()
-            process.communicate()
+            sys.stderr.write(process.communicate()[1])
 
 
 def _summary(steps: Sequence[Step], plain: Sequence[Step]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.performance.page import Block, table
@@ -90,45 +90,60 @@ def _start(found: Any) -> Iterator[str]:
 
 def _cost(found: Any) -> Iterator[str]:
     ways = {
-        "plain": "without the client",
-        "laneway": "with it, simulated GPU",
-        "hooks": "with it, measuring as on a real GPU",
-        "watched": "only the steps of which every operation was watched",
+        "laneway in itself": "simulated GPU, beside steps without hooks",
+        "hooks in itself": "as on a real GPU, beside steps without hooks",
+        "laneway": "simulated GPU, beside a process without the client",
+        "hooks": "as on a real GPU, beside a process without the client",
     }
+    measures = {"longer_wall_percent": "longer", "longer_processor_percent": "longer, of the processor"}
     yield from table(
-        ["network", "set", "", "a step", "longer", "of the processor", "longer"],
+        [
+            "network",
+            "steps",
+            "with the client",
+            *(f"{title}: median of sets (least to most)" for title in measures.values()),
+        ],
+        (
+            [f"{each['network']}, batch {each['batch']}", pace, title]
+            + [_spread(one[pace][way][measure] for one in each["sets"]) for measure in measures]
+            for each in found["networks"]
+            for pace in found["rounds"]
+            for way, title in ways.items()
+        ),
+    )
+    paces = [f"{one['rounds']} rounds of {one['steps']} {pace}" for pace, one in found["rounds"].items()]
+    yield f"\nGoal: +0.5 %. {len(found['networks'][0]['sets'])} sets of processes; medians of {' and '.join(paces)}.\n\n"
+    yield from table(
+        [
+            "network",
+            "steps",
+            "a step without the client",
+            "of the processor",
+            "of which every operation was watched",
+            "longer",
+        ],
         (
             [
                 f"{each['network']}, batch {each['batch']}",
-                number,
-                title if way != "watched" else f"{title} ({one['watched_steps']})",
-                f"{one[way]['wall_ms']:.2f} ms",
-                f"{one[way]['longer_wall_percent']:+.2f} %",
-                f"{one[way]['processor_ms']:.2f} ms",
-                f"{one[way]['longer_processor_percent']:+.2f} %",
-            ]
-            for each in found["networks"]
-            for number, one in enumerate(each["sets"], start=1)
-            for way, title in ways.items()
-            if one[way] is not None
-        ),
-    )
-    yield f"\nMedians of {found['rounds']} steps.\n\n"
-    yield from table(
-        ["median of the sets", "longer", "longer, of the processor"],
-        (
-            [
-                f"{each['network']}: {ways[way]}",
-                *(
-                    f"{statistics.median(one[way][name] for one in each['sets']):+.2f} %"
-                    for name in ("longer_wall_percent", "longer_processor_percent")
+                pace,
+                f"{statistics.median(one[pace]['plain']['wall_ms'] for one in each['sets']):.2f} ms",
+                f"{statistics.median(one[pace]['plain']['processor_ms'] for one in each['sets']):.2f} ms",
+                f"{sum(one[pace]['watched_steps'] for one in each['sets'])}",
+                _spread(
+                    one[pace]["watched"]["longer_wall_percent"]
+                    for one in each["sets"]
+                    if one[pace]["watched"]
                 ),
             ]
             for each in found["networks"]
-            for way in ("laneway", "hooks")
+            for pace in found["rounds"]
         ),
     )
-    yield "\nGoal: +0.5 %.\n"
+
+
+def _spread(percents: Iterable[float]) -> str:
+    found = sorted(percents)
+    return f"{statistics.median(found):+.2f} % ({found[0]:+.2f} to {found[-1]:+.2f})" if found else ""
 
 
 def _offload(found: Any) -> Iterator[str]:

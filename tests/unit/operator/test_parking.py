@@ -110,6 +110,15 @@ def test_it_ends_instead_when_the_time_is_over(since: float, reached: float | No
     assert standing.doomed == standing.yielding == (pod,)
 
 
+def test_who_is_suspended_while_it_stands_aside_makes_way_for_nobody_any_more() -> None:
+    job = told(Depth.PAUSE).spec(suspend=True).after(transitions.parked, NOW - 2).record
+    pod = a_pod(job).running().record
+    standing = advanced(job, pod)
+    assert condition_of(standing.job.status, "Placed") == ("False", "Suspended")
+    assert condition_of(standing.job.status, "Preempted") == ("False", "Suspended")
+    assert standing.job.status.preemption is None
+
+
 def test_who_ends_while_it_stands_aside_has_ended() -> None:
     job = told(Depth.PAUSE).after(transitions.parked, NOW - 2).record
     pod = a_pod(job).ended().record

@@ -86,7 +86,10 @@ class ShareManager:
 
     async def _poked_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._poked.wait(), seconds)
+            async with asyncio.timeout(
+                seconds
+            ):  # asyncio.wait_for loses a cancellation that comes with the poke
+                await self._poked.wait()
         except TimeoutError:
             return False
         return True

@@ -34,6 +34,7 @@ _LONGEST_MESSAGE = 32_000
 STARTING = "Starting"
 BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
+PREEMPTED = "Preempted"
 PARKED = {Depth.PAUSE: "Paused", Depth.OFFLOAD: "Offloaded"}
 """Reason of Running=False, and of waiting, for a job that made way without ending."""
 
@@ -126,13 +127,12 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
     """The attempt is over and the job waits again; its pods are to be deleted."""
     ran = status.service_counted_at is not None
     since = to_text(now_seconds) if ran else _waits_since(status, now_seconds)
-    status = accounting.stopped(status, end_seconds)
-    status = with_conditions(
-        status,
-        now_seconds,
-        (ConditionType.PLACED, False, reason, message),
-        (ConditionType.RUNNING, False, reason, message),
-    )
+    changes = [(kind, False, reason, message) for kind in (ConditionType.PLACED, ConditionType.RUNNING)]
+    if reason != PREEMPTED and _is_true(status, ConditionType.PREEMPTED):
+        changes.append(
+            (ConditionType.PREEMPTED, False, reason, message)
+        )  # it was parked: nobody needs it to be any more
+    status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
     waiting = WaitingStatus(reason=reason, message=message, since=since)
     return changed(status, placement=(), waiting=waiting, preemption=None)
 
@@ -147,7 +147,7 @@ def preempted(
 ) -> Status:
     """The job makes way for another by ending. One that was told to stay, and is now told to end, makes way only once."""
     again = status.preemption is not None
-    status = unplaced(status, "Preempted", message, now_seconds, now_seconds)
+    status = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
     making_way = PreemptionStatus(
         depth=Depth.EVICT.value,

@@ -2,17 +2,21 @@
 
     timed_steps.py NETWORK BATCH plain|laneway|hooks
 
-BATCH 0: finds the batch for which a step takes 20 ms, and says it. Numbers of steps come line by line from the pipe `go` in the working folder; each is
-answered with a line of JSON. `hooks`: the client measures as on a GPU, on statistics of an allocator by hand that take as long as PyTorch's.
+BATCH 0: finds the batch for which a step takes 20 ms, and says it. Numbers of steps come line by line from the pipe `go` in the working folder, with `without` for those
+that are to be done without the client's hooks; each is answered with a line of JSON. `hooks`: the client measures as on a GPU, on statistics of an allocator by hand that
+take as long as PyTorch's.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +87,33 @@ def measure_as_on_a_gpu() -> None:
     setattr(torch_hooks, "CpuMeter", lambda _: CudaMeter(device))  # noqa: B010 - it is the module's own import
 
 
+class Hooks:
+    """The client's hooks, which are all that PyTorch has. Without them a step meets nothing of the client, in the same process, with its memory where it was."""
+
+    def __init__(self) -> None:
+        modules, optimizer = torch.nn.modules.module, importlib.import_module("torch.optim.optimizer")
+        self._registries: list[dict[int, Any]] = [
+            modules._global_forward_pre_hooks,
+            modules._global_forward_hooks,
+            modules._global_parameter_registration_hooks,
+            optimizer._global_optimizer_pre_hooks,
+            optimizer._global_optimizer_post_hooks,
+        ]
+
+    @contextmanager
+    def taken_out(self) -> Iterator[None]:
+        """Between two iterations."""
+        from laneway.client.runtime import client
+
+        assert client().gate.inside is None, "the iteration before goes on"
+        kept = [dict(registry) for registry in self._registries]
+        for registry in self._registries:
+            registry.clear()
+        yield
+        for registry, hooks in zip(self._registries, kept, strict=True):
+            registry.update(hooks)
+
+
 class Training:
     """Of one network with one batch."""
 
@@ -142,9 +173,12 @@ def main() -> None:
         assert client().gate.session.contested, "no session with the agent"
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # all of those that are compared on the same core
     print(json.dumps({"ready": True}), flush=True)
+    hooks = Hooks()
     with open("go", encoding="ascii") as orders:
         for line in orders:
-            steps = [training.step() for _ in range(int(line))]
+            number, *without = line.split()
+            with hooks.taken_out() if without else nullcontext():
+                steps = [training.step() for _ in range(int(number))]
             print(json.dumps(steps), flush=True)
 
 

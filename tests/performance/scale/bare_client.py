@@ -1,7 +1,8 @@
 """The yardstick: a client that creates the same pods and binds each at once, and does nothing else.
 
 It makes the pods that the operator makes, by the operator's own code, with as many requests at the same time; and it does by itself what
-kube-scheduler does for the operator's pods, which name another scheduler here.
+kube-scheduler does for the operator's pods, which name another scheduler here. A second time it leaves that to kube-scheduler, as the operator does: the rest
+is what the operator's own work costs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class BareClient:
 
 async def create_and_bind(api: ApiServer, namespace: str, gpus: int) -> BareClient:
     """Fill so many GPUs with the pods of gangs as the operator's jobs have them; time it."""
-    pods = [*_pods(namespace, gpus)]
+    pods = _pods(namespace, gpus, scheduler="bare-client")
 
     async def run(pod: Raw, node: str) -> None:
         await api.request("POST", PODS.path(namespace), body=pod)
@@ -54,7 +55,14 @@ async def create_and_bind(api: ApiServer, namespace: str, gpus: int) -> BareClie
     return BareClient(len(pods), time.monotonic() - began)
 
 
-def _pods(namespace: str, gpus: int) -> list[tuple[Raw, str]]:
+async def create(api: ApiServer, namespace: str, gpus: int) -> int:
+    """Create the same pods, for kube-scheduler to bind; return how many."""
+    pods = _pods(namespace, gpus)
+    await for_each(partial(api.request, "POST", PODS.path(namespace), body=pod) for pod, _ in pods)
+    return len(pods)
+
+
+def _pods(namespace: str, gpus: int, scheduler: str | None = None) -> list[tuple[Raw, str]]:
     places = (
         (
             node_name(place // GPUS_PER_NODE),
@@ -75,7 +83,8 @@ def _pods(namespace: str, gpus: int) -> list[tuple[Raw, str]]:
             node, gpu = next(places)
             worker = WorkerPlacementStatus(worker=rank, node=node, gpus=(gpu,), share_percent=100)
             pod = worker_pod(job, job.wish.spec, worker, 1)
-            pod["spec"]["schedulerName"] = "bare-client"
+            if scheduler is not None:
+                pod["spec"]["schedulerName"] = scheduler
             # Its job is not there, and nobody is to collect it as garbage.
             pod["metadata"].pop("ownerReferences")
             # The operator is not to take it for a worker of its own.

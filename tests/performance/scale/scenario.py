@@ -4,7 +4,7 @@ nothing happens.
     python -m tests.performance.scale.scenario --nodes 100 --jobs 500 -o scale.json
 
 One after the other, on one control plane (``cluster.py``): a bare client fills all GPUs with pods, the same that the operator is going to make,
-and its pods are removed; the operator starts, all jobs are submitted at once, and pods are counted as they are bound; the operator tells those that
+and its pods are removed, twice, the second time with kube-scheduler to bind them; the operator starts, all jobs are submitted at once, and pods are counted as they are bound; the operator tells those that
 wait why they do; nothing happens for a while; then the nodes' agents write as they do in a real cluster; then jobs end and others come.
 """
 
@@ -27,7 +27,7 @@ from laneway.operator.resources import GPU_NODES, NODES, PODS, TRAINING_JOBS
 
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.performance.scale import objects
-from tests.performance.scale.bare_client import BareClient, create_and_bind
+from tests.performance.scale.bare_client import BareClient, create, create_and_bind
 from tests.performance.scale.client import delete_if_there, for_each, watching
 from tests.performance.scale.cluster import ScaleCluster
 from tests.performance.scale.operator_figures import api_writes, decisions
@@ -93,11 +93,13 @@ class Run:
         """Return all figures."""
         await self._make_nodes()
         bare = await self._bare_client()
+        by_scheduler = await self._by_scheduler()
         found: dict[str, Any] = {
             "nodes": self._nodes,
             "gpus": self._gpus,
             "jobs": self._jobs,
             "bare_client": {"pods": bare.pods, "seconds": bare.seconds, "pods_a_second": bare.pods_a_second},
+            "bound_by_scheduler_pods_a_second": by_scheduler,
         }
         with self._operator:
             await self._until_it_leads()
@@ -148,14 +150,29 @@ class Run:
     async def _bare_client(self) -> BareClient:
         self._say(f"a bare client creates and binds {self._gpus} pods")
         bare = await create_and_bind(self._api, BARE, self._gpus)
-        self._say(f"  {bare.pods_a_second:.0f} pods a second; removing them")
+        self._say(f"  {bare.pods_a_second:.0f} pods a second")
+        await self._remove_bare()
+        return bare
+
+    async def _by_scheduler(self) -> float:
+        """Pods bound a second where the bare client leaves that to kube-scheduler."""
+        self._say(f"a bare client creates {self._gpus} pods, kube-scheduler binds them")
+        pods = BoundPods()
+        async with watching(self._api, PODS.path(BARE), pods.take):
+            wanted = await create(self._api, BARE, self._gpus)
+            await self._until_bound(pods, lambda: len(pods.bound) >= wanted)
+        rate = _pods_a_second(pods)
+        self._say(f"  {rate:.0f} pods a second")
+        await self._remove_bare()
+        return rate
+
+    async def _remove_bare(self) -> None:
         query = {"fieldSelector": "metadata.namespace=" + BARE}
         listed = await self._api.request("GET", PODS.path(BARE), query=query)
         at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         found = [pod["metadata"]["name"] for pod in listed["items"]]
         del listed
         await for_each(partial(delete_if_there, self._api, PODS.path(BARE, name), at_once) for name in found)
-        return bare
 
     async def _until_it_leads(self) -> None:
         deadline = time.monotonic() + 60
@@ -179,7 +196,7 @@ class Run:
         if not times:
             raise RuntimeError(f"no pod was bound: {self._operator.log[-3000:]}")
         last = times[-1] - began
-        rate = len(times) / (times[-1] - times[0])
+        rate = _pods_a_second(pods)
         after = [time for time in times if time > began + self._submitted_in]
         rate_after = len(after) / (after[-1] - began - self._submitted_in) if after else 0.0
         found |= {
@@ -204,8 +221,11 @@ class Run:
         self._submitted_in = time.monotonic() - self._submitted_at
         self._say(f"  submitted in {self._submitted_in:.0f} s; {len(pods.bound)} pods are bound")
         wanted = min(self._gpus, sum(sizes))
+        await self._until_bound(pods, lambda: len(pods.started) >= wanted)
+
+    async def _until_bound(self, pods: BoundPods, done: Callable[[], bool]) -> None:
         shown, seen, changed_at = time.monotonic(), 0, time.monotonic()
-        while len(pods.started) < wanted:
+        while not done():
             await asyncio.sleep(0.2)
             if len(pods.bound) + len(pods.started) != seen:
                 seen, changed_at = len(pods.bound) + len(pods.started), time.monotonic()
@@ -214,7 +234,7 @@ class Run:
                 return
             if time.monotonic() - shown > 10:
                 shown = time.monotonic()
-                self._say(f"  {len(pods.bound)} of {wanted} pods are bound, {len(pods.started)} run")
+                self._say(f"  {len(pods.bound)} pods are bound, {len(pods.started)} run")
 
     async def _submit(self, workers: int) -> str:
         name = f"j{self._made:05d}"
@@ -298,6 +318,11 @@ class Run:
 
     def _say(self, text: str) -> None:
         print(f"[{time.monotonic() - self._began:6.1f} s] {text}", flush=True)
+
+
+def _pods_a_second(pods: BoundPods) -> float:
+    times = sorted(pods.bound.values())
+    return len(times) / (times[-1] - times[0])
 
 
 async def _measured(nodes: int, jobs: int) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def _scale(found: Any) -> Iterator[str]:
                 ["pods bound", f"{submitted['bound_pods']:,}", ""],
                 ["pods bound a second", f"{submitted['pods_bound_a_second']:.0f}", ""],
                 ["a bare client creates and binds a second", f"{bare['pods_a_second']:.0f}", ""],
+                [
+                    "a bare client creates and kube-scheduler binds a second",
+                    f"{found['bound_by_scheduler_pods_a_second']:.0f}",
+                    "",
+                ],
                 ["of the bare client", f"{submitted['of_the_bare_client_percent']:.0f} %", "70 %"],
                 [
                     f"of the bare client, once all jobs are submitted ({after['bound_pods']:,} pods)",

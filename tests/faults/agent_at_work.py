@@ -103,6 +103,7 @@ class AgentAtWork:
                 "sharePercent": 100,
                 "quotaBytes": next(iter(node["status"]["gpus"]))["allocatableBytes"],
                 "state": state,
+                "turns": 1,
                 "persistentBytes": persistent_bytes,
                 "ephemeralBytes": GIB,
                 "profiled": True,

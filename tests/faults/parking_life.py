@@ -29,8 +29,7 @@ async def _play(stage: Stage) -> None:
     await stage.submit("long", workers=2, template=_template(_SMALL))
     await see.running("long", attempt=1)
     await see.profiled("long")
-    await see.sessions("long", first, "Holding")
-    await see.sessions("long", second, "Holding")
+    await see.known_to_take_turns("long")
 
     nodes.kill_agent(second)
     await stage.submit("short", workers=2, template=_template(_SMALL), priorityClassName=urgent)
@@ -63,8 +62,7 @@ async def _play(stage: Stage) -> None:
     await see.waiting("long", "GPUsBusy")
     await stage.finish("again")
     await see.running("long", attempt=2)
-    await see.sessions("long", first, "Holding")
-    await see.sessions("long", second, "Holding")
+    await see.known_to_take_turns("long")
 
     nodes.kill_agent(first)
     await stage.submit("last", workers=2, template=_template(_SMALL), priorityClassName=urgent)

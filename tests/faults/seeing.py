@@ -61,6 +61,16 @@ class Seeing:
         """Wait until a job's status says what its workers need."""
         await self._history.until(f"{name} is profiled", lambda: "profile" in self._status(name))
 
+    async def known_to_take_turns(self, name: str) -> None:
+        """Wait until all workers of a job hold their turns, and the operator has seen that: before, it could not have the job pause."""
+
+        def look() -> bool:
+            status = self._status(name)
+            turns = status.get("turns", 0) - status.get("turnsBeforeAttempt", 0)
+            return bool(self.pods(name)) and turns >= len(self.pods(name))
+
+        await self._history.until(f"{name} is known to take turns", look)
+
     async def stands_aside(self, name: str, reason: str) -> None:
         """Wait until the operator says that a job has made way without ending, and how."""
 

@@ -18,7 +18,8 @@ from tests.faults.kinds import KINDS, nothing
 from tests.faults.life import Life
 
 _AT_A_TIME = int(os.environ.get("AT_A_TIME", "4"))
-_LONGEST_LOG = 6000
+_CYCLE = '"message": "cycle"'
+_LONGEST_REPORT = 60_000
 _undisturbed: dict[str, Raw] = {}
 
 
@@ -95,5 +96,6 @@ def report(kind: str, outcomes: dict[int, Outcome]) -> str:
         lines += [f"make test-faults CELLS={kind}:{seed}"] if kind in KINDS else []
         lines += [f"    {violation}" for violation in outcome.violations[:10]]
     if wrong:
-        lines += ["the log of the first:", next(iter(wrong.values())).log[-_LONGEST_LOG:]]
-    return "\n".join(lines)
+        log = next(iter(wrong.values())).log.splitlines()
+        lines += ["the log of the first, without its cycles:", *(line for line in log if _CYCLE not in line)]
+    return "\n".join(lines)[:_LONGEST_REPORT]

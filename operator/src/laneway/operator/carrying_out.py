@@ -35,7 +35,7 @@ _STARTS_OF_ALL = 0.75
 """Of the writes that may be under way at the same time, so many may be those of jobs that start."""
 
 _RETRY_SECONDS = 1.0
-"""A job is left alone for so long after a write that the API server did not answer, or answered with an error of its own."""
+"""A job, or a node's orders, is left alone for so long after a write that the API server did not answer, or answered with an error of its own."""
 
 
 class Outdated(Exception):  # noqa: N818 - nothing went wrong: the next cycle knows more
@@ -79,8 +79,8 @@ class CarryingOut:
         self.doubtful: dict[str, JobRecord] = {}
         """Jobs that have to be read anew, by uid: nobody knows what became of a write, or it met another version."""
 
-        self.not_ordered = False
-        """Orders of a node could not be written."""
+        self.doubtful_nodes: set[str] = set()
+        """Names of nodes that have to be read anew: orders met another version, or nobody knows what became of them."""
 
         self.fenced_off = False
         """A write was not made because this replica does not lead."""
@@ -120,7 +120,8 @@ class CarryingOut:
         """Forget what came of writes. None may be under way."""
         self.refusals.clear()
         self.doubtful.clear()
-        self.fenced_off = self.not_ordered = False
+        self.doubtful_nodes.clear()
+        self.fenced_off = False
 
     def forget_gone_jobs(self, uids: set[str]) -> None:
         """Forget what is known of jobs that are not among these."""
@@ -238,7 +239,7 @@ class CarryingOut:
             await self._writer.delete_pod(pod, forsake=True)
 
     async def _order(self, statement: NodeStatement) -> None:
-        """Orders of a node that has changed meanwhile are looked at again at once."""
+        """Orders of a node that has changed meanwhile are looked at again at once, with what it is now."""
         name = statement.node.name
         try:
             async with self._others:
@@ -246,7 +247,9 @@ class CarryingOut:
             logger.info("orders were written", extra={"node": name, "orders": len(statement.orders)})
         except (ApiError, UnknownOutcome) as error:
             logger.info("orders were not written", extra={"node": name, "problem": str(error)})
-            self.not_ordered = True
+            self.doubtful_nodes.add(name)
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                await asyncio.sleep(_RETRY_SECONDS)
         except FencedOff:
             self.fenced_off = True
         finally:

@@ -26,14 +26,19 @@ from laneway.operator.metrics import Figures, Metrics
 from laneway.operator.orphans import Orphans
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.relist import ListedThePast, find_job_uid, is_alive, refresh_job, relist, unchanged
+from laneway.operator.relist import (
+    ListedThePast,
+    find_job_uid,
+    is_alive,
+    refresh_gpu_node,
+    refresh_job,
+    relist,
+    unchanged,
+)
 from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import FencedOff, Writer
 
 logger = logging.getLogger(__name__)
-
-_ORDER_RETRY_SECONDS = 0.2
-"""A node writes its own object about once a second; then the watch has brought what it wrote."""
 
 _LATER_SECONDS = 5.0
 """After so long jobs are looked at again of which only figures were written: nothing happens to them, and with thousands of running jobs
@@ -185,9 +190,6 @@ class Engine:
     async def _rest(self) -> None:
         leads = self._leadership.leads and not self._carrying.fenced_off
         wait_seconds = self._due_seconds - self._wall() if leads else self._config.cycle.resync_seconds
-        if self._carrying.not_ordered:
-            self._carrying.not_ordered = False
-            wait_seconds = min(wait_seconds, _ORDER_RETRY_SECONDS)
         try:
             # A timer that lies in the past must not turn the loop into a busy one. No wait_for: it swallows a cancellation that comes
             # at the same moment as what it waits for.
@@ -221,6 +223,10 @@ class Engine:
             uid, job = next(iter(self._carrying.doubtful.items()))
             await refresh_job(self._api, self._cache, job)
             del self._carrying.doubtful[uid]
+        while self._carrying.doubtful_nodes:
+            name = next(iter(self._carrying.doubtful_nodes))
+            await refresh_gpu_node(self._api, self._cache, name)
+            self._carrying.doubtful_nodes.discard(name)
 
     async def _list_all(self) -> None:
         """What the leader before this one wrote must be seen: else GPUs that it gave away would be given away again."""

@@ -1,7 +1,7 @@
 """Reading from the API server what a watch may have missed.
 
-Everything is listed when a replica begins to lead, and again every few minutes; a single job is read anew when a write about it
-conflicted, or ended with nobody knowing how.
+Everything is listed when a replica begins to lead, and again every few minutes; a single job, or what a node's agent says, is read anew
+when a write about it conflicted, or ended with nobody knowing how.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from laneway.operator.apiserver import ApiError, ApiServer
 from laneway.operator.cache import ClusterCache, Store, key_of
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.resources import PODS, TRAINING_JOBS, WATCHED, Resource
+from laneway.operator.resources import GPU_NODES, PODS, TRAINING_JOBS, WATCHED, Resource
 
 _PAGE = 250
 
@@ -75,6 +75,16 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
     # A list has a version, an object that is not there has none: so a late answer does not bury a job that is newer.
     this = {"fieldSelector": f"metadata.name={job.name}"}
     await _take_list(api, jobs, TRAINING_JOBS, this, lambda record: record.key == job.key, job.namespace)
+
+
+async def refresh_gpu_node(api: ApiServer, cache: ClusterCache, name: str) -> None:
+    """Bring what is known of one node's GPUs up to date.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    this = {"fieldSelector": f"metadata.name={name}"}
+    await _take_list(api, cache.gpu_nodes, GPU_NODES, this, lambda record: record.name == name)
 
 
 async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPod]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -46,3 +47,39 @@ async def test_a_deleted_pod_is_known_until_the_answer_says_that_it_is_gone(
     writer = Writer(cast(ApiServer, _Answering(answer)), cache, Metrics(), lambda: 10.0)
     await writer.delete_pod(a_pod(job).running().record)
     assert [pod.deleting for pod in cache.pods.records()] == ([True] if there else [])
+
+
+class _Slow:
+    """An API server that answers the first request never, and takes note of the others."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.written: list[str] = []
+
+    async def request(self, method: str, path: str, *, body: Raw, **request: Any) -> Raw:
+        if not self.asked.is_set():
+            self.asked.set()
+            await asyncio.Event().wait()
+        self.written.append(body["metadata"]["name"])
+        return body
+
+
+async def test_who_ends_leaves_no_event_behind_not_even_the_one_that_was_being_written() -> None:
+    api = _Slow()
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 10.0)
+    for name in ("placed", "started"):
+        writer.record({"metadata": {"name": name, "namespace": "ns"}})
+    writing = asyncio.create_task(writer.write_events(lambda: 0))
+    await api.asked.wait()
+    writing.cancel()
+    await asyncio.wait([writing])
+    await writer.write_last_events(5)
+    assert api.written == ["placed", "started"]
+
+
+async def test_events_that_nobody_takes_hold_up_the_end_for_a_moment_only() -> None:
+    api = _Slow()
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 10.0)
+    writer.record({"metadata": {"name": "placed", "namespace": "ns"}})
+    await writer.write_last_events(0.01)
+    assert api.written == []

@@ -35,6 +35,9 @@ _SILENCE_SECONDS = 120.0
 
 _CRD_POLL_SECONDS = 2.0
 
+_LAST_EVENTS_SECONDS = 3.0
+"""Well within the grace period of a pod, and of a lease that is not renewed any more."""
+
 
 async def run(config: OperatorConfig, namespace: str, kubeconfig: Path | None) -> None:
     """Run one replica until SIGTERM or SIGINT.
@@ -109,6 +112,7 @@ class _Replica:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        await self._writer.write_last_events(_LAST_EVENTS_SECONDS)
         for task in done:
             if task.get_name() != "stop":
                 logger.error("a part of the operator ended", extra={"part": task.get_name()})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -64,7 +65,8 @@ class Writer:
         self._cache = cache
         self._metrics = metrics
         self._seconds_left = seconds_left
-        self._events: asyncio.Queue[Raw] = asyncio.Queue(_EVENT_QUEUE_LENGTH)
+        self._events: deque[Raw] = deque()
+        self._recorded = asyncio.Event()
 
     async def write_status(self, job: JobRecord, status: TrainingJobStatus) -> None:
         """Apply a job's status, unless the job has changed since it was read.
@@ -210,10 +212,11 @@ class Writer:
 
     def record(self, event: Raw) -> None:
         """Have an event written soon. Events are for people: when too many wait, new ones are left out and the log says so."""
-        try:
-            self._events.put_nowait(event)
-        except asyncio.QueueFull:
+        if len(self._events) >= _EVENT_QUEUE_LENGTH:
             logger.warning("too many events wait to be written; left out: %s", event.get("note"))
+            return
+        self._events.append(event)
+        self._recorded.set()
 
     async def write_events(self, under_way: Callable[[], int]) -> None:
         """Write recorded events, one after another, until cancelled.
@@ -223,15 +226,33 @@ class Writer:
                 and take as much of the API server as what they tell of.
         """
         while True:
-            event = await self._events.get()
-            await asyncio.sleep(1 / _EVENTS_PER_SECOND)
-            if under_way() > _MANY_JOBS:
-                await asyncio.sleep(_BETWEEN_DROPS_SECONDS)
-            path = EVENTS.path(event["metadata"]["namespace"])
-            try:
-                await self._send("create", EVENTS, "POST", path, body=event)
-            except (ApiError, UnknownOutcome, FencedOff) as error:
+            await self._recorded.wait()
+            self._recorded.clear()
+            while self._events:
+                await asyncio.sleep(1 / _EVENTS_PER_SECOND)
+                if under_way() > _MANY_JOBS:
+                    await asyncio.sleep(_BETWEEN_DROPS_SECONDS)
+                await self._write_first_event()
+
+    async def write_last_events(self, seconds: float) -> None:
+        """Write what is left, within some time: this replica ends, and no other knows what it has just done."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._events:
+                    await self._write_first_event()
+        except TimeoutError:
+            logger.warning("%d events were not written before the end", len(self._events))
+
+    async def _write_first_event(self) -> None:
+        """Who is cancelled meanwhile leaves it first: written twice, it is refused the second time, because of its name."""
+        event = self._events[0]
+        path = EVENTS.path(event["metadata"]["namespace"])
+        try:
+            await self._send("create", EVENTS, "POST", path, body=event)
+        except (ApiError, UnknownOutcome, FencedOff) as error:
+            if not isinstance(error, ApiError) or error.status != 409:
                 logger.warning("an event was not written: %s", error, extra={"note": event.get("note")})
+        self._events.popleft()
 
     async def put_lease(self, lease: Raw, *, new: bool) -> Raw:
         """Create or replace the lease. Alone of all writes this one is not fenced: it is how a replica becomes the leader.

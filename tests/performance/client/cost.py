@@ -35,6 +35,8 @@ SETS = 5
 ROUNDS = {"in a row": (10, 10), "apart": (60, 1)}
 """Rounds, and the steps that each process does in one, with its hooks and without."""
 SCRIPT = "timed_steps.py"
+KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+"""The C library keeps what tensors gave back: otherwise the kernel clears the same pages anew for each step, and how many hangs on chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _network(node: Node, network: str, numbers: Iterator[int]) -> dict[str, Any]
 
 def _batch(network: str) -> int:
     with tempfile.TemporaryDirectory() as work:
-        process = torch_runtime().start([SCRIPT, network, "0", "plain"], SCRIPTS, Path(work))
+        process = torch_runtime().start([SCRIPT, network, "0", "plain"], SCRIPTS, Path(work), **KEPT)
         output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     return int(json.loads(output)["batch"])
@@ -125,7 +127,9 @@ def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[i
         folder = node.container(f"{way}-{gpu}", 100, gpu=gpu).await_socket().folder
     with tempfile.TemporaryDirectory() as work:
         os.mkfifo(Path(work) / "go")
-        process = torch_runtime().start([SCRIPT, network, str(batch), way], SCRIPTS, Path(work), folder)
+        process = torch_runtime().start(
+            [SCRIPT, network, str(batch), way], SCRIPTS, Path(work), folder, **KEPT
+        )
         try:
             assert process.stdout is not None
             ready = process.stdout.readline()

@@ -1,7 +1,7 @@
 """The yardstick: a client that creates the same pods and binds each at once, and does nothing else.
 
 It makes the pods that the operator makes, by the operator's own code, with as many requests at the same time; and it does by itself what
-kube-scheduler does for the operator's pods, which name another scheduler here. A second time it leaves that to kube-scheduler, as the operator does: the rest
+kube-scheduler does for the operator's pods, which name another scheduler here. Another time it leaves that to kube-scheduler, as the operator does: the rest
 is what the operator's own work costs.
 """
 

@@ -23,16 +23,22 @@ class Decisions:
     p50_milliseconds: float
     p99_milliseconds: float
     largest_milliseconds: float
+    cpu_p50_milliseconds: float
+    cpu_p99_milliseconds: float
+    """Of the processor alone: what a cycle takes where the operator need not wait for its turn on it."""
 
 
 def decisions(log: str) -> Decisions:
     """Return the figures of the cycles that a part of the operator's log tells of."""
-    seconds = []
-    for line in log.splitlines():
-        if '"message": "cycle"' in line:
-            seconds.append(float(json.loads(line)["seconds"]))
-    seconds.sort()
-    return Decisions(len(seconds), *(round(1e3 * _at(seconds, ratio), 1) for ratio in (0.5, 0.99, 1.0)))
+    cycles = [json.loads(line) for line in log.splitlines() if '"message": "cycle"' in line]
+    seconds, cpu_seconds = (
+        sorted(float(each[name]) for each in cycles) for name in ("seconds", "cpu_seconds")
+    )
+    figures = [
+        *(_at(seconds, ratio) for ratio in (0.5, 0.99, 1.0)),
+        *(_at(cpu_seconds, ratio) for ratio in (0.5, 0.99)),
+    ]
+    return Decisions(len(cycles), *(round(1e3 * each, 1) for each in figures))
 
 
 def api_writes(operator: OperatorProcess) -> Counter[str]:

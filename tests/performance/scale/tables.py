@@ -20,7 +20,10 @@ def _scale(found: Any) -> Iterator[str]:
     submitted, bare = found["from_submission_to_bound"], found["bare_client"]
     memory = found["operator_memory_mib"]["largest"]
     writes, after = _writes_by_kind(found), submitted["after_submission"]
-    busiest = max(found[phase]["decisions"]["p99_milliseconds"] for phase in _PHASES)
+    busiest, busiest_cpu = (
+        max(found[phase]["decisions"][name] for phase in _PHASES)
+        for name in ("p99_milliseconds", "cpu_p99_milliseconds")
+    )
     intro = f"{found['nodes']:,} nodes with {found['gpus']:,} GPUs, {found['jobs']:,} gang jobs of 1 to 8 workers.\n\n"
     yield intro
     yield from table(
@@ -48,6 +51,7 @@ def _scale(found: Any) -> Iterator[str]:
                     "70 %",
                 ],
                 ["a cycle, p99 of the busiest part", f"{busiest:.0f} ms", "250 ms"],
+                ["the same, of the processor", f"{busiest_cpu:.0f} ms", ""],
                 ["operator's memory, largest", f"{memory:.0f} MiB", "400 MB"],
                 ["writes to the API server a job", f"{sum(writes.values()) / found['jobs']:.1f}", ""],
             ]
@@ -62,6 +66,8 @@ def _scale(found: Any) -> Iterator[str]:
             "p50",
             "p99",
             "largest",
+            "p50, of the processor",
+            "p99",
             "operator, of a core",
             "writes a second",
         ],
@@ -93,6 +99,8 @@ def _phase_row(title: str, phase: Any) -> list[object]:
         f"{decisions['p50_milliseconds']:.0f} ms",
         f"{decisions['p99_milliseconds']:.0f} ms",
         f"{decisions['largest_milliseconds']:.0f} ms",
+        f"{decisions['cpu_p50_milliseconds']:.0f} ms",
+        f"{decisions['cpu_p99_milliseconds']:.0f} ms",
         f"{phase['operator_cpu_percent']:.1f} %",
         f"{sum(phase['api_writes'].values()) / phase['seconds']:.1f}",
     ]

@@ -147,7 +147,7 @@ class Engine:
         Raises:
             ApiError, FencedOff, UnknownOutcome: while workers without a job were looked at.
         """
-        began_seconds = time.monotonic()
+        began_seconds, began_cpu_seconds = time.monotonic(), time.thread_time()
         now_seconds = self._wall()
         carrying = self._carrying
         view = self._cache.freeze(self._config.patience.silent_node_seconds)
@@ -163,13 +163,14 @@ class Engine:
             if order.node.name not in carrying.ordering:
                 carrying.begin_orders(order)
         self._decided_in_seconds = time.monotonic() - began_seconds
+        cpu_seconds = time.thread_time() - began_cpu_seconds
         self._metrics.show(lambda: self._decider.figures(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
         await self._tidy_up(view, now_seconds)
         if await self._trials.ask(decision.plan.waiting, view.jobs, now_seconds):
             self.wake()
-        extra = {"statements": len(decision.statements), "seconds": round(self._decided_in_seconds, 4)}
-        logger.debug("cycle", extra=extra)
+        took = {"seconds": round(self._decided_in_seconds, 4), "cpu_seconds": round(cpu_seconds, 4)}
+        logger.debug("cycle", extra={"statements": len(decision.statements), **took})
         return decision
 
     async def _lead(self) -> None:

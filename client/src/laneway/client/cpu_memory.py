@@ -1,7 +1,7 @@
 """The memory of a simulated GPU: the process's CPU tensors stand for what would lie on the device.
 
     iteration ─▶ schedule: watched?  yes ─▶ every operation's results are booked, and refused beyond the limit
-                                     no  ─▶ the process's resident memory is compared with what it was: growth is looked into within 50 ms, at a boundary
+                                     no  ─▶ the process's resident memory is compared with what it was: growth is looked into at the next boundary
 
 A job that is near its limit is always watched, and so is an iteration with larger inputs than any before, so the limit is exact there. A process that compiles (`torch.compile`) is never watched, because PyTorch
 compiles nothing under a dispatch mode: its tensors are looked for at boundaries, and the peak between them is that of resident memory.
@@ -34,8 +34,8 @@ LEAST_GROWTH_BYTES: Final = 1 << 20
 """Resident memory varies by less from one iteration to the next that do the same."""
 GROWTH_DIVISOR: Final = 50
 """Of what is held: so much more, if that is more, and the process has grown."""
-COMPARED_NS: Final = 50_000_000
-"""Growth is looked for after this time: to ask the system takes 30 µs and more, which a step of 20 ms would notice."""
+COMPARED_NS: Final = 2_000_000
+"""Growth is looked for after this time, not after each of iterations that take microseconds."""
 TOLD_NS: Final = 2_000_000
 """What is known is told again after this time, likewise."""
 SEARCH_RATIO: Final = 200

@@ -15,6 +15,7 @@ from tests.faults.nodes_at_work import NodesAtWork
 from tests.faults.patience import patiently
 from tests.faults.seeing import Seeing
 from tests.integration.operator.played_cluster import PlayedCluster
+from tests.integration.operator.waiting import until
 
 Raw = dict[str, Any]
 
@@ -81,8 +82,8 @@ class Life:
 
     async def end_state(self, stage: Stage) -> Raw:
         """Return what must not hang on who was killed, or what was seen, in between."""
-        cluster, history = stage.cluster, stage.history
-        services = await patiently(lambda: cluster.api.request("GET", SERVICES.path(cluster.namespace)))
+        history = stage.history
+        services = await _services_when_collected(stage)
         refused = {(job, attempt) for job, attempt, _ in self.refusals}
         return {
             "jobs": {job["metadata"]["name"]: _gist(job["status"]) for job in history.jobs},
@@ -98,12 +99,29 @@ class Life:
             "orders": [
                 order for node in history.nodes for order in (node.get("spec") or {}).get("orders") or ()
             ],
-            "services": sorted(each["metadata"]["name"] for each in services["items"]),
+            "services": services,
             # Of an attempt that a kubelet refused, the other workers may have run by then or not.
             "runs": sorted(
                 run.without_uid for run in stage.nodes.runs if (run.job, run.attempt) not in refused
             ),
         }
+
+
+async def _services_when_collected(stage: Stage) -> list[str]:
+    """Names of the Services that are there once those of jobs that are gone are not: the garbage collector takes its time after an outage."""
+    cluster = stage.cluster
+
+    async def look() -> list[str] | None:
+        listed = await patiently(lambda: cluster.api.request("GET", SERVICES.path(cluster.namespace)))
+        jobs = {job["metadata"]["uid"] for job in stage.history.jobs}
+        owners = {
+            owner["uid"]
+            for each in listed["items"]
+            for owner in each["metadata"].get("ownerReferences") or ()
+        }
+        return sorted(each["metadata"]["name"] for each in listed["items"]) if owners <= jobs else None
+
+    return await until("the Services of jobs that are gone are collected", look, seconds=120)
 
 
 def _gist(status: Raw) -> Raw:

@@ -140,7 +140,8 @@ class Cell:
     def violations(self) -> list[Violation]:
         """Return what did not hold until now."""
         out_of_turn = [Violation(ONE_WRITER, message, 0) for message in self.journal.written_out_of_turn()]
-        return [*violations(self.history.changes, self.stage.nodes.runs), *out_of_turn]
+        late = self.journal.late()
+        return [*violations(self.history.changes, self.stage.nodes.runs, late), *out_of_turn]
 
 
 @asynccontextmanager

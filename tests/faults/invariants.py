@@ -7,7 +7,7 @@ one object only is seen as well as the last one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +58,19 @@ class Violation:
         return f"{self.invariant} at version {self.version}: {self.message}"
 
 
-def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Violation]:
+def violations(
+    changes: Iterable[Change], runs: Iterable[Run] = (), late: Collection[int] = ()
+) -> list[Violation]:
     """Return what did not hold, in the order in which it happened.
+
+    A worker whose making was in mid-air when its sender stopped leading may appear at any time after: the API server has no
+    precondition that refuses it, as it has for changes and deletions. Nothing but the end is asked of one whose gang once had its
+    GPUs: whoever leads takes it away again, and it counts for nothing until then.
 
     Args:
         changes: all of them, from before the first job was there, ordered by version.
         runs: what the kubelets started.
+        late: the versions that were made by what was in mid-air (:meth:`tests.faults.journal.Journal.late`).
     """
     moment, orders = Moment(), Orders()
     found: list[Violation] = []
@@ -84,6 +91,8 @@ def violations(changes: Iterable[Change], runs: Iterable[Run] = ()) -> list[Viol
             ]
         else:
             orders.note_pod(after)
+            if before is None and after is not None and change.version in late and _was_meant(after, moment):
+                moment.late.add(after["metadata"]["uid"])
             broken = [
                 *_overbooked(moment),
                 *_made_without_intent(before, after, moment),
@@ -114,8 +123,8 @@ def _overbooked(moment: Moment) -> Iterator[tuple[str, str]]:
                     continue
                 for gpu in worker["gpus"]:
                     holders.setdefault(gpu, {})[key] = int(worker["sharePercent"])
-    for pod in moment.pods.values():
-        if has_ended(pod):
+    for uid, pod in moment.pods.items():
+        if has_ended(pod) or uid in moment.late:
             continue
         gpus = pod["metadata"]["annotations"][names.GPUS_ANNOTATION].split(",")
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
@@ -158,9 +167,16 @@ def _crowded(moment: Moment) -> Iterator[tuple[str, str]]:
             yield CAPACITY, f"{gpu['uuid']} has {gpu['allocatableBytes']} bytes: {who}"
 
 
+def _was_meant(pod: Raw, moment: Moment) -> bool:
+    """Whether the gang of a worker has had its GPUs for the worker's attempt, now or before."""
+    labels = pod["metadata"]["labels"]
+    job = moment.jobs.get(labels[names.JOB_UID_LABEL], {})
+    return int((job.get("status") or {}).get("attempt", 0)) >= int(labels[names.ATTEMPT_LABEL])
+
+
 def _made_without_intent(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
     """The whole gang's GPUs are written down before the first of its workers is made."""
-    if before is not None or after is None:
+    if before is not None or after is None or after["metadata"]["uid"] in moment.late:
         return
     name, labels = after["metadata"]["name"], after["metadata"]["labels"]
     job = moment.jobs.get(labels[names.JOB_UID_LABEL])
@@ -184,12 +200,12 @@ def _made_without_intent(before: Raw | None, after: Raw | None, moment: Moment) 
 
 
 def _two_attempts(before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[tuple[str, str]]:
-    if before is not None or after is None:
+    if before is not None or after is None or after["metadata"]["uid"] in moment.late:
         return
     labels = after["metadata"]["labels"]
-    for pod in moment.pods.values():
+    for uid, pod in moment.pods.items():
         other = pod["metadata"]["labels"]
-        alive = not has_ended(pod)
+        alive = not has_ended(pod) and uid not in moment.late
         if (
             alive
             and other[names.JOB_UID_LABEL] == labels[names.JOB_UID_LABEL]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -50,27 +51,36 @@ class Journal:
     def written_out_of_turn(self) -> list[str]:
         """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had.
 
-        Left out is what had come to the proxy before the API server answered who wrote the lease: what is in mid-air cannot be
-        called back, and is judged by the harm that it does. The same is true of what a process was about to send when it was stopped: it
-        goes out when the process goes on. What follows from the answer to it does not.
+        Left out is what was in mid-air (:meth:`late`): it cannot be called back, and is judged by the harm that it does.
         """
+        return [
+            f"{write.writer} wrote {write.what} at version {write.version}; the lease was with "
+            f"{'nobody' if turn is None else f'{turn.writer} (since version {turn.version})'}"
+            for write, turn, in_mid_air in self._out_of_turn()
+            if not in_mid_air
+        ]
+
+    def late(self) -> frozenset[int]:
+        """Return the versions that were made by what was in mid-air when another wrote the lease.
+
+        That is what had come to the proxy before the API server answered who wrote the lease; and what a process was about to send
+        when it was stopped, which goes out when the process goes on. What follows from the answer to it is not.
+        """
+        return frozenset(write.version for write, _, in_mid_air in self._out_of_turn() if in_mid_air)
+
+    def _out_of_turn(self) -> Iterator[tuple[Write, Write | None, bool]]:
+        """Give each such write, whose turn it was by the last write of the lease, and whether it was in mid-air."""
         turns = sorted(self.leases, key=lambda each: each.version)
         late: list[Write] = []
-        sentences = []
         for write in sorted(self.writes, key=lambda each: each.came_seconds):
             turn = next((each for each in reversed(turns) if each.version <= write.version), None)
             if turn is not None and turn.writer == write.writer:
                 continue
             if turn is not None and write.came_seconds <= turn.answered_seconds:
+                yield write, turn, True
                 continue
             late.append(write)
-            if self._was_about_to_be_sent(write, late):
-                continue
-            holder = "nobody" if turn is None else f"{turn.writer} (since version {turn.version})"
-            sentences.append(
-                f"{write.writer} wrote {write.what} at version {write.version}; the lease was with {holder}"
-            )
-        return sentences
+            yield write, turn, self._was_about_to_be_sent(write, late)
 
     def _was_about_to_be_sent(self, write: Write, late: list[Write]) -> bool:
         """Whether it came before its sender can have heard of anything that it sent since it was let go on."""

@@ -26,6 +26,8 @@ class Moment:
     jobs: dict[str, Raw] = field(default_factory=dict)
     pods: dict[str, Raw] = field(default_factory=dict)
     nodes: dict[str, Raw] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    """The pods that were made by a write that was in mid-air when its sender's turn ended."""
 
     def follow(self, change: Change) -> tuple[Raw | None, Raw | None]:
         """Take a change over; return the object before and after it."""

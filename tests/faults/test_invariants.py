@@ -176,6 +176,24 @@ def test_a_worker_that_is_made_without_its_gang_having_gpus(made_for: Raw) -> No
     assert story.broken == [GANG]
 
 
+def test_a_worker_whose_making_was_in_mid_air_when_its_gang_lost_its_gpus() -> None:
+    story = Story()
+    story.tell("TrainingJob", job("a", "Placed"))
+    story.tell("TrainingJob", job("a"))
+    story.tell("Pod", pod("a", 1))
+    story.tell("TrainingJob", job("a", "Placed", attempt=2))
+    story.tell("Pod", pod("a", 0, attempt=2))
+    assert story.broken == [GANG, CAPACITY, CAPACITY, ONCE]
+    assert violations(story.changes, late={3}) == []
+
+
+def test_a_worker_in_mid_air_for_which_no_gang_ever_had_gpus() -> None:
+    story = Story()
+    story.tell("TrainingJob", job("a", "Placed"))
+    story.tell("Pod", pod("a", 0, attempt=2))
+    assert [each.invariant for each in violations(story.changes, late={2})] == [CAPACITY, GANG]
+
+
 def test_a_gang_that_is_said_to_run_in_part() -> None:
     story = Story()
     story.tell("TrainingJob", job("a", "Placed"))
@@ -298,6 +316,7 @@ def test_a_write_of_who_does_not_hold_the_lease() -> None:
     journal.note("a/1", "PATCH job", 5, 0.0, lease=False)
     journal.note("b/1", "PUT lease", 4, 0.0, lease=True)
     assert journal.written_out_of_turn() == [], "it was in mid-air"
+    assert journal.late() == {5}
     journal.note("b/1", "PATCH job", 2, 9.0, lease=False)
     assert journal.written_out_of_turn() == [], "it changed nothing"
     (lease,) = (each for each in journal.leases if each.writer == "b/1")
@@ -316,5 +335,6 @@ def test_what_a_stopped_process_was_about_to_send_and_what_it_sends_after_the_an
         Write("a/1", "POST pod", 4, continued_seconds + 2, continued_seconds + 4),
     ]
     assert journal.written_out_of_turn() == [], "both were about to be sent"
+    assert journal.late() == {3, 4}
     journal.writes.append(Write("a/1", "PATCH job", 5, continued_seconds + 5, continued_seconds + 6))
     assert len(journal.written_out_of_turn()) == 1

@@ -99,7 +99,7 @@ class _Replica:
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         parts = {
-            "streams": stream(self._cache, self._api, self._engine.wake),
+            "streams": stream(self._cache, self._api, self._engine.heard_of),
             "watches": watch(self._cache, self._api, self._engine.wake),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),

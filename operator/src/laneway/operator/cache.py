@@ -130,6 +130,12 @@ class Store(Generic[Record]):
         entry = self._entries.get(key)
         return str(entry.version) if entry is not None and entry.record is record else None
 
+    def is_newest(self, raw: Mapping[str, Any]) -> bool:
+        """Whether nothing newer is known of an object than this version of it."""
+        metadata = raw["metadata"]
+        entry = self._entries.get(key_of(metadata))
+        return entry is not None and entry.uid == metadata["uid"] and entry.version == _version(metadata)
+
     def silent(self, seconds: float) -> frozenset[str]:
         """Return the names of objects of which nothing was heard for so long."""
         before = self._clock() - seconds

@@ -56,8 +56,8 @@ class CarryingOut:
         ended: Callable[[bool], None],
         wall: Callable[[], float],
     ) -> None:
-        """Write by ``writer``; ``ended`` is called when the writes about a job have ended, and told whether they were about a step in
-        its life; ``unchanged`` reads workers anew, and returns whether they are what they were."""
+        """Write by ``writer``; ``ended`` is called when the writes about a job have ended, and told whether it is to be looked at again
+        soon: they were about a step in its life, or it has changed meanwhile; ``unchanged`` reads workers anew, and returns whether they are what they were."""
         self._unchanged = unchanged
         self._releases = Releases()
         self._writer = writer
@@ -155,10 +155,10 @@ class CarryingOut:
 
     async def _carry_out(self, statement: JobStatement, now_seconds: float) -> None:
         """What goes wrong for one job stops no other."""
-        job = statement.job
+        job, soon = statement.job, statement.acts
         began_seconds = time.monotonic()
         try:
-            await self._write(statement, now_seconds)
+            soon |= await self._write(statement, now_seconds)
         except Refused as error:
             logger.warning("an object was refused", extra={"job": job.key, "problem": str(error)})
             self.refusals[job.uid, statement.status.attempt] = str(error)
@@ -182,15 +182,16 @@ class CarryingOut:
             self.busy.discard(job.uid)
             self.last_sign_seconds = self._wall()
             self._metrics.statement_duration.observe(time.monotonic() - began_seconds)
-            self._ended(statement.acts or job.uid in self.doubtful)
+            self._ended(soon or job.uid in self.doubtful)
 
-    async def _write(self, statement: JobStatement, now_seconds: float) -> None:
-        job = statement.job
+    async def _write(self, statement: JobStatement, now_seconds: float) -> bool:
+        """Write it; return whether the job has changed since its status was written."""
+        job, changed = statement.job, False
         slots = self._starts if statement.creates else self._others
         await self._look_again(statement)
         if statement.write:
             async with slots:
-                await self._writer.write_status(job, statement.status)
+                changed = await self._writer.write_status(job, statement.status)
             self._releases.end(statement, written=True)
             self._note(statement, now_seconds)
         if statement.creates and job.wish is not None:
@@ -200,6 +201,7 @@ class CarryingOut:
         if statement.expired:
             async with slots:
                 await self._writer.delete_job(job)
+        return changed
 
     async def _look_again(self, statement: JobStatement) -> None:
         """Ask anew what a preemption, and what a start, was decided from.

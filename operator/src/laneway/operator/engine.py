@@ -17,7 +17,7 @@ from functools import partial
 from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.cache import ClusterCache, ClusterView
 from laneway.operator.carrying_out import CarryingOut
-from laneway.operator.collector import paused_collector
+from laneway.operator.collector import FullCollections, paused_collector
 from laneway.operator.config import OperatorConfig
 from laneway.operator.deciding import Decider, Decision
 from laneway.operator.leader import Leadership
@@ -35,6 +35,7 @@ from laneway.operator.relist import (
     relist,
     unchanged,
 )
+from laneway.operator.resources import TRAINING_JOBS, Resource
 from laneway.operator.template_trials import TemplateTrials
 from laneway.operator.writer import FencedOff, Writer
 
@@ -90,6 +91,7 @@ class Engine:
         )
         self._orphans = Orphans(config.patience.orphan_seconds)
         self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)
+        self._collections = FullCollections(time.monotonic)
         self._cycles = 0
         self._decided_in_seconds = 0.0
         self._due_seconds = 0.0
@@ -112,14 +114,20 @@ class Engine:
         """Have a cycle run soon."""
         self._changed.set()
 
+    def heard_of(self, resource: Resource, uid: str) -> None:
+        """Have a cycle run soon because an object has changed, unless it is a job that is being written about: mostly the change is that
+        very write, and whoever carries it out says whether it is not."""
+        if resource is not TRAINING_JOBS or uid not in self._carrying.busy:
+            self.wake()
+
     @property
     def writes_under_way(self) -> int:
         """Of how many jobs something is being written."""
         return len(self._carrying.busy)
 
-    def _writes_ended(self, step: bool) -> None:
+    def _writes_ended(self, soon: bool) -> None:
         """Look at a job again that was left alone: soon after a step in its life, else some time after, with others."""
-        if step:
+        if soon:
             self.wake()
         elif self._wakes_later is None:
             self._wakes_later = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._wake_now)
@@ -197,7 +205,9 @@ class Engine:
             async with asyncio.timeout(max(wait_seconds, 0.05)):
                 await self._changed.wait()
         except TimeoutError:
+            self._collections.rest(idle=True)
             return
+        self._collections.rest(idle=False)
         busy_seconds = min(_REST_PER_DECISION * self._decided_in_seconds, _LONGEST_DEBOUNCE_SECONDS)
         await asyncio.sleep(max(self._config.cycle.debounce_milliseconds / 1000, busy_seconds))
         self._changed.clear()

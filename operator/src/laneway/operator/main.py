@@ -12,6 +12,7 @@ from laneway.api.config_file import ConfigError, parse_config
 from laneway.operator import logs
 from laneway.operator.apiserver import CredentialsError
 from laneway.operator.application import run
+from laneway.operator.collector import collect_young_only
 from laneway.operator.config import OperatorConfig
 
 _DEFAULT_CONFIG = Path("/etc/laneway/operator.yaml")
@@ -37,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     logs.configure(config.log_level)
+    collect_young_only()
     try:
         asyncio.run(run(config, options.namespace or _own_namespace(), options.kubeconfig))
     except CredentialsError as error:

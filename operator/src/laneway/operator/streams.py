@@ -29,24 +29,26 @@ _GONE = 410
 """The version from which a watch is to go on is too old."""
 
 
-async def stream(cache: ClusterCache, api: ApiServer, wake: Callable[[], None]) -> None:
+Heard = Callable[[Resource, str], None]
+"""Is told of a change that a decision may hang on: the kind of object, and its uid; empty after a list."""
+
+
+async def stream(cache: ClusterCache, api: ApiServer, heard: Heard) -> None:
     """Watch until cancelled."""
     async with asyncio.TaskGroup() as group:
         for resource in STREAMED:
-            follower = _Follower(api, cache.store(resource), resource, wake)
+            follower = _Follower(api, cache.store(resource), resource, heard)
             group.create_task(follower.run(), name=f"watch of {resource.plural}")
 
 
 class _Follower:
     """Follows one kind of objects."""
 
-    def __init__(
-        self, api: ApiServer, store: Store[Any], resource: Resource, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, api: ApiServer, store: Store[Any], resource: Resource, heard: Heard) -> None:
         self._api = api
         self._store = store
         self._resource = resource
-        self._wake = wake
+        self._heard = heard
         self._version = 0
         """The newest that was seen; 0: all is to be listed."""
 
@@ -58,7 +60,7 @@ class _Follower:
             try:
                 if not self._version:
                     self._version = await list_kind(self._api, self._store, self._resource)
-                    self._wake()
+                    self._heard(self._resource, "")
                 await self._follow()
             except (ApiError, UnknownOutcome) as error:
                 if isinstance(error, ApiError) and error.status == _GONE:
@@ -89,4 +91,4 @@ class _Follower:
         if kind == "BOOKMARK":
             return
         if self._store.forget(raw["metadata"]) if kind == "DELETED" else self._store.observe(raw):
-            self._wake()
+            self._heard(self._resource, raw["metadata"]["uid"])

@@ -212,6 +212,7 @@ class Decider:
         """Settle whether figures and sentences are to be written that are no step in the job's life."""
         job, status = dossier.job, standing.job.status
         assert job is not None
+        same = status is job.status or status == job.status
         reason = this.planned.waiting.get(job.key)
         told = reason is None or (
             says(status, reason, self._picture.refused(job.key))
@@ -220,12 +221,12 @@ class Decider:
         if reason is not None and not told and reason.code is not WaitingCode.NOT_CONSIDERED:
             due_seconds: float | None = written_seconds + self._config.cycle.explain_seconds
         else:
-            due_seconds = self._budget.due_seconds(status, job.status, written_seconds)
+            due_seconds = self._budget.due_seconds(status, written_seconds, same=same)
         if due_seconds is None:
             return
         if due_seconds <= now_seconds:
-            (this.served if told and status == job.status else this.put_off).append((written_seconds, uid))
-        elif not told or status != job.status:
+            (this.served if told and same else this.put_off).append((written_seconds, uid))
+        elif not (told and same):
             # Service is no reason for a cycle: there is one every few seconds.
             this.due_seconds.append(max(due_seconds, now_seconds + _AGAIN_SECONDS))
 

@@ -65,17 +65,15 @@ class WriteBudget:
         """Return how many statuses may be written now of which only the service is new, and count these."""
         return self._service.take(wanted, now_seconds) if starting <= _MANY_STARTS else 0
 
-    def due_seconds(
-        self, status: TrainingJobStatus, known: TrainingJobStatus, written_seconds: float
-    ) -> float | None:
+    def due_seconds(self, status: TrainingJobStatus, written_seconds: float, *, same: bool) -> float | None:
         """Return from when on a status may be written; None where nothing is new.
 
         Args:
             status: as it is to be.
-            known: as the cluster has it.
             written_seconds: when it was written last.
+            same: whether the cluster has it so.
         """
-        if status != known:
+        if not same:
             return written_seconds + self._config.explain_seconds
         if status.service_counted_at is None:
             return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.integration.operator.operator_process import OperatorProcess
 
 _WRITES = re.compile(r"^laneway_api_writes_total\{([^}]*)\} (\S+)$", re.MULTILINE)
+_REQUESTS = re.compile(r'^laneway_api_requests_total\{method="(\w+)"\} (\S+)$', re.MULTILINE)
 _ANSWERS_WITHIN_SECONDS = 120.0
 
 
@@ -48,6 +49,11 @@ def api_writes(operator: OperatorProcess) -> Counter[str]:
         named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         found[f"{named['verb']} {named['resource']}"] += int(float(value))
     return found
+
+
+def api_requests(operator: OperatorProcess) -> Counter[str]:
+    """Return how many requests the operator has sent, reads and writes, by method; ``WATCH``: watches opened."""
+    return Counter({method: int(float(value)) for method, value in _REQUESTS.findall(_metrics(operator))})
 
 
 def _metrics(operator: OperatorProcess) -> str:

@@ -19,6 +19,7 @@ _PHASES = {
 def _scale(found: Any) -> Iterator[str]:
     submitted, bare = found["from_submission_to_bound"], found["bare_client"]
     memory = found["operator_memory_mib"]["largest"]
+    requests = sum(sum(found[name]["api_requests"].values()) for name in ("from_submission_to_bound", "told"))
     writes, after = _writes_by_kind(found), submitted["after_submission"]
     busiest, busiest_cpu = (
         max(found[phase]["decisions"][name] for phase in _PHASES)
@@ -54,6 +55,7 @@ def _scale(found: Any) -> Iterator[str]:
                 ["the same, of the processor", f"{busiest_cpu:.0f} ms", ""],
                 ["operator's memory, largest", f"{memory:.0f} MiB", "400 MB"],
                 ["writes to the API server a job", f"{sum(writes.values()) / found['jobs']:.1f}", ""],
+                ["requests to the API server a job, reads too", f"{requests / found['jobs']:.1f}", ""],
             ]
         ),
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
 from laneway.operator.apiserver import ApiServer, Raw
 from laneway.operator.cache import ClusterCache
 from laneway.operator.metrics import Metrics
-from laneway.operator.writer import Writer
+from laneway.operator.node_orders import NodeStatement
+from laneway.operator.writer import FencedOff, Writer
 
-from tests.unit.operator.builders import a_job, a_pod
+from tests.unit.operator.builders import a_gpu_node, a_job, a_pod
 
 
 class _Answering:
@@ -83,3 +86,57 @@ async def test_events_that_nobody_takes_hold_up_the_end_for_a_moment_only() -> N
     writer.record({"metadata": {"name": "placed", "namespace": "ns"}})
     await writer.write_last_events(0.01)
     assert api.written == []
+
+
+class _Untouched:
+    """An API server that takes note of all that it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def request(self, method: str, path: str, **request: Any) -> Raw:
+        self.asked.append(f"{method} {path}")
+        return {}
+
+
+_JOB = a_job().placed("n1").record
+_POD = a_pod(_JOB).running().record
+_OBJECT: Raw = {"metadata": {"name": "x", "namespace": "ns"}}
+
+FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
+    "write_status": lambda writer: writer.write_status(_JOB, _JOB.status),
+    "create_pod": lambda writer: writer.create_pod(_JOB, _OBJECT),
+    "adopt_pod": lambda writer: writer.adopt_pod(_JOB, _POD),
+    "try_pod": lambda writer: writer.try_pod(_JOB, _OBJECT),
+    "create_service": lambda writer: writer.create_service(_JOB, _OBJECT),
+    "write_orders": lambda writer: writer.write_orders(NodeStatement(a_gpu_node("n1"), (), frozenset())),
+    "delete_pod": lambda writer: writer.delete_pod(_POD),
+    "delete_job": lambda writer: writer.delete_job(_JOB),
+}
+NOT_FENCED = {"put_lease"}
+"""By it a replica becomes the leader."""
+
+EVENTS = {"write_events", "write_last_events"}
+
+
+def test_all_that_writes_is_looked_at_here() -> None:
+    methods = {name for name, each in vars(Writer).items() if inspect.iscoroutinefunction(each)}
+    assert {name for name in methods if not name.startswith("_")} == FENCED.keys() | NOT_FENCED | EVENTS
+
+
+@pytest.mark.parametrize("name", FENCED)
+@pytest.mark.parametrize("seconds_left", [0.0, -5.0])
+async def test_who_has_no_time_of_the_lease_left_writes_nothing(name: str, seconds_left: float) -> None:
+    api = _Untouched()
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: seconds_left)
+    with pytest.raises(FencedOff):
+        await FENCED[name](writer)
+    assert api.asked == []
+
+
+async def test_nor_does_it_write_events() -> None:
+    api = _Untouched()
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 0.0)
+    writer.record(_OBJECT)
+    await writer.write_last_events(5)
+    assert api.asked == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -74,6 +74,9 @@ class ApiServer:
     def __init__(self, configuration: Configuration) -> None:
         """Connect as ``configuration`` says. Needs a running event loop."""
         self._configuration = configuration
+        self.sent: Callable[[str], object] = lambda method: None
+        """Is told of each request: its method, ``WATCH`` for a watch."""
+
         self._client = ApiClient(configuration)
         self._connector = aiohttp.TCPConnector(
             limit=configuration.connection_pool_maxsize,
@@ -125,6 +128,7 @@ class ApiServer:
             ApiError: the server answered with a status of 400 or more.
             UnknownOutcome: no answer came within the time.
         """
+        self.sent(method)
         url = self._configuration.host + path + (f"?{urlencode(query)}" if query else "")
         headers = await self._headers(accept, content_type)
         timeout = aiohttp.ClientTimeout(total=timeout_seconds)
@@ -147,6 +151,7 @@ class ApiServer:
             ApiError: the server answered with a status of 400 or more.
             UnknownOutcome: the connection broke, or nothing came for long, not even a bookmark.
         """
+        self.sent("WATCH")
         url = f"{self._configuration.host}{path}?{urlencode(query)}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
         try:

@@ -64,6 +64,7 @@ class _Replica:
         self._config = config
         self._api = api
         self._metrics = Metrics()
+        api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
         self._cache = ClusterCache(time.monotonic)
         lease_path = LEASES.path(namespace, config.lease.name)
 

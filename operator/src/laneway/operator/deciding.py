@@ -2,8 +2,8 @@
 
     view ─▶ docket (where each job stands) ─▶ picture (what the planner is told) ─▶ plan (laneway.scheduling) ─▶ statements
 
-A decider keeps its docket and its picture from cycle to cycle, so that a decision costs what has changed. What it decides is what one
-would that sees everything for the first time: its memory makes it fast and changes nothing.
+A decider keeps its docket and its picture from cycle to cycle, so that a decision costs what has changed, and a look at each job. What
+it decides is what one would that sees everything for the first time: its memory makes it fast and changes nothing.
 
 A statement is the difference between what a job has and what it is to have. A job that is being written about is *busy*: it counts as what
 it is to be, and nothing else is decided about it until the writes have ended, whatever came of them.

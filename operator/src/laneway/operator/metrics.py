@@ -131,6 +131,12 @@ class Metrics:
             ["verb", "resource", "result"],
             registry=registry,
         )
+        self.api_requests = Counter(
+            "laneway_api_requests",
+            "All requests to the API server but those of kopf's watches; WATCH: a watch was opened.",
+            ["method"],
+            registry=registry,
+        )
         self.leader = Gauge("laneway_leader", "1 while this replica is the one that acts.", registry=registry)
 
     def show(self, figures: Callable[[], Figures]) -> None:

@@ -1,0 +1,53 @@
+"""The examples are taken by a real API server as they stand, and so are the workers that the operator makes of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from laneway.api.training_job import WorkerPlacementStatus
+from laneway.operator.manifests import rendezvous_service, worker_pod
+from laneway.operator.records.job_record import parse_job
+
+from hack.cluster.control_plane import LoopbackControlPlane
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
+
+
+def would_take(plane: LoopbackControlPlane, manifest: str) -> list[dict[str, Any]]:
+    """Return the objects as the API server would store them."""
+    asked = subprocess.run(
+        [
+            str(plane.kubectl),
+            "--kubeconfig",
+            str(plane.kubeconfig),
+            *("apply", "--dry-run=server", "--output=json", "--filename=-"),
+        ],
+        input=manifest,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert asked.returncode == 0, asked.stderr
+    answer: dict[str, Any] = json.loads(asked.stdout)
+    return list(answer["items"]) if answer["kind"] == "List" else [answer]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_and_its_workers_are_taken(control_plane: LoopbackControlPlane, path: Path) -> None:
+    objects = would_take(control_plane, path.read_text(encoding="utf-8"))
+    (raw,) = (each for each in objects if each["kind"] == "TrainingJob")
+    raw["metadata"].setdefault("resourceVersion", "1")
+    job = parse_job(raw)
+    assert job.wish is not None, job
+    spec = job.wish.spec
+    for rank in range(spec.workers):
+        share_percent = 100 if spec.gpus.share is None else spec.gpus.share
+        gpus = tuple(f"GPU-{rank}-{index}" for index in range(spec.gpus.per_worker or 1))
+        worker = WorkerPlacementStatus(worker=rank, node="n1", gpus=gpus, sharePercent=share_percent)
+        would_take(control_plane, json.dumps(worker_pod(job, spec, worker, 1, None)))
+    if spec.workers > 1:
+        would_take(control_plane, json.dumps(rendezvous_service(job)))

@@ -279,7 +279,8 @@ def _estimates(found: Any) -> Iterator[str]:
     )
     yield (
         "\nEstimates are too early (bias below zero) where durations are known: jobs that come later and pass are not known to them. Where "
-        "nothing is known and queues are long, they are several times too late: then they say little more than the order.\n"
+        "nothing is known and queues are long, they are several times too late: then they say little more than the order. Rows with a median wait of "
+        "20 s say nothing about estimates: newcomers start at once there, and waits below a minute count as a minute.\n"
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from laneway.operator.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
+from laneway.operator.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, SERVICES, TRAINING_JOBS
 
 from tests.integration.operator.played_cluster import PLAYED_IN_LABEL
 
-_NAMESPACED = re.compile("|".join(f"(?:{resource.path()})" for resource in (PODS, TRAINING_JOBS)))
+_NAMESPACED = re.compile("|".join(f"(?:{resource.path()})" for resource in (PODS, SERVICES, TRAINING_JOBS)))
 _CLUSTER_WIDE = {resource.path() for resource in (NODES, GPU_NODES, PRIORITY_CLASSES)}
 
 

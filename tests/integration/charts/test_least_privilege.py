@@ -19,8 +19,10 @@ OPERATOR_MAY = [
     "create pods",
     "delete pods",
     "patch pods",
+    "list services",
     "create services",
     "delete services",
+    "patch services",
     "create events.events.k8s.io",
     "patch trainingjobs.laneway.dev --subresource=status",
     "delete trainingjobs.laneway.dev",
@@ -39,7 +41,8 @@ OPERATOR_MAY_NOT = [
     "create pods --subresource=exec",
     "patch pods --subresource=status",
     "update pods",
-    "patch services",
+    "watch services",
+    "update services",
     "get leases.coordination.k8s.io",
 ]
 NODE_MAY = [

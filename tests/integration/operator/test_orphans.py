@@ -20,6 +20,17 @@ async def _running_gang(cluster: PlayedCluster, name: str) -> list[Raw]:
     return pods
 
 
+async def _delete_without_workers(cluster: PlayedCluster, name: str) -> None:
+    path = TRAINING_JOBS.path(cluster.namespace, name)
+    await cluster.api.request("DELETE", path, body={"propagationPolicy": "Orphan"})
+
+    async def gone() -> bool:
+        jobs = (await cluster.api.request("GET", TRAINING_JOBS.path(cluster.namespace)))["items"]
+        return not jobs
+
+    await until("the job is gone, without its workers", gone)
+
+
 async def test_a_worker_that_lost_its_owner_is_adopted_goes_on_and_ends_with_its_job(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
@@ -39,6 +50,28 @@ async def test_a_worker_that_lost_its_owner_is_adopted_goes_on_and_ends_with_its
     assert (status["attempt"], status["restarts"]) == (1, 0)
     await cluster.delete_job("gang")
     await cluster.until_leaving("gang", 2)
+
+
+async def test_a_worker_whose_job_is_gone_for_good_is_deleted_with_its_grace_period(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    """The job goes while no operator is there: one that sees a deletion under way ends the workers itself."""
+    await cluster.add_node("n1")
+    await cluster.submit("alone", preemption={"gracePeriodSeconds": 45})
+    (pod,) = await cluster.run_all("alone", 1, attempt=1)
+    await cluster.until_condition("alone", "Running")
+    operator.stop()
+    await _delete_without_workers(cluster, "alone")
+    operator.start()
+
+    async def leaving() -> Raw | None:
+        metadata: Raw = (await cluster.pods("alone"))[0]["metadata"]
+        return metadata if "deletionTimestamp" in metadata else None
+
+    metadata = await until("the worker is told to end", leaving)
+    assert metadata["uid"] == pod["metadata"]["uid"]
+    assert metadata["deletionGracePeriodSeconds"] == 45
+    assert not metadata.get("ownerReferences"), "so the garbage collector did not do it"
 
 
 async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_them_and_gets_its_own(
@@ -62,14 +95,7 @@ async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_
     }
     await cluster.api.request("POST", PODS.path(cluster.namespace), body=copied)
 
-    path = TRAINING_JOBS.path(cluster.namespace, "gang")
-    await cluster.api.request("DELETE", path, body={"propagationPolicy": "Orphan"})
-
-    async def gone() -> bool:
-        jobs = (await cluster.api.request("GET", TRAINING_JOBS.path(cluster.namespace)))["items"]
-        return not jobs
-
-    await until("the job is gone, without its workers", gone)
+    await _delete_without_workers(cluster, "gang")
     await cluster.submit("gang", workers=2)
     before = {pod["metadata"]["uid"] for pod in orphaned}
 

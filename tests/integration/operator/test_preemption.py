@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from laneway.api import quantity
+from laneway.api.clock_text import to_seconds
 
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
@@ -46,6 +47,18 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
 
     await until("service goes on from where it stood", more)
     assert "Preempted" in await cluster.events("long")
+
+    operator.kill()
+    attained = quantity.parse((await cluster.job("long"))["status"]["attainedService"])
+    operator.start()
+    await until("the operator that is started anew writes the status", more)
+    status = (await cluster.job("long"))["status"]
+    assert "preemption" not in status
+    last = status["lastPreemption"]
+    assert (last["depth"], last["reason"]) == ("Evict", "HigherPriority")
+    assert last["beneficiary"] == f"{cluster.namespace}/short"
+    assert last["message"] == preempted["message"]
+    assert to_seconds(last["since"]) == to_seconds(preempted["lastTransitionTime"])
 
 
 async def test_a_job_that_refuses_preemption_keeps_its_gpu(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from laneway.api.clock_text import to_seconds
+
 from tests.integration.operator.operator_process import FAST, OperatorProcess
 from tests.integration.operator.played_cluster import PlayedCluster
 
@@ -12,7 +14,7 @@ from tests.integration.operator.played_cluster import PlayedCluster
 def _config() -> dict[str, Any]:
     config: dict[str, Any] = copy.deepcopy(FAST)
     # Long enough to play what follows before a node that is avoided comes into question again.
-    config["patience"] |= {"gangTimeoutSeconds": 8, "avoidNodeSeconds": 8}
+    config["patience"] |= {"gangTimeoutSeconds": 8, "avoidNodeSeconds": 8, "restartBackoffSeconds": 3}
     return config
 
 
@@ -55,3 +57,44 @@ async def test_a_worker_that_the_kubelet_refuses_rolls_its_gang_back(
     assert "UnexpectedAdmissionError" in waiting["message"]
     assert (await cluster.condition("gang", "Failed"))["status"] == "False"
     await cluster.until_pods("gang", 2, attempt=2)  # the node is tried again after a while
+
+
+async def test_a_job_that_starts_nowhere_leaves_its_gpu_to_others_for_longer_each_time(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.add_node("n2")
+    await cluster.submit("broken")
+    await _is_refused(cluster, attempt=1)
+    await _is_refused(cluster, attempt=2)  # elsewhere, at once
+    waiting = await cluster.until_waiting("broken", "BackingOff")
+    assert "UnexpectedAdmissionError" in waiting["message"]
+    assert await _wait_seconds(cluster, waiting["message"]) == 3.0
+    assert (await cluster.job("broken"))["status"]["unstartedAttempts"] == 2
+
+    operator.kill()
+    operator.start()
+    await _is_refused(cluster, attempt=3)
+    waiting = await cluster.until_waiting("broken", "BackingOff")
+    assert "3 attempts in a row ended before all workers ran" in waiting["message"]
+    assert await _wait_seconds(cluster, waiting["message"]) == 6.0
+    await cluster.submit("other", workers=2)
+    others = await cluster.run_all("other", 2)
+    await cluster.until_waiting("broken", "GPUsBusy")
+
+    for pod in others:
+        await cluster.finish(pod)
+    await cluster.run_all("broken", 1, attempt=4)
+    await cluster.until_condition("broken", "Running")
+    assert "unstartedAttempts" not in (await cluster.job("broken"))["status"]
+
+
+async def _is_refused(cluster: PlayedCluster, attempt: int) -> None:
+    (pod,) = await cluster.until_pods("broken", 1, attempt)
+    await cluster.refuse(pod, "UnexpectedAdmissionError", "no such device")
+
+
+async def _wait_seconds(cluster: PlayedCluster, message: str) -> float:
+    """How long the job waits by its status, from the end of its last attempt on."""
+    ended = (await cluster.condition("broken", "Placed"))["lastTransitionTime"]
+    return round(to_seconds(message.rpartition(" ")[2]) - to_seconds(ended), 3)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from laneway.api.clock_text import to_text
 from laneway.api.job_standing import NodeFailuresStatus
+from laneway.api.training_job import ConditionType
 from laneway.operator import transitions
 from laneway.operator.config import OperatorConfig, PatienceConfig
 from laneway.operator.deciding import Decider
 from laneway.operator.memory import Memory
+from laneway.operator.records.job_record import JobRecord
+from laneway.operator.records.worker_pod import WorkerPod
+from laneway.operator.standing import Standing
 from laneway.scheduling import Depth, JobState
 
 from tests.unit.operator.builders import (
@@ -69,6 +77,104 @@ def test_failures_in_a_row_count_though_no_node_is_kept_away_from() -> None:
     failed = advanced(job, a_pod(job).ended(1).record, view=view, patience=patience).job
     assert failed.status.avoid == ()
     assert [(each.node, each.count) for each in failed.status.failures] == [("n1", 2)]
+
+
+def ends(job: JobRecord, second: Callable[[JobRecord], WorkerPod], refused: str = "") -> Standing:
+    """What becomes of a gang of two whose first worker runs."""
+    refusals = {(job.uid, job.status.attempt): refused} if refused else {}
+    return advanced(job, a_pod(job).running().record, second(job), refusals=refusals)
+
+
+UNSTARTED: dict[str, Callable[[JobRecord], WorkerPod]] = {
+    "it never gets its image": lambda job: a_pod(job, 1).held_up("ErrImagePull").record,
+    "its kubelet refuses it": lambda job: a_pod(job, 1).refused("UnexpectedAdmissionError").record,
+    "kube-scheduler refuses it": lambda job: a_pod(job, 1).unschedulable(since=NOW - 60).record,
+    "somebody deletes it before it runs": lambda job: a_pod(job, 1).bound().deleting().record,
+    "it is evicted before it runs": lambda job: a_pod(job, 1).bound().disrupted("TaintManager").record,
+}
+RAN = "somebody deletes it once all run"
+RAN_UNSEEN = "somebody deletes it once all run, which nobody has seen"
+FAILED = "it fails before all run"
+NOT_TAKEN = "the API server does not take it"
+PREEMPTED = "it makes way before it runs"
+SUSPENDED = "its user suspends it before it runs"
+END_THE_ROW = {RAN, RAN_UNSEEN}
+STORIES = [*UNSTARTED, *END_THE_ROW, FAILED, NOT_TAKEN, PREEMPTED, SUSPENDED]
+
+
+def after_attempt(job: JobBuilder, story: str) -> JobBuilder:
+    """The job when one more attempt is over and its pods are gone."""
+    job = job.placed("n1", "n2", at=NOW - PATIENCE.gang_timeout_seconds)
+    if story == PREEMPTED:
+        return job.after(transitions.preempted, "HigherPriority", "it makes way", NOW)
+    if story == SUSPENDED:
+        return job.after(transitions.unplaced, "Suspended", "it is suspended", NOW, NOW)
+    if story in UNSTARTED:
+        standing = ends(job.record, UNSTARTED[story])
+    elif story == FAILED:
+        standing = advanced(job.record, a_pod(job.record, 1).ended(1).record)
+    elif story == NOT_TAKEN:
+        standing = ends(job.record, UNSTARTED["it never gets its image"], "exceeded quota: pods")
+    else:
+        job = job.running() if story == RAN else job
+        standing = ends(job.record, lambda record: a_pod(record, 1).running().deleting().record)
+    return job.after(lambda _: standing.job.status)
+
+
+@given(st.lists(st.sampled_from(STORIES), max_size=12))
+@settings(deadline=None, max_examples=60)  # a machine that is busy is no failure
+def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> None:
+    """Between two attempts nothing is left but what the API server has of the job: an operator that is started anew counts on."""
+    job, in_a_row = a_job().gang(2).spec(backoffLimit=100), 0
+    for story in stories:
+        job = after_attempt(job, story)
+        in_a_row = 0 if story in END_THE_ROW else in_a_row + (story in UNSTARTED)
+        assert job.raw["status"].get("unstartedAttempts", 0) == in_a_row, story
+        waits = advanced(job.record)
+        if story in (FAILED, NOT_TAKEN):
+            continue  # they wait for their own time
+        want_seconds = 0.0
+        if story in UNSTARTED and in_a_row > 1:
+            want_seconds = min(300.0, PATIENCE.restart_backoff_seconds * 2.0 ** (in_a_row - 2))
+        assert (waits.state is JobState.WAITING) is (want_seconds == 0), story
+        assert advanced(job.record, now=NOW + want_seconds).state is JobState.WAITING
+        if want_seconds:
+            assert waits.due_seconds == pytest.approx(NOW + want_seconds), story
+
+
+@pytest.mark.parametrize("story", UNSTARTED)
+def test_who_has_not_run_twice_in_a_row_says_why_it_waits_and_until_when(story: str) -> None:
+    once = after_attempt(a_job().gang(2), story)
+    assert advanced(once.record).state is JobState.WAITING, "it is tried elsewhere at once"
+    twice = after_attempt(once, story)
+    placed = transitions.condition(twice.record.status, ConditionType.PLACED)
+    waiting = advanced(twice.record).job.status.waiting
+    assert placed is not None
+    assert waiting is not None
+    again = to_text(NOW + PATIENCE.restart_backoff_seconds)
+    sentence = f"2 attempts in a row ended before all workers ran; starts again not before {again}"
+    assert (waiting.reason, waiting.message) == ("BackingOff", f"{placed.message}; {sentence}")
+
+
+def test_who_has_not_run_for_days_waits_for_as_long_as_everybody() -> None:
+    job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5000), "it never gets its image")
+    assert advanced(job.record).due_seconds == pytest.approx(NOW + 300)
+
+
+def test_nobody_waits_for_having_not_run_where_the_wait_is_zero() -> None:
+    job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
+    assert advanced(job.record, patience=PatienceConfig(restart_backoff_seconds=0)).state is JobState.WAITING
+
+
+def test_who_has_not_run_competes_at_once_when_it_was_suspended_meanwhile() -> None:
+    job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
+    assert advanced(job.record).state is None
+    suspended = statement_of(
+        decided(a_view([job.spec(suspend=True).record], gpu_nodes=[a_gpu_node("n1")])), "job"
+    )
+    assert suspended is not None
+    back = job.spec(suspend=False).after(lambda _: suspended.status)
+    assert advanced(back.record).state is JobState.WAITING
 
 
 def test_who_is_suspended_while_it_waits_after_a_failure_says_that_it_is_suspended() -> None:

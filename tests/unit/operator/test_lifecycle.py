@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 from laneway.api.clock_text import to_seconds, to_text
+from laneway.api.job_standing import PreemptionStatus
 from laneway.api.training_job import ProfileStatus
 from laneway.operator import transitions
 from laneway.operator.records.priority_class import PriorityClassRecord
-from laneway.scheduling import JobState
+from laneway.scheduling import Depth, JobState
 
 from tests.unit.operator.builders import (
     GIB,
     NOW,
     PATIENCE,
+    JobBuilder,
     a_gpu_node,
     a_job,
     a_node,
@@ -22,6 +24,7 @@ from tests.unit.operator.builders import (
     advanced,
     condition_of,
     gpu_uuid,
+    placement_on,
 )
 
 
@@ -296,3 +299,61 @@ def test_a_running_gang_on_a_lost_node_waits_again_and_says_what_would_free_its_
     assert standing.job.status.restarts == 0
     assert standing.job.status.waiting is not None
     assert "out-of-service" in standing.job.status.waiting.unblock
+
+
+def making_way(depth: Depth) -> JobBuilder:
+    """A job that makes way for ns/new."""
+    job = a_job().placed("n1").running()
+    if depth is Depth.EVICT:
+        return job.after(transitions.preempted, "HigherPriority", "It makes way.", NOW - 9, "ns/new", 50.0)
+    told = job.after(
+        transitions.told_to_park, depth, "HigherPriority", "It makes way.", NOW - 9, "ns/new", 50.0
+    )
+    return told.after(transitions.parked, NOW - 8)
+
+
+@pytest.mark.parametrize(
+    ("depth", "step"),
+    [
+        (Depth.EVICT, lambda job: job.placed("n2")),
+        (
+            Depth.EVICT,
+            lambda job: job.placed("n2").running().after(transitions.unplaced, "NodeLost", "m", NOW, NOW),
+        ),
+        (Depth.PAUSE, lambda job: job.after(transitions.resumed, NOW)),
+        (Depth.OFFLOAD, lambda job: job.after(transitions.unplaced, "Suspended", "m", NOW, NOW)),
+        (Depth.OFFLOAD, lambda job: job.after(transitions.succeeded, "m", NOW, NOW)),
+        (
+            Depth.EVICT,
+            lambda job: job.placed("n2").running().after(transitions.failed, "Error", "m", NOW, NOW),
+        ),
+    ],
+)
+def test_for_whom_and_why_it_made_way_is_known_afterwards(depth: Depth, step: object) -> None:
+    job = making_way(depth)
+    told = job.record.status.preemption
+    assert told is not None
+    assert job.record.status.last_preemption is None, "it is not over"
+    status = step(job).record.status  # type: ignore[operator]
+    assert status.preemption is None
+    assert status.last_preemption == told
+    assert status.last_preemption == PreemptionStatus(
+        depth=depth.value,  # type: ignore[arg-type]
+        beneficiary="ns/new",
+        reason="HigherPriority",
+        message="It makes way.",
+        cost="50",
+        since=to_text(NOW - 9),
+        reached_at=None if depth is Depth.EVICT else to_text(NOW - 8),
+    )
+
+
+def test_who_stood_aside_and_then_ends_makes_way_once_and_the_time_before_is_its_last() -> None:
+    resumed = making_way(Depth.PAUSE).after(transitions.resumed, NOW - 7)
+    first = resumed.record.status.last_preemption
+    paused = resumed.after(transitions.told_to_park, Depth.PAUSE, "HigherQueue", "m", NOW - 6, "ns/b")
+    evicted = paused.after(transitions.preempted, "HigherQueue", "m", NOW - 5, "ns/b")
+    assert evicted.record.status.last_preemption == first
+    again = evicted.after(transitions.placed, placement_on("n1"), NOW).record.status.last_preemption
+    assert again is not None
+    assert (again.depth, again.beneficiary, again.reason) == ("Evict", "ns/b", "HigherQueue")

@@ -12,6 +12,7 @@ from laneway.operator.apiserver import ApiServer, Raw
 from laneway.operator.cache import ClusterCache
 from laneway.operator.metrics import Metrics
 from laneway.operator.node_orders import NodeStatement
+from laneway.operator.records.gang_service import GangService
 from laneway.operator.writer import FencedOff, Writer
 
 from tests.unit.operator.builders import a_gpu_node, a_job, a_pod
@@ -101,16 +102,19 @@ class _Untouched:
 
 _JOB = a_job().placed("n1").record
 _POD = a_pod(_JOB).running().record
+_SERVICE = GangService("ns", _JOB.name, "uid-service", _JOB.uid, owned=False)
 _OBJECT: Raw = {"metadata": {"name": "x", "namespace": "ns"}}
 
 FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "write_status": lambda writer: writer.write_status(_JOB, _JOB.status),
     "create_pod": lambda writer: writer.create_pod(_JOB, _OBJECT),
     "adopt_pod": lambda writer: writer.adopt_pod(_JOB, _POD),
+    "adopt_service": lambda writer: writer.adopt_service(_JOB, _SERVICE),
     "try_pod": lambda writer: writer.try_pod(_JOB, _OBJECT),
     "create_service": lambda writer: writer.create_service(_JOB, _OBJECT),
     "write_orders": lambda writer: writer.write_orders(NodeStatement(a_gpu_node("n1"), (), frozenset())),
     "delete_pod": lambda writer: writer.delete_pod(_POD),
+    "delete_service": lambda writer: writer.delete_service(_SERVICE),
     "delete_job": lambda writer: writer.delete_job(_JOB),
 }
 NOT_FENCED = {"put_lease"}

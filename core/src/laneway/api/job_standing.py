@@ -59,13 +59,14 @@ class NodeFailuresStatus(Status):
 
 
 class PreemptionStatus(Status):
-    """How a job makes way, or last did: for whom, how far, and how far it has come."""
+    """How a job makes way, or made way the last time: for whom, how far, and how far it has come."""
 
     depth: Literal["Pause", "Offload", "Evict"] = Field(
         description="Pause: it stops between two iterations, memory stays. Offload: then its memory goes to the host. Evict: it ends, and "
         "starts again from its checkpoint."
     )
     beneficiary: str = Field(default="", description="The job that it makes way for, as namespace/name.")
+    reason: str = Field(default="", description="Why, as the condition Preempted has it: one CamelCase word.")
     message: str = Field(default="", description="Why, as a sentence.")
     cost: str = Field(
         default="",

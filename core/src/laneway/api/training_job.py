@@ -359,6 +359,10 @@ class TrainingJobStatus(Status):
     preemption: PreemptionStatus | None = Field(
         default=None, description="While it makes way for another job: for which, and how."
     )
+    last_preemption: PreemptionStatus | None = Field(
+        default=None,
+        description="How it made way the last time that is over; kept when it is placed again or goes on, and after its end.",
+    )
     waiting: WaitingStatus | None = Field(
         default=None, description="While it waits or starts: why it does not run."
     )
@@ -371,6 +375,12 @@ class TrainingJobStatus(Status):
         default=(),
         description="Where its workers failed lately.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
+    unstarted_attempts: int | None = Field(
+        default=None,
+        description="Attempts in a row, up to the last, that ended before all workers ran: rolled back, or their pods taken away. "
+        "From the second on it waits before the next. Left out once all workers run.",
+        ge=1,
     )
     start_time: str | None = Field(
         default=None, description="When it first ran.", json_schema_extra={"format": "date-time"}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from laneway.api.training_job import TrainingJobStatus
 from laneway.operator import transitions
 from laneway.operator.between_attempts import avoided
-from laneway.operator.gang import Outcome, Verdict
+from laneway.operator.gang import SETBACKS, Outcome, Verdict
 from laneway.operator.standing import Facts, Happening, Standing
 
 
-def end_attempt(standing: Standing, backoff_limit: int, verdict: Verdict, facts: Facts) -> Standing:
-    """Take the step that the verdict on an attempt which is over demands."""
+def end_attempt(
+    standing: Standing, backoff_limit: int, verdict: Verdict, facts: Facts, *, ran: bool
+) -> Standing:
+    """Take the step that the verdict on an attempt which is over demands; ``ran``: all of its workers ran."""
     status, now_seconds, patience = standing.job.status, facts.now_seconds, facts.around.patience
     message = verdict.message
     end_seconds = now_seconds if verdict.ended_seconds is None else min(now_seconds, verdict.ended_seconds)
@@ -21,12 +23,22 @@ def end_attempt(standing: Standing, backoff_limit: int, verdict: Verdict, facts:
     if verdict.outcome == Outcome.FAILED:
         return _after_failure(standing, backoff_limit, verdict, end_seconds, facts)
     status = transitions.unplaced(status, verdict.reason, message, end_seconds, now_seconds)
+    status = _counted_in_a_row(status, verdict, ran)
     if verdict.avoid and patience.avoid_node_seconds:
         until_seconds = now_seconds + patience.avoid_node_seconds
         status = transitions.kept_away(status, verdict.avoid, message, until_seconds, now_seconds)
         status = transitions.changed(status, avoid=avoided(standing.job.with_status(status), facts))
     reason = "Rollback" if verdict.outcome == Outcome.ROLLED_BACK else "Disrupted"
     return standing.becomes(status, Happening(reason, message, warning=True))
+
+
+def _counted_in_a_row(status: TrainingJobStatus, verdict: Verdict, ran: bool) -> TrainingJobStatus:
+    """Count the attempts in a row that have not run. What the API server did not take waits for its own time, and counts as none."""
+    if ran:
+        return transitions.changed(status, unstarted_attempts=None)
+    if verdict.reason not in SETBACKS:
+        return status
+    return transitions.changed(status, unstarted_attempts=(status.unstarted_attempts or 0) + 1)
 
 
 def _after_failure(

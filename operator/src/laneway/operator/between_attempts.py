@@ -16,7 +16,7 @@ from laneway.operator import transitions
 from laneway.operator.admission import is_admitted
 from laneway.operator.deadline import past_deadline
 from laneway.operator.eligibility import set_aside
-from laneway.operator.gang import Surroundings
+from laneway.operator.gang import SETBACKS, Surroundings
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.refusals import UNBLOCK, RefusalReason
@@ -25,6 +25,9 @@ from laneway.operator.standing import Facts, Happening, Standing
 from laneway.scheduling import JobState, WorkerPlacement
 
 _LONGEST_BACKOFF_SECONDS = 300.0
+_MOST_DOUBLINGS = 9
+"""A second that is doubled so often is longer than the longest wait. What comes in a row may do so for ever, and floats end."""
+
 _NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; after so long it is tried whether they have."""
 
@@ -112,12 +115,7 @@ def wait(standing: Standing, pods: tuple[WorkerPod, ...], facts: Facts) -> Stand
         return standing.becomes(_until_gone(status, pods, facts.around))
     again_seconds = _backoff_until(status, facts)
     if again_seconds is not None and again_seconds > now_seconds and not job.wish.spec.suspend:
-        placed = transitions.condition(status, ConditionType.PLACED)
-        message = placed.message if placed else ""
-        text = f"{message}; starts again not before {to_text(again_seconds)}"
-        unblock = UNBLOCK.get(placed.reason, "time") if placed else "time"
-        waiting = _waits_for(status, transitions.BACKING_OFF, text, unblock)
-        return replace(standing.becomes(waiting), due_seconds=again_seconds)
+        return replace(standing.becomes(_backing_off(status, again_seconds)), due_seconds=again_seconds)
     due_seconds = min((to_seconds(each.until) for each in status.avoid), default=None)
     return replace(standing, state=JobState.WAITING, due_seconds=due_seconds)
 
@@ -159,20 +157,37 @@ def _until_gone(
 
 
 def _backoff_until(status: TrainingJobStatus, facts: Facts) -> float | None:
-    """Return when a job that failed or was refused may be tried again; the Placed condition remembers what happened."""
+    """Return when a job that failed, was refused or did not start may be tried again; the Placed condition remembers what happened."""
     placed = transitions.condition(status, ConditionType.PLACED)
     if placed is None or placed.status != "False":
         return None
     since_seconds, patience = to_seconds(placed.last_transition_time), facts.around.patience
     if placed.reason == "WorkerFailed":
         in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
-        wait_seconds = patience.restart_backoff_seconds * 2.0 ** max(0, in_a_row - 1)
-        return since_seconds + min(wait_seconds, _LONGEST_BACKOFF_SECONDS)
+        return since_seconds + _doubled(patience.restart_backoff_seconds, in_a_row)
+    if placed.reason in SETBACKS and (unstarted := status.unstarted_attempts or 0) > 1:
+        return since_seconds + _doubled(patience.restart_backoff_seconds, unstarted - 1)
     if placed.reason == RefusalReason.NAME_TAKEN:
         return since_seconds + min(_NAME_TAKEN_SECONDS, patience.refusal_backoff_seconds)
     if placed.reason in UNBLOCK:
         return since_seconds + patience.refusal_backoff_seconds
     return None
+
+
+def _doubled(first_seconds: float, times: int) -> float:
+    """Return how long to wait for the n-th time in a row."""
+    doublings = min(max(0, times - 1), _MOST_DOUBLINGS)
+    return min(first_seconds * 2.0**doublings, _LONGEST_BACKOFF_SECONDS)
+
+
+def _backing_off(status: TrainingJobStatus, again_seconds: float) -> TrainingJobStatus:
+    placed = transitions.condition(status, ConditionType.PLACED)
+    assert placed is not None, "who backs off does so for what this condition says"
+    said = [placed.message]
+    if placed.reason in SETBACKS:
+        said.append(f"{status.unstarted_attempts} attempts in a row ended before all workers ran")
+    said.append(f"starts again not before {to_text(again_seconds)}")
+    return _waits_for(status, transitions.BACKING_OFF, "; ".join(said), UNBLOCK.get(placed.reason, "time"))
 
 
 def _waits_for(status: TrainingJobStatus, reason: str, message: str, unblock: str) -> TrainingJobStatus:

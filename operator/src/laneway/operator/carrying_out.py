@@ -22,6 +22,7 @@ from laneway.operator.manifests import rendezvous_service, worker_pod
 from laneway.operator.memory import Memory
 from laneway.operator.metrics import Metrics
 from laneway.operator.node_orders import NodeStatement
+from laneway.operator.records.gang_service import GangService
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
 from laneway.operator.releases import Releases
@@ -69,7 +70,9 @@ class CarryingOut:
         self._starts = asyncio.Semaphore(starts)
         self._others = asyncio.Semaphore(max(1, parallel_writes - starts))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._with_service: set[str] = set()
+        self._served: dict[str, int] = {}
+        """By the uid of a gang: the attempt in which its Service was last seen to."""
+
         self.busy: set[str] = set()
         """Uids of jobs that are being written about."""
 
@@ -128,7 +131,8 @@ class CarryingOut:
         if len(self.written_seconds) > len(uids) or self.refusals:
             self.written_seconds = {uid: when for uid, when in self.written_seconds.items() if uid in uids}
             self.refusals = {key: text for key, text in self.refusals.items() if key[0] in uids}
-        self._with_service &= uids
+        for uid in self._served.keys() - uids:
+            del self._served[uid]
 
     async def delete(self, pod: WorkerPod) -> None:
         """Ask for a pod's end.
@@ -147,6 +151,24 @@ class CarryingOut:
         """
         async with self._others:
             await self._writer.adopt_pod(job, pod)
+
+    async def delete_service(self, service: GangService) -> None:
+        """Delete the Service of a job that is gone.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.delete_service(service)
+
+    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
+        """Make a job the controller of its Service again.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.adopt_service(job, service)
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -220,10 +242,8 @@ class CarryingOut:
 
     async def _create(self, statement: JobStatement, spec: TrainingJobSpec) -> None:
         job, attempt = statement.job, statement.status.attempt
-        if spec.workers > 1 and job.uid not in self._with_service:
-            async with self._starts:
-                await self._writer.create_service(job, rendezvous_service(job))
-            self._with_service.add(job.uid)
+        if spec.workers > 1:
+            await self._see_to_service(job, attempt)
 
         async def create(manifest: dict[str, object]) -> None:
             async with self._starts:
@@ -233,6 +253,14 @@ class CarryingOut:
         await _together(
             create(worker_pod(job, spec, worker, attempt, profile)) for worker in statement.creates
         )
+
+    async def _see_to_service(self, job: JobRecord, attempt: int) -> None:
+        """Once in each attempt: nobody watches Services, and without this one the workers do not find each other."""
+        if self._served.get(job.uid) == attempt:
+            return
+        async with self._starts:
+            await self._writer.create_service(job, rendezvous_service(job), look_first=attempt > 1)
+        self._served[job.uid] = attempt
 
     async def _forsake(self, pod: WorkerPod) -> None:
         extra = {"pod": f"{pod.namespace}/{pod.name}", "node": pod.node}
@@ -263,7 +291,7 @@ class CarryingOut:
             "a write did not go through; the job is read anew", extra={"job": job.key, "problem": str(error)}
         )
         self.doubtful[job.uid] = job
-        self._with_service.discard(job.uid)
+        self._served.pop(job.uid, None)
 
     def _note(self, statement: JobStatement, now_seconds: float) -> None:
         """Tell the log, the metrics and the job's events what has been written."""

@@ -136,7 +136,8 @@ class PatienceConfig(Model):
         default=10,
         ge=0,
         le=3600,
-        description="Wait before a gang that failed starts again; doubles each time, to 300.",
+        description="Wait before a gang starts again whose worker failed, or whose last two attempts or more ended before all workers ran; "
+        "doubles each time, to 300.",
     )
     refusal_backoff_seconds: int = Field(
         default=60, ge=0, le=86_400, description="Wait before trying again a pod that the API server refused."

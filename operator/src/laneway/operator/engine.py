@@ -23,20 +23,10 @@ from laneway.operator.deciding import Decider, Decision
 from laneway.operator.leader import Leadership
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Figures, Metrics
-from laneway.operator.orphans import Orphans
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.relist import (
-    ListedThePast,
-    find_job_uid,
-    is_alive,
-    refresh_gpu_node,
-    refresh_job,
-    relist,
-    unchanged,
-)
+from laneway.operator.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
 from laneway.operator.resources import TRAINING_JOBS, Resource
 from laneway.operator.template_trials import TemplateTrials
+from laneway.operator.tidying import Tidying
 from laneway.operator.writer import FencedOff, Writer
 
 logger = logging.getLogger(__name__)
@@ -89,7 +79,7 @@ class Engine:
             ended=self._writes_ended,
             wall=wall,
         )
-        self._orphans = Orphans(config.patience.orphan_seconds)
+        self._tidying = Tidying(api, self._carrying, config.patience.orphan_seconds)
         self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)
         self._collections = FullCollections(time.monotonic)
         self._cycles = 0
@@ -185,8 +175,10 @@ class Engine:
         self._cycles += 1
         token = CYCLE.set(f"{self._leadership.identity[-8:]}-{self._cycles}")
         try:
-            await self._catch_up()
+            listed = await self._catch_up()
             await self.cycle()
+            if listed:
+                await self._tidying.tidy_services(self._cache.jobs.records(), self._wall())
         except FencedOff as error:
             logger.warning("the cycle ends early", extra={"problem": str(error)})
             await self._stand_by()
@@ -221,13 +213,11 @@ class Engine:
         self._listed_seconds = self._asked_seconds = None
         self._metrics.show(Figures)
 
-    async def _catch_up(self) -> None:
-        """Read anew what the cache may not know."""
-        now_seconds = self._wall()
-        if (
-            self._listed_seconds is None
-            or now_seconds - self._listed_seconds >= self._config.cycle.relist_seconds
-        ):
+    async def _catch_up(self) -> bool:
+        """Read anew what the cache may not know; return whether that was everything."""
+        now_seconds, listed_seconds = self._wall(), self._listed_seconds
+        due = listed_seconds is None or now_seconds - listed_seconds >= self._config.cycle.relist_seconds
+        if due:
             await self._list_all()
             self._listed_seconds = now_seconds
         while self._carrying.doubtful:
@@ -238,6 +228,7 @@ class Engine:
             name = next(iter(self._carrying.doubtful_nodes))
             await refresh_gpu_node(self._api, self._cache, name)
             self._carrying.doubtful_nodes.discard(name)
+        return due
 
     async def _list_all(self) -> None:
         """What the leader before this one wrote must be seen: else GPUs that it gave away would be given away again."""
@@ -249,38 +240,8 @@ class Engine:
         await relist(self._api, self._cache, not_before)
 
     async def _tidy_up(self, view: ClusterView, now_seconds: float) -> None:
-        found = self._orphans.find(view, now_seconds)
-        for pod in found.overdue:
-            await self._remove(pod)
-        for job, pod in found.adoptable:
-            await self._adopt(job, pod)
-        for pod in found.impostors:
-            logger.warning(
-                "a pod that pretends to be a worker is deleted", extra={"pod": f"{pod.namespace}/{pod.name}"}
-            )
-            await self._carrying.delete(pod)
+        if not await self._tidying.tidy_workers(view, now_seconds):
+            self._listed_seconds = None  # the cache has missed a job: list anew before anything else
         uids = {job.uid for job in view.jobs}
         self._carrying.forget_gone_jobs(uids)
         self._trials.forget_gone_jobs(uids)
-
-    async def _remove(self, pod: WorkerPod) -> None:
-        """Delete a worker without a job, after asking the API server whether there really is none."""
-        if await find_job_uid(self._api, pod.namespace, pod.job_name) == pod.job_uid:
-            self._listed_seconds = None  # the cache missed the job: list anew before anything else
-            return
-        logger.warning("a worker whose job is gone is deleted", extra={"pod": f"{pod.namespace}/{pod.name}"})
-        await self._carrying.delete(pod)
-
-    async def _adopt(self, job: JobRecord, pod: WorkerPod) -> None:
-        """Give a worker back to its job, after asking the API server whether that lives."""
-        extra = {"job": job.key, "pod": pod.name}
-        try:
-            if await is_alive(self._api, job):
-                await self._carrying.adopt(job, pod)
-                logger.info("a worker that had lost its owner reference has it back", extra=extra)
-        except ApiError as error:
-            if error.status >= 500:
-                raise
-            logger.warning(
-                "a worker without its owner reference stays so", extra={**extra, "problem": str(error)}
-            )

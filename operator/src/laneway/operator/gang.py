@@ -33,6 +33,20 @@ class Outcome(StrEnum):
     """The cluster took a running worker away: nobody's failure, tried again."""
 
 
+class Setback(StrEnum):
+    """What ended an attempt that is nobody's failure, and no refusal by the API server: the reason of Placed=False after it."""
+
+    WORKER_REFUSED = "WorkerRefused"
+    WORKER_UNSCHEDULABLE = "WorkerUnschedulable"
+    GANG_TIMEOUT = "GangTimeout"
+    WORKER_DISRUPTED = "WorkerDisrupted"
+    GPU_UNHEALTHY = "GPUUnhealthy"
+    NODE_LOST = "NodeLost"
+
+
+SETBACKS = frozenset(Setback)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement on one attempt."""
@@ -101,6 +115,11 @@ def judge(attempt: Attempt, around: Surroundings) -> Verdict:
     )
 
 
+def has_run(attempt: Attempt) -> bool:
+    """Whether all of its workers ran, if only for a moment that nobody has seen: their containers' times tell."""
+    return attempt.was_running or _all_started_seconds(attempt) is not None
+
+
 def _ended(
     outcome: Outcome, reason: str, message: str, around: Surroundings, avoid: tuple[str, ...] = ()
 ) -> Verdict:
@@ -113,7 +132,7 @@ def _refused_by_kubelet(attempt: Attempt, around: Surroundings) -> Verdict | Non
         return None
     first = refused[0]
     message = f"worker {first.rank} could not start on {first.node}: {first.refusal}"
-    return _ended(Outcome.ROLLED_BACK, "WorkerRefused", message, around, _nodes(refused))
+    return _ended(Outcome.ROLLED_BACK, Setback.WORKER_REFUSED, message, around, _nodes(refused))
 
 
 def _disrupted(attempt: Attempt, around: Surroundings) -> Verdict | None:
@@ -124,9 +143,8 @@ def _disrupted(attempt: Attempt, around: Surroundings) -> Verdict | None:
     why = first.disruption or "somebody deleted its pod"
     message = f"worker {first.rank} was taken away from {first.node or 'its node'}: {why}"
     # A node that evicts does so for a reason; one whose pod a person deleted is as good as before.
-    return _ended(
-        Outcome.DISRUPTED, "WorkerDisrupted", message, around, _nodes(pod for pod in taken if pod.disruption)
-    )
+    evicting = _nodes(pod for pod in taken if pod.disruption)
+    return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around, evicting)
 
 
 def _on_sick_gpu(attempt: Attempt, around: Surroundings) -> Verdict | None:
@@ -138,7 +156,7 @@ def _on_sick_gpu(attempt: Attempt, around: Surroundings) -> Verdict | None:
         message = f"worker {pod.rank} is on GPU {gpu.uuid} of {gpu.node}, which is out of use: {gpu.reason}"
         if failed is not None:
             message = f"worker {failed.rank} failed while {message}"
-        return _ended(Outcome.DISRUPTED, "GPUUnhealthy", message, around)
+        return _ended(Outcome.DISRUPTED, Setback.GPU_UNHEALTHY, message, around)
     return None
 
 
@@ -188,17 +206,16 @@ def _lost(attempt: Attempt, around: Surroundings) -> Verdict | None:
             continue
         node = around.nodes.get(pod.node)
         if node is None:
-            return _ended(
-                Outcome.DISRUPTED, "NodeLost", f"worker {pod.rank} was on {pod.node}, which is gone", around
-            )
+            message = f"worker {pod.rank} was on {pod.node}, which is gone"
+            return _ended(Outcome.DISRUPTED, Setback.NODE_LOST, message, around)
         since = node.not_ready_since_seconds
         if since is not None and around.now_seconds - since >= around.patience.lost_node_seconds:
             message = f"worker {pod.rank} is on {pod.node}, which has not been ready for {around.now_seconds - since:.0f} s"
-            return _ended(Outcome.DISRUPTED, "NodeLost", message, around, (pod.node,))
+            return _ended(Outcome.DISRUPTED, Setback.NODE_LOST, message, around, (pod.node,))
     missing = _missing(attempt)
     if attempt.was_running and missing:
         message = f"the pod of worker {missing[0]} is gone"
-        return _ended(Outcome.DISRUPTED, "WorkerDisrupted", message, around)
+        return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around)
     return None
 
 
@@ -234,11 +251,11 @@ def _stuck(attempt: Attempt, around: Surroundings) -> Verdict | None:
     if refused:
         first = refused[0]
         message = f"kube-scheduler does not let worker {first.rank} on {first.node}: {first.unschedulable}"
-        return _ended(Outcome.ROLLED_BACK, "WorkerUnschedulable", message, around, _nodes(refused))
+        return _ended(Outcome.ROLLED_BACK, Setback.WORKER_UNSCHEDULABLE, message, around, _nodes(refused))
     if now_seconds - attempt.placed_seconds >= patience.gang_timeout_seconds:
         late = [pod for pod in attempt.pods if not pod.started]
         message = f"not all workers ran within {patience.gang_timeout_seconds} s: {_progress(attempt)}"
-        return _ended(Outcome.ROLLED_BACK, "GangTimeout", message, around, _nodes(late))
+        return _ended(Outcome.ROLLED_BACK, Setback.GANG_TIMEOUT, message, around, _nodes(late))
     return None
 
 

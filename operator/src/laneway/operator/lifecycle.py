@@ -17,7 +17,7 @@ from laneway.operator.admission import admit
 from laneway.operator.attempt_end import end_attempt
 from laneway.operator.between_attempts import after_the_end, had_succeeded, leaving, wait
 from laneway.operator.deadline import deadline_due_seconds, past_deadline
-from laneway.operator.gang import Attempt, Outcome, Verdict, due_on_sick_gpus_seconds, judge
+from laneway.operator.gang import Attempt, Outcome, Verdict, due_on_sick_gpus_seconds, has_run, judge
 from laneway.operator.progress import progress_made
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod
@@ -92,7 +92,7 @@ def _follow(standing: Standing, terms: _Terms, pods: tuple[WorkerPod, ...], fact
         standing = _start(standing, attempt, verdict, now_seconds)
     standing = replace(standing, present=frozenset(pod.rank for pod in mine))
     if verdict.outcome not in (Outcome.STARTING, Outcome.RUNNING):
-        return end_attempt(standing, terms.backoff_limit, verdict, facts)
+        return end_attempt(standing, terms.backoff_limit, verdict, facts, ran=has_run(attempt))
     strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)
     standing = replace(standing, doomed=strays)
     if (over := past_deadline(standing, terms.deadline_seconds, now_seconds)) is not None:

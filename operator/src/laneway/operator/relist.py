@@ -7,16 +7,17 @@ when a write about it conflicted, or ended with nobody knowing how.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
-from laneway.operator.apiserver import ApiError, ApiServer
+from laneway.operator.apiserver import ApiError, ApiServer, Raw
 from laneway.operator.cache import ClusterCache, Store, key_of
+from laneway.operator.records.gang_service import GangService, parse_gang_service
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.resources import GPU_NODES, PODS, TRAINING_JOBS, WATCHED, Resource
+from laneway.operator.resources import GPU_NODES, PODS, SERVICES, TRAINING_JOBS, WATCHED, Resource
 
 _PAGE = 250
 
@@ -60,6 +61,17 @@ async def list_kind(api: ApiServer, store: Store[Any], resource: Resource) -> in
     """
     selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
     return (await _take_list(api, store, resource, selector, None)).version
+
+
+async def list_gang_services(api: ApiServer) -> tuple[GangService, ...]:
+    """Return the Services of all gangs; no cache holds them.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    pages = _pages(api, SERVICES, {"labelSelector": JOB_UID_LABEL})
+    read = [parse_gang_service(item) async for page in pages for item in page.get("items") or ()]
+    return tuple(service for service in read if service is not None)
 
 
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:
@@ -158,17 +170,26 @@ async def _take_list(
     among: Callable[[Any], bool] | None,
     namespace: str | None = None,
 ) -> _Listed:
-    """Have a store take note of a list, page by page: all of it at once would be the most that the operator ever has in memory."""
-    changed = False
+    """Have a store take note of a list, page by page."""
+    changed, version = False, 0
     listed = set()
-    query = {"limit": str(_PAGE), **selector}
-    while True:
-        page = await api.request("GET", resource.path(namespace), query=query)
+    async for page in _pages(api, resource, selector, namespace):
         for item in page.get("items") or ():
             changed |= store.observe({"kind": resource.kind, **item})
             listed.add(key_of(item["metadata"]))
+        version = int(page["metadata"]["resourceVersion"])
+    return _Listed(store.sweep(listed, version, among=among) or changed, version)
+
+
+async def _pages(
+    api: ApiServer, resource: Resource, selector: Mapping[str, str], namespace: str | None = None
+) -> AsyncIterator[Raw]:
+    """Yield a list page by page: all of it at once would be the most that the operator ever has in memory."""
+    query = {"limit": str(_PAGE), **selector}
+    while True:
+        page = await api.request("GET", resource.path(namespace), query=query)
+        yield page
         following = (page.get("metadata") or {}).get("continue")
         if not following:
-            version = int(page["metadata"]["resourceVersion"])
-            return _Listed(store.sweep(listed, version, among=among) or changed, version)
+            return
         query["continue"] = following

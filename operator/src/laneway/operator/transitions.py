@@ -102,7 +102,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"placed again on {nodes}"))
     status = with_conditions(status, now_seconds, *changes)
     return changed(
-        status,
+        _gone_on(status),
         attempt=status.attempt + 1,
         placement=placement_status(placement),
         turns_before_attempt=status.turns,
@@ -112,7 +112,6 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
             since=_waits_since(status, now_seconds),
         ),
         avoid=unexpired(status.avoid, now_seconds),
-        preemption=None,
     )
 
 
@@ -120,7 +119,8 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
     """All workers run, since ``start_seconds``."""
     status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
     status = accounting.started(status, start_seconds)
-    return changed(status, waiting=None, start_time=status.start_time or to_text(start_seconds))
+    start_time = status.start_time or to_text(start_seconds)
+    return changed(status, waiting=None, start_time=start_time, unstarted_attempts=None)
 
 
 def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -134,7 +134,7 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
         )  # it was parked: nobody needs it to be any more
     status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
     waiting = WaitingStatus(reason=reason, message=message, since=since)
-    return changed(status, placement=(), waiting=waiting, preemption=None)
+    return changed(_gone_on(status), placement=(), waiting=waiting)
 
 
 def preempted(
@@ -146,17 +146,24 @@ def preempted(
     cost_seconds: float = 0.0,
 ) -> Status:
     """The job makes way for another by ending. One that was told to stay, and is now told to end, makes way only once."""
-    again = status.preemption is not None
+    again, before = status.preemption is not None, status.last_preemption
     status = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
     making_way = PreemptionStatus(
         depth=Depth.EVICT.value,
         beneficiary=beneficiary or "",
+        reason=reason,
         message=message,
         cost=_cost(cost_seconds),
         since=to_text(now_seconds),
     )
-    return changed(status, preemptions=status.preemptions + (not again), preemption=making_way)
+    # One that stood aside and ends now still makes way: the last time that is over is the one before.
+    return changed(
+        status,
+        preemptions=status.preemptions + (not again),
+        preemption=making_way,
+        last_preemption=before,
+    )
 
 
 def told_to_park(
@@ -175,6 +182,7 @@ def told_to_park(
     making_way = PreemptionStatus(
         depth="Pause" if depth is Depth.PAUSE else "Offload",
         beneficiary=beneficiary or "",
+        reason=reason,
         message=message,
         cost=_cost(cost_seconds),
         since=to_text(now_seconds),
@@ -207,7 +215,7 @@ def resumed(status: Status, now_seconds: float) -> Status:
         (ConditionType.PREEMPTED, False, "Resumed", message),
         (ConditionType.RUNNING, True, "Resumed", message),
     )
-    return changed(accounting.started(status, now_seconds), preemption=None, waiting=None)
+    return changed(accounting.started(_gone_on(status), now_seconds), waiting=None)
 
 
 def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -274,7 +282,14 @@ def _finished(
     status = with_conditions(status, now_seconds, *ended, *changes)
     # The placement stays: it says where the job ran last, and where its logs are.
     completed = to_text(end_seconds)
-    return changed(status, waiting=None, avoid=(), failures=(), preemption=None, completion_time=completed)
+    return changed(
+        _gone_on(status),
+        waiting=None,
+        avoid=(),
+        failures=(),
+        unstarted_attempts=None,
+        completion_time=completed,
+    )
 
 
 def placement_status(placement: Iterable[WorkerPlacement]) -> tuple[WorkerPlacementStatus, ...]:
@@ -301,6 +316,13 @@ def since_seconds(status: Status, kind: ConditionType, default: float) -> float:
     """Return when a condition last changed."""
     found = condition(status, kind)
     return default if found is None else to_seconds(found.last_transition_time)
+
+
+def _gone_on(status: Status) -> Status:
+    """The job makes way no more; for whom it did, how far and why is kept."""
+    if status.preemption is None:
+        return status
+    return changed(status, preemption=None, last_preemption=status.preemption)
 
 
 def _cost(cost_seconds: float) -> str:

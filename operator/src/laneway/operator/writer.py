@@ -30,6 +30,7 @@ from laneway.operator.cache import ClusterCache
 from laneway.operator.manifests import owner_reference
 from laneway.operator.metrics import Metrics
 from laneway.operator.node_orders import NodeStatement
+from laneway.operator.records.gang_service import GangService
 from laneway.operator.records.job_record import JobRecord
 from laneway.operator.records.ownership import Claim, claim_of
 from laneway.operator.records.worker_pod import WorkerPod
@@ -116,17 +117,15 @@ class Writer:
             ApiError: with status 404 or 409 when the pod is gone or another is in its place, 422 when it has a controller.
             FencedOff, UnknownOutcome
         """
-        body = {"metadata": {"uid": pod.uid, "ownerReferences": [owner_reference(job)]}}
-        answer = await self._send(
-            "adopt",
-            PODS,
-            "PATCH",
-            PODS.path(pod.namespace, pod.name),
-            query={"fieldManager": OPERATOR_FIELD_MANAGER},
-            body=body,
-            content_type=STRATEGIC_MERGE_PATCH,
-        )
-        self._cache.pods.observe(answer)
+        self._cache.pods.observe(await self._adopt(PODS, job, pod.name, pod.uid))
+
+    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
+        """Make a job the controller of its Service, which has none.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome: as for pods.
+        """
+        await self._adopt(SERVICES, job, service.name, service.uid)
 
     async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
         """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is, or
@@ -145,12 +144,25 @@ class Writer:
                 raise
         return ""
 
-    async def create_service(self, job: JobRecord, manifest: Raw) -> None:
+    async def create_service(self, job: JobRecord, manifest: Raw, *, look_first: bool = False) -> None:
         """Create the gang's Service, if it is not there. One that an earlier job of the same name left behind is replaced.
+
+        Args:
+            job: whose Service.
+            manifest: what to create.
+            look_first: whether it is likely to be there. A quota of Services that is used up refuses a creation before anybody looks
+                whether there is something to create.
 
         Raises:
             Refused, ApiError, FencedOff, UnknownOutcome: as for pods.
         """
+        if look_first:
+            try:
+                await self._existing(SERVICES, job, manifest)
+                return
+            except ApiError as error:
+                if error.status != 404:
+                    raise
         await self._create(SERVICES, job, manifest)
 
     async def write_orders(self, statement: NodeStatement) -> None:
@@ -207,11 +219,15 @@ class Writer:
         Raises:
             ApiError, FencedOff, UnknownOutcome
         """
-        try:
-            await self._delete(TRAINING_JOBS, job.namespace, job.name, job.uid)
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
+        await self._delete_if_there(TRAINING_JOBS, job.namespace, job.name, job.uid)
+
+    async def delete_service(self, service: GangService) -> None:
+        """Delete the Service of a job that is gone.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        await self._delete_if_there(SERVICES, service.namespace, service.name, service.uid)
 
     def record(self, event: Raw) -> None:
         """Have an event written soon. Events are for people: when too many wait, new ones are left out and the log says so."""
@@ -310,6 +326,24 @@ class Writer:
         return await self._send(
             "create", resource, "POST", resource.path(job.namespace), query=query, body=manifest
         )
+
+    async def _adopt(self, resource: Resource, job: JobRecord, name: str, uid: str) -> Raw:
+        return await self._send(
+            "adopt",
+            resource,
+            "PATCH",
+            resource.path(job.namespace, name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER},
+            body={"metadata": {"uid": uid, "ownerReferences": [owner_reference(job)]}},
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+
+    async def _delete_if_there(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
+        try:
+            await self._delete(resource, namespace, name, uid)
+        except ApiError as error:
+            if error.status not in (404, 409):  # it is gone, or another is in its place
+                raise
 
     async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, **more: int) -> Raw:
         options = {

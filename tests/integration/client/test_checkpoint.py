@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,33 @@ def test_a_torn_checkpoint_is_refused_with_a_sentence_and_the_one_before_is_used
     assert f"{newest.name} is torn" in errors
     assert json.loads(output.splitlines()[0])["step"] == 4
     assert curve(work) == curve(undisturbed)
+
+
+def test_foreign_checkpoints_are_refused_with_a_sentence_and_the_newest_of_its_own_is_used(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    undisturbed, work, other = tmp_path / "undisturbed", tmp_path / "work", tmp_path / "other"
+    start("--epochs=1", work=undisturbed).lines()
+    start("--epochs=1", "--every-steps=4", "--die-at=9", work=work).failure()
+    start("--epochs=1", "--width=8", work=other).lines()
+    (of_another_model,) = (other / "checkpoints").glob("*.checkpoint")
+    shutil.copy(of_another_model, work / "checkpoints")
+    of_nobody = work / "checkpoints" / "000000000020-0123abcd.0-of-1.checkpoint"
+    of_nobody.write_bytes(b"something else that bears such a name")
+    assert [int(name[:12]) for name in checkpoints(work)] == [4, 8, 13, 20]
+    status, output, errors = start("--epochs=1", work=work).failure()
+    assert status == 0, errors
+    assert (
+        f"checkpoint 20: {of_nobody.name} is no checkpoint of Laneway, or torn at its beginning; the one before is used"
+        in errors
+    )
+    assert (
+        "checkpoint 13: it is of another job: 0.weight of its model has the shape (8, 16), the script's (32, 16); "
+        "the one before is used"
+    ) in errors
+    assert json.loads(output.splitlines()[0])["step"] == 8
+    assert curve(work) == curve(undisturbed)
+    assert not of_nobody.exists(), "the next life would come upon it again"
 
 
 def test_checkpoints_of_another_model_are_refused_and_left_as_they_are(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.client.jobs import Job, turns
-from tests.integration.node_agent.node import Node, eventually
+from tests.integration.node_agent.node import Node, eventually, overlaps
 from tests.torch_runtime import torch_runtime
 
 MakeNode = Callable[..., Node]
@@ -60,3 +63,44 @@ def test_an_agent_may_come_late_and_go_at_any_time_and_the_client_may_fail(late_
     assert lines[-1].startswith('{"same": true,'), lines[-1]
     warnings = [line for line in lines if line.startswith("a fault in the client")]
     assert len(warnings) == 1, "said once, and never again"
+
+
+def test_an_agent_that_lives_says_so_to_whoever_waits(make_node: MakeNode) -> None:
+    process = make_node().container("job", 50).await_socket().process()
+    assert process.hello()["answers_ping"] is True
+    for _ in range(3):
+        process.send("ping")
+        process.expect("pong")
+
+
+def test_an_agent_that_hangs_holds_up_nobody_for_good_and_gives_turns_again_when_it_wakes_up(
+    make_node: MakeNode, run: Run
+) -> None:
+    """Two jobs of one lane: when the agent is stopped, one of them waits for a turn, and soon both do."""
+    node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 20})
+    pods = ("first", "second")
+    jobs = [
+        run("disturbed.py", container=node.container(pod, 50), LANEWAY_AGENT_TIMEOUT_SECONDS="1")
+        for pod in pods
+    ]
+    for pod in pods:
+        eventually(f"{pod} has turns", lambda pod=pod: node.session(pod)["turns"] > 2, seconds=200)
+    reached = [node.session(pod)["iterations"] for pod in pods]
+    os.kill(node.agent_pid, signal.SIGSTOP)
+    for job, before in zip(jobs, reached, strict=True):
+        while int(job.line()) <= before + 1000:
+            pass  # more than it has steps in a quantum: it trains on without turns
+    os.kill(node.agent_pid, signal.SIGCONT)
+    woke_seconds = time.time()
+
+    def later_turns() -> list[dict[str, Any]]:
+        return [turn for turn in node.get("/turns") if turn["start_seconds"] > woke_seconds]
+
+    for pod in pods:
+        eventually(f"{pod} has turns again", lambda pod=pod: [t for t in later_turns() if t["pod"] == pod])
+    assert not overlaps(later_turns()), "the lane has one holder"
+    for job in jobs:
+        job.enough()
+    for job in jobs:
+        assert job.lines()[-1].startswith('{"same": true,')
+    assert "could not be dealt with" not in node.log, node.log

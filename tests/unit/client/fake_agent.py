@@ -21,10 +21,13 @@ TURN, YIELD, PAUSED, ITERATIONS, INSIDE, HELD_BYTES, BUSY_NS = 1, 2, 3, 8, 9, 11
 class Connection:
     """One client's session, as the agent sees it."""
 
-    def __init__(self, connected: socket.socket, quota_bytes: int, release_again: bool) -> None:
+    def __init__(self, connected: socket.socket, quota_bytes: int, can: dict[str, bool]) -> None:
         self._socket = connected
         self._quota_bytes = quota_bytes
-        self._release_again = release_again
+        self._can = can
+        self.answers = True
+        """Whether it lives: questions for a sign of life are answered."""
+        self.pings = 0
         self.hello: dict[str, Any] = {}
         self.received: queue.Queue[dict[str, Any]] = queue.Queue()
         self.welcomed = threading.Event()
@@ -43,12 +46,20 @@ class Connection:
             if greet:
                 self._greet()
             while packet := self._socket.recv(65536):
-                self.received.put(json.loads(packet))
+                self._take(json.loads(packet))
         except (OSError, ValueError):
             pass
         finally:
             self._socket.close()
             self.ended.set()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["type"] != "ping":
+            self.received.put(message)
+            return
+        self.pings += 1
+        if self.answers:
+            self.send("pong")
 
     def _greet(self) -> None:
         welcome = {
@@ -59,8 +70,8 @@ class Connection:
             "quantum_seconds": 0.1,
             "enforcement": "cooperative",
             "simulated": True,
-            "release_again": self._release_again,
             "profile": None,
+            **self._can,
         }
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._descriptor]))]
         self._socket.sendmsg([json.dumps(welcome).encode()], rights)
@@ -130,9 +141,11 @@ class FakeAgent:
     def __init__(self, folder: Path, quota_bytes: int = 1 << 30, greet: bool = True) -> None:
         self.path = folder / "agent.sock"
         self._quota_bytes = quota_bytes
-        self._greet = greet
         self.release_again = False
         """What welcomes say: whether a release may ask for the next turn."""
+        self.answers_ping = False
+        """Likewise: whether it may be asked for a sign of life."""
+        self.greets = greet
         self._connections: queue.Queue[Connection] = queue.Queue()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(str(self.path))
@@ -147,8 +160,9 @@ class FakeAgent:
             except OSError:
                 return
             self.accepted += 1
-            connection = Connection(connected, self._quota_bytes, self.release_again)
-            threading.Thread(target=connection.serve, args=(self._greet,), daemon=True).start()
+            can = {"release_again": self.release_again, "answers_ping": self.answers_ping}
+            connection = Connection(connected, self._quota_bytes, can)
+            threading.Thread(target=connection.serve, args=(self.greets,), daemon=True).start()
             self._connections.put(connection)
 
     def connection(self) -> Connection:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import logging
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +14,15 @@ from laneway.client.cuda_memory import ALWAYS_MEASURED, MEASURE_SECONDS, CudaMet
 from laneway.client.welcome import Welcome
 
 GIB = 1 << 30
+PYTORCHS_TEXT = (
+    "CUDA out of memory. Tried to allocate 18.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 60.00 GiB is free. "
+    "20.00 GiB allowed; See documentation for Memory Management"
+)
+OVERRUN = (
+    "Laneway: out of GPU memory: this process may hold 20.0 GiB of GPU-1, the quota of its share. "
+    "It holds 5.0 GiB, and the script asked for 18.0 GiB more; at most 15.0 GiB would have fitted. "
+    "Ask for a larger share (spec.gpus; 23.0 GiB are needed at this point), or use a smaller batch."
+)
 
 
 class Cuda:
@@ -83,11 +95,31 @@ class Case:
         self.told: list[dict[str, Any]] = []
         self.now_seconds = 0.0
         private = SimpleNamespace(_cuda_attach_out_of_memory_observer=self.observers.append)
-        self.meter = CudaMeter(SimpleNamespace(cuda=self.cuda, _C=private), lambda: self.now_seconds)
+        # As PyTorch makes it: a class without a line of Python.
+        self.error: type[RuntimeError] = type("OutOfMemoryError", (RuntimeError,), {})
+        torch = SimpleNamespace(cuda=self.cuda, _C=private, OutOfMemoryError=self.error)
+        self.meter = CudaMeter(torch, lambda: self.now_seconds)
         self.session = SimpleNamespace(
             welcome=Welcome("s", "GPU-1", quota_bytes=21 * GIB, framework_bytes=GIB, simulated=False),
             tell=lambda kind, **fields: self.told.append({"type": kind, **fields}),
         )
+
+    def train(self) -> None:
+        """The script uses CUDA, in a session."""
+        self.cuda.initialize()
+        self.meter.attach(self.session)  # type: ignore[arg-type]
+
+    def refuse(self, wanted_bytes: int, allowed_bytes: int, free_bytes: int) -> RuntimeError:
+        """The allocator tells its observers, and raises its error."""
+        for observer in self.observers:
+            observer(0, wanted_bytes, allowed_bytes, free_bytes)
+        return self.raised(PYTORCHS_TEXT)
+
+    def raised(self, text: str) -> RuntimeError:
+        """An error as C++ raises it, by the class and a text."""
+        with pytest.raises(self.error) as caught:
+            ctypes.pythonapi.PyErr_SetString(ctypes.py_object(self.error), text.encode())
+        return caught.value
 
     def iterate(self) -> tuple[int, int] | None:
         self.meter.begin()
@@ -157,46 +189,91 @@ def test_a_new_session_may_bring_another_quota(case: Case) -> None:
     assert case.cuda.fractions == {0: pytest.approx(40 / 80)}
 
 
-def test_the_agent_hears_of_an_allocation_that_failed(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    case.cuda.initialize()
+def test_the_agent_hears_of_an_allocation_that_failed(case: Case) -> None:
+    case.train()
     case.meter.attach(case.session)  # type: ignore[arg-type]
-    case.meter.attach(case.session)  # type: ignore[arg-type]
+    assert len(case.observers) == 1, "a second session brings no second one"
+    case.refuse(18 * GIB, 20 * GIB, 60 * GIB)
+    assert case.told == [
+        {"type": "overrun", "used_bytes": 23 * GIB, "quota_bytes": 20 * GIB, "message": OVERRUN}
+    ]
+
+
+def test_pytorchs_own_error_names_the_quota_the_use_and_what_would_have_fitted(case: Case) -> None:
+    case.train()
+    error = case.refuse(18 * GIB, 20 * GIB, 60 * GIB)
+    assert type(error) is case.error
+    assert error.args == (f"{PYTORCHS_TEXT} {OVERRUN}",), "one argument, as libraries expect it"
+    assert str(error) == f"{PYTORCHS_TEXT} {OVERRUN}"
+
+
+def test_the_sentence_is_on_stderr_whatever_the_script_makes_of_its_log(
+    case: Case, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.train()
+    caplog.set_level(logging.CRITICAL + 1, "laneway.client")
+    case.refuse(18 * GIB, 20 * GIB, 60 * GIB)
+    assert capsys.readouterr().err == OVERRUN + "\n"
+
+
+def test_a_script_without_stderr_gets_the_error_all_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(text: str) -> None:
+        raise BrokenPipeError
+
+    case.train()
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=write))
+    assert OVERRUN in str(case.refuse(18 * GIB, 20 * GIB, 60 * GIB))
+
+
+def test_each_refusal_is_told_in_one_error(case: Case) -> None:
+    case.train()
+    error = case.refuse(18 * GIB, 20 * GIB, 60 * GIB)
+    assert str(case.raised(PYTORCHS_TEXT)) == PYTORCHS_TEXT
+    assert type(error)(*error.args).args == error.args, "a copy, as between processes, says it once"
+
+
+def test_an_error_of_the_script_itself_stays_as_it_is(case: Case) -> None:
+    case.train()
     (observer,) = case.observers
     observer(0, 18 * GIB, 20 * GIB, 60 * GIB)
-    (overrun,) = case.told
-    assert overrun["type"] == "overrun"
-    assert overrun["quota_bytes"] == 20 * GIB
-    assert "may hold 20.0 GiB" in overrun["message"]
-    assert "may hold 20.0 GiB" in caplog.text
+    assert case.error().args == ()
+    assert case.error("out of patience", 3).args == ("out of patience", 3)
+    assert str(case.raised("out of patience")) == "out of patience"
+    assert OVERRUN in str(case.raised(PYTORCHS_TEXT)), "it was for the allocator's"
 
 
 def test_what_a_limit_of_the_script_itself_refuses_is_no_overrun(
-    case: Case, caplog: pytest.LogCaptureFixture
+    case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case.cuda.initialize()
-    case.meter.attach(case.session)  # type: ignore[arg-type]
+    case.train()
     (observer,) = case.observers
-    observer(0, 4 * GIB, 5 * GIB, 60 * GIB)
+    observer(
+        0, 18 * GIB, 20 * GIB, 60 * GIB
+    )  # PyTorch has caught that by itself, as cuDNN's search for an algorithm does
+    case.told.clear()
+    capsys.readouterr()
+    assert str(case.refuse(4 * GIB, 5 * GIB, 60 * GIB)) == PYTORCHS_TEXT
     assert case.told == []
-    assert "Laneway" not in caplog.text
+    assert capsys.readouterr().err == ""
 
 
 def test_what_would_just_fit_and_is_refused_is_an_overrun(case: Case) -> None:
-    case.cuda.initialize()
-    case.meter.attach(case.session)  # type: ignore[arg-type]
-    (observer,) = case.observers
-    observer(0, 20 * GIB - case.cuda.memory_reserved(0), 20 * GIB - 1, 60 * GIB)
+    case.train()
+    case.refuse(20 * GIB - case.cuda.memory_reserved(0), 20 * GIB - 1, 60 * GIB)
     assert [each["type"] for each in case.told] == ["overrun"]
 
 
-def test_a_device_that_others_have_filled_is_no_overrun(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    case.cuda.initialize()
-    case.meter.attach(case.session)  # type: ignore[arg-type]
-    (observer,) = case.observers
-    observer(0, 4 * GIB, 20 * GIB, 1 * GIB)
+def test_a_device_that_others_have_filled_is_no_overrun(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.train()
+    error = case.refuse(4 * GIB, 20 * GIB, 1 * GIB)
     assert case.told == []
-    assert "GPU-1 is full" in caplog.text
-    assert "1.0 GiB are free" in caplog.text
+    for text in (str(error), capsys.readouterr().err):
+        assert "GPU-1 is full" in text
+        assert "1.0 GiB are free" in text
 
 
 def test_an_allocator_that_knows_no_limit_does_not_keep_the_script_from_cuda(

@@ -14,6 +14,7 @@ class Training:
     def __init__(self) -> None:
         self.profiler = Profiler()
         self.now_ns = 0
+        self.iterations = 0
 
     def run(
         self,
@@ -27,12 +28,14 @@ class Training:
         reports = []
         for _ in range(times):
             self.now_ns += (milliseconds + data_milliseconds) * 1_000_000
+            self.iterations += trained
             report = self.profiler.observe(
                 held,
                 highest,
                 milliseconds * 1_000_000,
                 self.now_ns,
                 trained,
+                self.iterations,
                 data_milliseconds * 1_000_000,
             )
             if report is not None:
@@ -70,14 +73,14 @@ def test_the_spread_of_the_iterations_time_is_their_standard_deviation() -> None
 def test_a_spread_that_is_small_beside_the_mean_is_not_lost_in_rounding() -> None:
     profiler = Profiler()
     for number, spent_ns in enumerate((1, 10**15, 10**15 + 2_000)):
-        profile = profiler.observe(1, 1, spent_ns, number, True)
+        profile = profiler.observe(1, 1, spent_ns, number, True, number + 1)
     assert profile is not None
     assert profile.iteration_seconds_spread == pytest.approx(1e-6)
 
 
 def test_what_is_left_is_told_where_the_script_has_said_it() -> None:
     training = Training()
-    training.profiler.expect(100)
+    training.profiler.expect(100, 0)
     (profile,) = training.run(3)
     assert profile.remaining_seconds == pytest.approx(0.97)
 
@@ -85,7 +88,7 @@ def test_what_is_left_is_told_where_the_script_has_said_it() -> None:
 def test_a_change_of_what_is_left_is_told_with_the_next_window() -> None:
     training = Training()
     training.run(3 + WINDOW_ITERATIONS)
-    training.profiler.expect(50)
+    training.profiler.expect(50, training.iterations)
     (profile,) = training.run(WINDOW_ITERATIONS)
     assert profile.remaining_seconds == pytest.approx(
         (50 - profile.iterations + 3 + WINDOW_ITERATIONS) * 0.01
@@ -95,10 +98,10 @@ def test_a_change_of_what_is_left_is_told_with_the_next_window() -> None:
 
 def test_an_agent_that_comes_later_hears_what_is_left_by_then() -> None:
     training = Training()
-    assert training.profiler.again() is None
-    training.profiler.expect(100)
+    assert training.profiler.again(0) is None
+    training.profiler.expect(100, 0)
     training.run(10)
-    again = training.profiler.again()
+    again = training.profiler.again(training.iterations)
     assert again is not None
     assert again.remaining_seconds == pytest.approx(0.90)
 

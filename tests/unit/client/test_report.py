@@ -188,7 +188,7 @@ def test_what_is_left_goes_by_the_pace_and_the_profile_knows_it_in_iterations(sc
         script.says(after_seconds=2, step=step, steps=100)
     assert script.agent.heard[0]["remaining_seconds"] is None, "one word makes no pace"
     assert script.last["remaining_seconds"] == pytest.approx(86 * 2)
-    assert script.profiler._ends_at == 3 * 89, "told at the second word, and right since then"
+    assert script.profiler._ends_at == 3 * 100, "told at the second word, and right since then"
     script.says(after_seconds=2, step=100)
     assert script.last["remaining_seconds"] == 0
 
@@ -205,7 +205,7 @@ def test_a_script_that_counts_anew_begins_a_new_pace(script: Script) -> None:
 def test_steps_alone_are_taken_to_be_iterations(script: Script) -> None:
     script.iterations = 40
     script.says(steps=100)
-    assert script.profiler._ends_at == 60
+    assert script.profiler._ends_at == 100
 
 
 def test_the_scripts_own_count_comes_before_a_checkpoints(script: Script) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from laneway.client.cpu_memory import out_of_memory_error
 from laneway.client.out_of_memory import full_message, report_overrun
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ log = logging.getLogger("laneway.client")
 ALWAYS_MEASURED: Final = 10
 """The first iterations are all measured; later ones now and then, because the allocator's statistics cost some 100 µs to read."""
 MEASURE_SECONDS: Final = 0.5
+REFUSED: Final = "out of memory. Tried to allocate"
+"""In the text of PyTorch's allocator, and not in that of an error which a script raises by itself."""
 
 
 class CudaMeter:
@@ -40,6 +45,8 @@ class CudaMeter:
         """The script captures a CUDA graph: the device must not be waited for, nor memory given back, or the capture is lost."""
         self._highest_bytes = 0
         """The most in the iteration that goes on, up to the last look."""
+        self._refusal = ""
+        """What the error says beside PyTorch's own words that the allocator is about to raise."""
 
     def attach(self, session: Session) -> None:
         """Holds the process to this session's quota as soon as the script has initialised CUDA."""
@@ -128,28 +135,54 @@ class CudaMeter:
         if attach_observer is not None and not self._observes:
             attach_observer(self._out_of_memory)
             self._observes = True
+            self._extend_errors(out_of_memory_error(self._torch))
+
+    def _extend_errors(self, kind: Any) -> None:
+        """Has PyTorch's errors of this class say why we refused the memory.
+
+        The allocator is C++, and a backward pass runs in other threads, so no hook sees the error on its way to the script. What it passes in any case is
+        the making of the Python object. The text stays one string, in one line: libraries look for PyTorch's words in the only argument
+        (Accelerate and Lightning, before they try a smaller batch), and what becomes of a container tells the last line of its log.
+        """
+        initialise = kind.__init__
+
+        def initialise_with_refusal(error: BaseException, *args: Any) -> None:
+            initialise(error, *args)
+            if self._refusal and len(args) == 1 and REFUSED in str(args[0]):
+                refusal, self._refusal = self._refusal, ""
+                error.args = (f"{args[0]} {refusal}",)
+
+        kind.__init__ = initialise_with_refusal
 
     def _out_of_memory(self, device: int, wanted_bytes: int, allowed_bytes: int, free_bytes: int) -> None:
-        """PyTorch is about to raise its OutOfMemoryError, which names what is allowed; our sentence goes to stderr, and to the agent if the quota was hit.
+        """PyTorch is about to raise its OutOfMemoryError: our sentence goes into it, and to the agent if the quota was hit.
 
-        A device that others have filled is none of that, nor is a lower limit that the script itself has set.
+        A device that others have filled hits no quota. A lower limit that the script itself has set is none of our business.
         """
         session = self._session
         if session is None:
             return
         quota_bytes = session.welcome.tensor_bytes
-        held_bytes, reserved_bytes = self._cuda.memory_allocated(device), self._cuda.memory_reserved(device)
+        # What the limit counts: blocks that hold a tensor still, with what is free in them; PyTorch has given all others back by now.
+        reserved_bytes: int = self._cuda.memory_reserved(device)
         needed_bytes = reserved_bytes + wanted_bytes
         # The allocator takes its limit as a part of the device's memory, so it may round off a byte and refuse what just fits.
         if needed_bytes > quota_bytes or (needed_bytes == quota_bytes and wanted_bytes <= free_bytes):
-            log.error("%s", report_overrun(session, held_bytes, wanted_bytes, "the script"))
+            self._refuse(report_overrun(session, reserved_bytes, wanted_bytes, "the script"))
         elif wanted_bytes > free_bytes:
             room_bytes = reserved_bytes + free_bytes
-            log.error(
-                "%s",
-                full_message(session.welcome.gpu, room_bytes, reserved_bytes, wanted_bytes, "the script"),
+            self._refuse(
+                full_message(session.welcome.gpu, room_bytes, reserved_bytes, wanted_bytes, "the script")
             )
         else:
+            self._refusal = ""
             log.debug(
                 "%d bytes were refused within the quota: by a limit that the script has set", wanted_bytes
             )
+
+    def _refuse(self, sentence: str) -> None:
+        """Keeps it for the error. It goes to stderr as well, because what catches the error may keep it to itself, and not through the log, of which the
+        script decides what is seen."""
+        self._refusal = sentence
+        with suppress(Exception):  # the script has closed or replaced it
+            print(sentence, file=sys.stderr, flush=True)

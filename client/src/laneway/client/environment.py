@@ -29,7 +29,8 @@ class Environment:
     stop_timeout_seconds: float
     """How long after SIGTERM a boundary is waited for."""
     agent_timeout_seconds: float
-    """How long an agent that was there and is gone is waited for, before the script goes on without turns."""
+    """How long an agent that was there and is gone is waited for, before the script goes on without turns. One that is there and gives
+    no sign of life counts as gone after as long."""
     fit: str = "Auto"
     """What may be done where an iteration's memory does not fit: Auto, Offload, Recompute or Off."""
 

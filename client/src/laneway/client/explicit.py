@@ -74,14 +74,17 @@ def iterations(batches: Iterable[Item]) -> Iterator[Item]:
 def expect_iterations(count: int) -> None:
     """Says that the script will do so many more iterations; may be said again when that changes.
 
-    The node uses it where its turns go by remaining time (SRTF); without it a job comes after those of which it is known.
+    The node uses it where its turns go by remaining time (SRTF); without it a job comes after those of which it is known. It travels
+    with the measured memory, so in a process without PyTorch, whose memory nobody measures, it changes nothing: there
+    `report(step=..., steps=...)` says what is left to users and to the cluster's policies, and the node's turns go by nothing of it.
 
     Raises:
         ValueError: the count is negative.
     """
     if count < 0:
         raise ValueError(f"expect_iterations({count}): write how many iterations are left, 0 or more")
-    client().gate.profiler.expect(count)
+    gate = client().gate
+    gate.profiler.expect(count, gate.iterations)
 
 
 def stopping() -> bool:

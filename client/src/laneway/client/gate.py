@@ -27,6 +27,7 @@ from laneway.client.page import (
 )
 from laneway.client.profile import Profiler
 from laneway.client.progress import Progress
+from laneway.client.sign_of_life import SignOfLife
 
 if TYPE_CHECKING:
     from laneway.client.gang import Gang
@@ -46,7 +47,7 @@ class IterationGate:
 
         Args:
             stop: what became of SIGTERM.
-            agent_timeout_seconds: how long an agent that was lost is waited for.
+            agent_timeout_seconds: how long an agent that was lost is waited for, and before that one that gives no sign of life.
             has_agent: whether there can be one.
         """
         self.session: Union[Session, Detached] = Detached()
@@ -169,6 +170,8 @@ class IterationGate:
         session.before_release = self.meter.settle
         session.on_order = self._ordered
         session.gang = self.gang
+        if session.welcome.answers_ping:
+            session.sign_of_life = SignOfLife(self._agent_timeout_seconds)
         self.offload.attach(session.welcome.simulated)
         self.meter.attach(session)
         self._watches_stop = True
@@ -180,7 +183,7 @@ class IterationGate:
             session.iteration_ended()
         before.interrupt()
         self.progress.renew()
-        profile = self.profiler.again()
+        profile = self.profiler.again(self.iterations)
         if profile is not None:
             session.tell("profile", **profile.fields())
 
@@ -282,6 +285,8 @@ class IterationGate:
         session = self.session
         words = session.words
         words[HELD_BYTES] = words[HIGHEST_BYTES] = held_bytes
-        profile = self.profiler.observe(held_bytes, highest_bytes, spent_ns, now_ns, trained, data_ns)
+        profile = self.profiler.observe(
+            held_bytes, highest_bytes, spent_ns, now_ns, trained, self.iterations, data_ns
+        )
         if profile is not None:
             session.tell("profile", **profile.fields())

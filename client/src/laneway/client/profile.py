@@ -52,6 +52,9 @@ class Profiler:
         self.model_bytes = 0
         self.largest_tensor_bytes = 0
         self._iterations = 0
+        """Trained when the process's count was seen last: a meter that measures now and then lets most of them pass unseen."""
+        self._observed = 0
+        """Those of them that were measured."""
         self._evaluations = 0
         self._windows: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._reported_ns = 0
@@ -63,12 +66,13 @@ class Profiler:
         self._ends_at: Optional[int] = None
         self._told_ends_at: Optional[int] = None
 
-    def expect(self, count: int) -> None:
-        """The script says that it will do so many more iterations."""
-        self._ends_at = self._iterations + count
+    def expect(self, count: int, iterations: int) -> None:
+        """The script says that it will do so many more iterations, when the process has trained `iterations`."""
+        self._ends_at = iterations + count
 
-    def again(self) -> Optional[Profile]:
-        """The last report, for an agent that has not heard it, with what is left by now."""
+    def again(self, iterations: int) -> Optional[Profile]:
+        """The last report, for an agent that has not heard it, with what is left when the process has trained `iterations`."""
+        self._iterations = iterations
         if self.reported is not None:
             self.reported = replace(
                 self.reported, remaining_seconds=self._remaining_seconds(self.reported.iteration_seconds)
@@ -82,9 +86,10 @@ class Profiler:
         spent_ns: int,
         now_ns: int,
         trained: bool,
+        iterations: int,
         data_ns: int = 0,
     ) -> Optional[Profile]:
-        """Takes note of one iteration; returns the report if one is due.
+        """Takes note of one iteration that was measured; returns the report if one is due.
 
         Args:
             held_bytes: held at its end.
@@ -92,16 +97,18 @@ class Profiler:
             spent_ns: how long it took.
             now_ns: any clock that only rises.
             trained: it was an iteration of training; an evaluation's counts for memory, not for time.
+            iterations: how many the process has trained, with those that were not measured.
             data_ns: how long it was after the one before, waits for the turn not counted.
         """
         if held_bytes > self._held:  # noqa: PLR1730 - a call of max() costs more, here and below
             self._held = held_bytes
         if highest_bytes > self._highest:  # noqa: PLR1730
             self._highest = highest_bytes
+        self._iterations = iterations
         if not trained:
             return self._observe_evaluation(spent_ns, now_ns)
-        self._iterations += 1
-        if self._iterations == 1:
+        self._observed += 1
+        if self._observed == 1:
             self._spent_ns = self._squares_ns2 = self._timed = self._data_ns = self._longest_data_ns = 0
         else:  # the first one compiles, allocates and caches
             self._spent_ns += spent_ns
@@ -111,7 +118,7 @@ class Profiler:
             self._timed += 1
         self._in_window += 1
         if self.reported is None:
-            return self._report(now_ns) if self._iterations >= FIRST_REPORT_ITERATIONS else None
+            return self._report(now_ns) if self._observed >= FIRST_REPORT_ITERATIONS else None
         if self._in_window >= WINDOW_ITERATIONS:
             profile = self._measured()
             self._windows.append((self._held, self._highest))
@@ -128,7 +135,7 @@ class Profiler:
         """A process that only evaluates is measured as well, after a while: it may yet train."""
         if self.reported is not None:
             return self._report(now_ns) if self._outgrown() else None
-        if self._iterations:
+        if self._observed:
             return None
         self._evaluations += 1
         if self._evaluations > 1:

@@ -161,7 +161,7 @@ class Progress:
         off = abs(iterations + left - self._ends_at)
         if off > 1 and off * 100 > TOLERANCE_PERCENT * left:
             self._ends_at = iterations + left
-            self._profiler.expect(left)
+            self._profiler.expect(left, iterations)
 
 
 def _kept(value: Any) -> Any:

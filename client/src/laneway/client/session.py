@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 from laneway.client.bell import Bell
 from laneway.client.channel import Channel, ChannelClosedError, encode, encode_release
 from laneway.client.page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN, YIELD
+from laneway.client.sign_of_life import SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ log = logging.getLogger("laneway.client")
 
 REQUEST: Final = encode("request")
 PAUSED_ANSWER: Final = encode("paused")
+PING: Final = encode("ping")
 AT_ONCE_NS: Final = 1_000_000
 """A turn that is asked for within a millisecond of the release before might as well have been asked for with it."""
 RELEASE_SECONDS: Final = 0.01
@@ -76,6 +78,8 @@ class Session:
         self._bell = Bell()
         """Wakes the thread that waits for a turn."""
         self._listeners_bell: Optional[Bell] = None
+        self.sign_of_life = SignOfLife()
+        """Of the agent; asked for where it answers."""
         self._waiting_thread = 0
         self._requested = covers_iteration
         """A grant is to come: it was asked for, or hello said that a turn is held; that is answered by a grant or a revocation."""
@@ -110,10 +114,10 @@ class Session:
         self._returns_at_once = time.monotonic_ns() - self._released_ns < AT_ONCE_NS
         poller = select.poll()
         self._waiting_thread = threading.get_ident()
+        self.sign_of_life.await_turn()
         try:
             poller.register(self._channel, select.POLLIN)
             poller.register(self._bell, select.POLLIN)
-            bell = self._bell.fileno()
             self._listeners.modify(self._channel, 0)
             while not self.closed:
                 # One that stands where its gang may pause goes no further before it is known whether it does.
@@ -132,12 +136,7 @@ class Session:
                 elif not requested and not frozen:
                     self._requested = True
                     self._send(REQUEST)
-                for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
-                    if descriptor == bell:
-                        self._bell.silence()
-                    else:
-                        # What follows a grant is the listening thread's: the iteration begins first.
-                        self.pump(most=1)
+                self._await_news(poller, seconds)
         except (OSError, ValueError) as error:
             self.close(f"waiting failed: {error}")
         finally:
@@ -199,6 +198,7 @@ class Session:
                     message = self._channel.receive()
                     if message is None:
                         return
+                    self.sign_of_life.heard()
                     self._act_on(message)
                     acted_on += 1
             except ChannelClosedError as closed:
@@ -233,6 +233,25 @@ class Session:
         self._bell.close()
 
     # --- within ---
+
+    def _await_news(self, poller: select.poll, seconds: Optional[float]) -> None:
+        """While a turn is waited for: acts on the agent's next message, or on the bell; closes where the agent gives no sign of life."""
+        life = self.sign_of_life
+        if life.is_to_ask():
+            self._send(PING)
+        seconds = life.until_question(seconds)
+        bell = self._bell.fileno()
+        for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
+            if descriptor == bell:
+                self._bell.silence()
+            else:
+                # What follows a grant is the listening thread's: the iteration begins first.
+                self.pump(most=1)
+        if life.is_missing():
+            # A process that itself stood still finds its time over, and perhaps the answer there.
+            self.pump(most=1)
+            if life.is_missing():
+                self.close("the agent keeps its connection and gives no sign of life")
 
     def _act_on(self, message: dict[str, Any]) -> None:
         kind = message["type"]

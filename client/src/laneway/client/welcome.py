@@ -23,6 +23,8 @@ class Welcome:
     """The GPU is simulated: the process's CPU tensors stand for its memory."""
     release_again: bool = False
     """The agent takes a release that asks for the next turn as well."""
+    answers_ping: bool = False
+    """The agent answers `ping`, so that a client that waits can tell whether it lives."""
 
     @property
     def tensor_bytes(self) -> int:
@@ -48,6 +50,7 @@ class Welcome:
                 framework_bytes=int(message.get("framework_bytes", 0)),
                 simulated=bool(message["simulated"]),
                 release_again=bool(message.get("release_again", False)),
+                answers_ping=bool(message.get("answers_ping", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ChannelClosedError(f"the welcome lacks a field or has a wrong one: {error!r}") from error

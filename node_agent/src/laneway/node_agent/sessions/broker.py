@@ -27,6 +27,7 @@ from laneway.node_agent.turns.session import Report, Session, Sizes
 class _Open:
     """A session with everything that it is tied to."""
 
+    connection: Connection
     session: Session
     hold: Hold
     turns: GPUTurns
@@ -54,6 +55,7 @@ class SessionBroker:
         """Sessions whose process has not ended, connected or not."""
         self._handlers: dict[str, Callable[[_Open, Mapping[str, Any]], None]] = {
             "request": self._request,
+            "ping": self._ping,
             "release": self._release,
             "profile": self._profile,
             "report": self._report,
@@ -126,11 +128,13 @@ class SessionBroker:
                 enforcement=stronger(hold.watched, Enforcement.COOPERATIVE).value,
                 simulated=turns.gpu.simulated,
                 release_again=True,
+                answers_ping=True,
                 profile=None if known is None else profile_fields(known),
             ),
             page,
         )
-        self._opened[connection] = opened = _Open(session, hold, turns, page, connection.pidfd)
+        opened = _Open(connection, session, hold, turns, page, connection.pidfd)
+        self._opened[connection] = opened
         self._living[session] = opened
         connection.pidfd = None
         turns.join(hold, session)
@@ -206,6 +210,10 @@ class SessionBroker:
 
     def _request(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         opened.turns.orders.request(opened.hold, opened.session)
+
+    def _ping(self, opened: _Open, fields: Mapping[str, Any]) -> None:
+        """Show a process that waits for its turn that the agent lives, however long that turn may be in coming."""
+        opened.connection.answer_ping()
 
     def _release(self, opened: _Open, fields: Mapping[str, Any]) -> None:
         opened.turns.giver.release(

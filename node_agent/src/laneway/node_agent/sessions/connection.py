@@ -130,6 +130,10 @@ class Connection:
         self._page().show_turn(0)
         self._send(encode("revoke", turn=turn, reason=reason))
 
+    def answer_ping(self) -> None:
+        """Tell the client that the agent lives."""
+        self._send(b'{"type":"pong"}')
+
     def order(self, word: OrderWord) -> None:
         """Tell the client to pause, resume, offload or restore."""
         self._page().show_paused(word != "resume")

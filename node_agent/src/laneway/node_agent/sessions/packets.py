@@ -201,6 +201,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "remaining_seconds": (_seconds_or_none, True),
     },
     "request": {},
+    "ping": {},
     "release": {
         "turn": (_whole, False),
         "iterations": (_iterations, False),

@@ -1,7 +1,7 @@
 """The networks that are trained on GPUs here, in plain PyTorch, so that nothing beside it has to be installed.
 
 ResNet-50 is that of He et al. (CVPR 2016, table 1), with the stride on the 3×3 convolution, as everybody has it today; the
-transformer is a small GPT. `small` is for tests that compare to the bit: all of its operations have deterministic versions on CUDA.
+transformer is a small GPT. `small` and `deep` are for tests that compare to the bit: all of their operations have deterministic versions on CUDA.
 """
 
 from __future__ import annotations
@@ -101,6 +101,15 @@ def small() -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4 * 4, 256), nn.ReLU(), nn.Linear(256, 10))
 
 
+def deep() -> nn.Module:
+    """Blocks of one size, of which each keeps as much for the backward pass."""
+    blocks = [
+        nn.Sequential(nn.Conv2d(inputs, 16, 3, stride, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        for inputs, stride in [(3, 2), *[(16, 1)] * 7]
+    ]
+    return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(16 * 16 * 16, 10))
+
+
 @dataclass(frozen=True)
 class Task:
     """What is trained, with batches that are made once: loading data is not what is measured."""
@@ -121,7 +130,7 @@ def make_task(name: str, size: str, batch: int, device: str, seed: int) -> Task:
     """Build a network and its batches; the same for the same seed, whatever the device.
 
     Args:
-        name: `resnet50`, `transformer` or `small`.
+        name: `resnet50`, `transformer`, `small` or `deep`.
         size: `full`, or `tiny` for a CPU.
         batch: examples of a step.
         device: where it is trained.
@@ -138,7 +147,8 @@ def make_task(name: str, size: str, batch: int, device: str, seed: int) -> Task:
         pairs = [(text[:, :-1].contiguous(), text[:, 1:].flatten()) for text in texts]
     else:
         edge, classes = (224, 1000) if full and name == "resnet50" else (32, 10)
-        network = small() if name == "small" else resnet50(64 if full else 8, classes)
+        small_ones = {"small": small, "deep": deep}
+        network = small_ones[name]() if name in small_ones else resnet50(64 if full else 8, classes)
         pairs = [
             (torch.randn(batch, 3, edge, edge), torch.randint(classes, (batch,))) for _ in range(BATCHES)
         ]

@@ -4,6 +4,8 @@
     {"do": "hold", "size_bytes": 1000000}      takes memory and keeps it
     {"do": "fresh"}                            begins anew, with the weights of the beginning
     {"do": "state"}                            a hash of all state, exact to the bit
+    {"do": "outcome"}                          the last step's loss and its gradients' norms
+    {"do": "fitted"}                           what the client has done to make iterations fit
     {"do": "rest"}                             gives back what the allocator has cached
 
 Its first line says that it is there. It ends with its standard input.
@@ -12,6 +14,7 @@ Its first line says that it is there. It ends with its standard input.
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import itertools
 import json
@@ -42,6 +45,7 @@ class Worker:
         )
         self.optimizer = torch.optim.SGD(self.task.network.parameters(), lr=0.01, momentum=0.9)
         self.step = 0
+        self.loss = torch.zeros(())
         return {}
 
     def train(
@@ -83,6 +87,7 @@ class Worker:
         with precision:
             loss = self.task.loss(self.step)
         loss.backward()
+        self.loss = loss.detach()
         if grow_bytes:
             self.hold(grow_bytes)
         self.optimizer.step()
@@ -122,6 +127,18 @@ class Worker:
             digest.update(tensor.detach().cpu().numpy().tobytes())
         return {"state": digest.hexdigest(), "step": self.step}
 
+    def outcome(self) -> dict[str, Any]:
+        """The loss of the last step, and the norm of each gradient."""
+        gradients = [parameter.grad for parameter in self.task.network.parameters()]
+        return {"loss": self.loss.item(), "norms": [gradient.norm().item() for gradient in gradients]}
+
+    def fitted(self) -> dict[str, Any]:
+        """The counts of `laneway.client.fit`."""
+        from laneway.client.fit.fit import Fit
+
+        (fit,) = [each for each in gc.get_objects() if type(each) is Fit]
+        return {"computed_again": fit.computed_again, "fetched_ahead": fit.fetched_ahead}
+
     def rest(self) -> dict[str, Any]:
         """Give back what is not used."""
         if self.cuda:
@@ -142,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--network", choices=["resnet50", "transformer", "small"], default="small")
+    parser.add_argument("--network", choices=["resnet50", "transformer", "small", "deep"], default="small")
     parser.add_argument("--size", choices=["full", "tiny"], default="tiny")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
@@ -163,6 +180,8 @@ def main() -> None:
         "hold": worker.hold,
         "fresh": worker.fresh,
         "state": worker.state,
+        "outcome": worker.outcome,
+        "fitted": worker.fitted,
         "rest": worker.rest,
     }
     print(

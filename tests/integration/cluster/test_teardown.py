@@ -66,8 +66,10 @@ def _start_time(pid: int) -> str:
 
 
 def _footprint(name: str) -> Footprint:
-    members = [pid for pid in _everyone() if f"/laneway-{name}/" in _read(f"/proc/{pid}/cgroup")]
+    """Take note of the cluster's processes, and of others that are in its namespaces: afterwards a namespace's number may be another's."""
+    members = {pid for pid in _everyone() if f"/laneway-{name}/" in _read(f"/proc/{pid}/cgroup")}
     namespaces = {namespace for pid in members for namespace in _namespaces(pid)} - _namespaces(os.getpid())
+    members |= {pid for pid in _everyone() if not namespaces.isdisjoint(_namespaces(pid))}
     started = {pid: _start_time(pid) for pid in members}
     return Footprint(name, frozenset(item for item in started.items() if item[1]), frozenset(namespaces))
 
@@ -78,9 +80,6 @@ def _assert_gone(footprint: Footprint, subnet: int) -> None:
         assert _start_time(pid) != started, f"process {pid} is still there: {_read(f'/proc/{pid}/cmdline')}"
     for pid in _everyone():
         assert f"laneway-{name}" not in _read(f"/proc/{pid}/cgroup")
-        assert footprint.namespaces.isdisjoint(_namespaces(pid)), (
-            f"process {pid} holds a namespace of the cluster"
-        )
         assert f"/{name}/nodes/" not in _read(f"/proc/{pid}/mountinfo"), (
             f"process {pid} holds a mount of the cluster"
         )

@@ -145,6 +145,18 @@ def test_no_module_is_computed_again_inside_another_one() -> None:
     assert len(made.recomputed) <= 1
 
 
+def test_a_whole_network_is_not_computed_again_at_once_but_its_parts_one_after_the_other() -> None:
+    """The whole is the cheapest by the byte, as no storage between its parts is kept; and has all of it back at the same moment."""
+    parts = (
+        ModuleCost("network", 0.3, 0, tuple(range(1, 6))),
+        ModuleCost("first", 0.2, 0, (1, 2), within=0),
+        ModuleCost("second", 0.2, 0, (4, 5), within=0),
+    )
+    made = plan(layers(*[100] * 6, modules=parts), 410, RATES, Means.RECOMPUTE)
+    assert made.recomputed == {1}
+    assert not made.away
+
+
 def test_recomputing_that_would_not_fit_gives_way_to_moving() -> None:
     block = ModuleCost("block", 0.0, working_bytes=500, storages=(0, 1))
     made = plan(layers(100, 100, 100, modules=(block,)), 110, RATES)

@@ -112,6 +112,8 @@ class Custody:
         """There was a fault of ours."""
         self.places = 0
         """How many tensors were saved in this iteration."""
+        self.fetched_ahead = 0
+        """Storages whose way back had begun when the backward pass came to read them, in all iterations."""
         self._torch = torch
         self.kind = kind
         self._known: dict[int, weakref.ref[Saved]] = {}
@@ -277,6 +279,8 @@ class Custody:
         assert saved is not None, "only what has a storage of its own leaves"
         storage = saved.storage
         if storage is None:
+            if saved.arrival is not None:
+                self.fetched_ahead += 1
             arrival = saved.arrival or self.host.bring(saved.copy, saved.device, ahead=False)
             arrival.wait()
             storage = saved.storage = arrival.storage

@@ -129,6 +129,16 @@ class Fit:
         """What plans keep within."""
         return self._budget_bytes * (100 - MARGIN_PERCENT) // 100
 
+    @property
+    def fetched_ahead(self) -> int:
+        """How many storages were on their way back when they were needed, so far."""
+        return 0 if self._custody is None else self._custody.fetched_ahead
+
+    @property
+    def computed_again(self) -> int:
+        """How often a module was, so far; of the modules that are relied on now."""
+        return 0 if self._recomputing is None else self._recomputing.runs
+
     def begin(self) -> None:
         """An iteration begins."""
         if self.stage is Stage.IDLE or self._policy is not None or not self._torch.is_grad_enabled():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Optional, Union
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from laneway.client.fit.liveness import Liveness, ModuleCost, Rates
+    from laneway.client.fit.liveness import Liveness, Rates
 
 LOOKAHEAD: Final = 3
 """So many reads ahead a storage comes back at the earliest: enough for the copy, and little memory."""
@@ -179,9 +179,8 @@ def _best_module(
         if _overlaps_another(draft, index):
             continue
         module = draft.liveness.modules[index]
-        freed_bytes = _freed_bytes(draft, module, segment)
-        for first, last, size_bytes in brought_back(draft.liveness, index):
-            freed_bytes -= size_bytes if first <= segment <= last else 0
+        freed_bytes = _freed_bytes(draft, index, segment)
+        freed_bytes = min(freed_bytes, draft.levels[segment] - _peak_of_its_own(draft, index))
         if freed_bytes <= 0:
             continue
         saved_seconds = sum(prices[storage] for storage in module.storages if storage in draft.away)
@@ -191,13 +190,27 @@ def _best_module(
     return best
 
 
-def _freed_bytes(draft: _Draft, module: ModuleCost, segment: int) -> int:
+def _freed_bytes(draft: _Draft, index: int, segment: int) -> int:
+    """By how much computing a module again lowers a segment."""
     table = draft.liveness.storages
-    return sum(
-        table[index].size_bytes
-        for index in module.storages
-        if index not in draft.away and table[index].gone_at <= segment <= table[index].needed_at
+    freed_bytes = sum(
+        table[storage].size_bytes
+        for storage in draft.liveness.modules[index].storages
+        if storage not in draft.away and table[storage].gone_at <= segment <= table[storage].needed_at
     )
+    return freed_bytes - sum(
+        size_bytes
+        for first, last, size_bytes in brought_back(draft.liveness, index)
+        if first <= segment <= last
+    )
+
+
+def _peak_of_its_own(draft: _Draft, index: int) -> int:
+    """What is held while a module computes again, its storages included. A whole network as one module, say, keeps nothing until the
+    backward pass begins, and has all of it back then: the peak is nearly the same, a moment later."""
+    table = draft.liveness.storages
+    again = min(table[storage].needed_at for storage in draft.liveness.modules[index].storages) + 1
+    return draft.levels[again] - _freed_bytes(draft, index, again) if again < len(draft.levels) else 0
 
 
 def _overlaps_another(draft: _Draft, index: int) -> bool:

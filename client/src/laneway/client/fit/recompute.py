@@ -28,6 +28,8 @@ class Recomputing:
         self._checkpoint = checkpoint
         self._modules = modules
         self._in_place: list[Any] = []
+        self.runs = 0
+        """How often the backward pass had a module computed again. Those that were tried for nothing do not count."""
         self._repeats: dict[int, bool] = {}
         """By module, whether two runs of it give the same."""
 
@@ -59,10 +61,19 @@ class Recomputing:
                 return forward(*words, **named)
 
             return self._checkpoint(
-                run, *tensors, use_reentrant=False, context_fn=lambda: (again.first(), again.second())
+                run,
+                *tensors,
+                use_reentrant=False,
+                context_fn=lambda: (again.first(), self._counted(again.second())),
             )
 
         return recomputed
+
+    @contextlib.contextmanager
+    def _counted(self, run: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        self.runs += 1
+        with run:
+            yield
 
     def _tries_alike(self, module: Any, forward: Any, args: Any, kwargs: Any) -> bool:
         """Runs it twice for nothing: whether both give the same to the bit, and save the like. Else the backward pass would fail."""

@@ -42,18 +42,15 @@ def decisions(log: str) -> Decisions:
     return Decisions(len(cycles), *(round(1e3 * each, 1) for each in figures))
 
 
-def api_writes(operator: OperatorProcess) -> Counter[str]:
-    """Return how often the operator has written, by verb and kind of object, whatever came of it."""
-    found: Counter[str] = Counter()
-    for labels, value in _WRITES.findall(_metrics(operator)):
+def api_counts(operator: OperatorProcess) -> tuple[Counter[str], Counter[str]]:
+    """Return how often the operator has written, by verb and kind of object, whatever came of it; and how many requests it has sent in all,
+    reads too, by method (``WATCH``: watches opened)."""
+    text = _metrics(operator)
+    writes: Counter[str] = Counter()
+    for labels, value in _WRITES.findall(text):
         named = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        found[f"{named['verb']} {named['resource']}"] += int(float(value))
-    return found
-
-
-def api_requests(operator: OperatorProcess) -> Counter[str]:
-    """Return how many requests the operator has sent, reads and writes, by method; ``WATCH``: watches opened."""
-    return Counter({method: int(float(value)) for method, value in _REQUESTS.findall(_metrics(operator))})
+        writes[f"{named['verb']} {named['resource']}"] += int(float(value))
+    return writes, Counter({method: int(float(value)) for method, value in _REQUESTS.findall(text)})
 
 
 def _metrics(operator: OperatorProcess) -> str:

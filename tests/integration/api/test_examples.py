@@ -17,22 +17,28 @@ from hack.cluster.control_plane import LoopbackControlPlane
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 
 
-def would_take(plane: LoopbackControlPlane, manifest: str) -> list[dict[str, Any]]:
-    """Return the objects as the API server would store them."""
+def kubectl(plane: LoopbackControlPlane, *arguments: str, text: str = "") -> str:
     asked = subprocess.run(
-        [
-            str(plane.kubectl),
-            "--kubeconfig",
-            str(plane.kubeconfig),
-            *("apply", "--dry-run=server", "--output=json", "--filename=-"),
-        ],
-        input=manifest,
+        [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *arguments],
+        input=text,
         capture_output=True,
         text=True,
         check=False,
     )
     assert asked.returncode == 0, asked.stderr
-    answer: dict[str, Any] = json.loads(asked.stdout)
+    return asked.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def account_of_the_pods(control_plane: LoopbackControlPlane) -> None:
+    """A new API server takes no pod before its controllers have made the account that pods have by default."""
+    kubectl(control_plane, "wait", "--for=create", "serviceaccount/default", "--timeout=120s")
+
+
+def would_take(plane: LoopbackControlPlane, manifest: str) -> list[dict[str, Any]]:
+    """Return the objects as the API server would store them."""
+    arguments = ("apply", "--dry-run=server", "--output=json", "--filename=-")
+    answer: dict[str, Any] = json.loads(kubectl(plane, *arguments, text=manifest))
     return list(answer["items"]) if answer["kind"] == "List" else [answer]
 
 

@@ -17,7 +17,8 @@ from laneway.scheduling.elastic.throughput import ThroughputModel
 
 BATCHES_TRIED = 50
 """Batch sizes compared for each placement, in geometric steps, as in Pollux: neighbours differ by a few percent, the
-goodput near its maximum by far less."""
+goodput near its maximum by far less. Not so where the maximum is the most that so many passes hold, beyond which a batch takes one more:
+so with each of them that one is compared as well."""
 
 _ROUNDING = 1e-8
 
@@ -117,6 +118,8 @@ def best_choices(model: GoodputModel, shapes: tuple[Shape, ...]) -> tuple[BatchC
     smallest = np.maximum(initial_batch, limits.min_local_batch * replicas)
     steps = np.linspace(0.0, 1.0, BATCHES_TRIED)
     wanted = smallest * (limits.max_batch / smallest) ** steps / replicas
+    full = np.ceil(wanted / limits.max_local_batch - _ROUNDING) * limits.max_local_batch
+    wanted = np.hstack([wanted, np.minimum(full, np.maximum(limits.max_batch / replicas, wanted))])
     accumulated = np.ceil(wanted / limits.max_local_batch - _ROUNDING) - 1
     alone = (replicas == 1) & (wanted > initial_batch + _ROUNDING)
     accumulated = np.where(alone, np.maximum(accumulated, 1), accumulated)

@@ -71,6 +71,13 @@ def test_no_batch_size_is_much_better_than_the_one_chosen(model: GoodputModel, s
             assert model.at(replicas, local, nodes=shape.nodes) <= best * 1.05
 
 
+def test_the_most_that_one_pass_holds_is_compared_as_well() -> None:
+    """Goodput rises up to it, and falls beyond, where a step takes two passes: a geometric step below it would lose 5 %."""
+    model = GoodputModel(ThroughputModel(1.0, 1 / 512), Efficiency(12, 1558.0), BatchLimits(396, 36))
+    best = model.best(Shape(2, 4))
+    assert (best.local_batch, best.accumulated_passes) == (36, 0)
+
+
 @quick
 @given(models(), st.integers(2, 4))
 def test_more_nodes_are_never_faster(model: GoodputModel, nodes: int) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 from laneway.client.compiled_code import has_compiled
 from laneway.client.input_sizes import InputSizes
 from laneway.client.operation_watch import OperationWatch
-from laneway.client.out_of_memory import full_message, report_overrun
+from laneway.client.out_of_memory import full_message, out_of_memory_error, report_overrun
 from laneway.client.page import HIGHEST_BYTES, ROOM
 from laneway.client.resident_memory import ResidentMemory
 from laneway.client.storage_account import StorageAccount
@@ -262,8 +262,3 @@ class CpuMeter:
 def _limit_bytes(session: Session) -> int:
     quota_bytes, room_bytes = session.welcome.quota_bytes, session.words[ROOM]
     return min(quota_bytes, room_bytes) if room_bytes else quota_bytes
-
-
-def out_of_memory_error(torch: Any) -> Any:
-    """PyTorch's own class for it, by the name that this version has."""
-    return getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError

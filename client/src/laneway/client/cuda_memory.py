@@ -8,8 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
-from laneway.client.cpu_memory import out_of_memory_error
-from laneway.client.out_of_memory import full_message, report_overrun
+from laneway.client.out_of_memory import full_message, out_of_memory_error, report_overrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from laneway.client.session import Session
@@ -41,6 +41,11 @@ def overrun_message(gpu: str, quota_bytes: int, held_bytes: int, wanted_bytes: i
         f"at most {in_units(max(0, quota_bytes - held_bytes))} would have fitted. "
         f"Ask for a larger share (spec.gpus; {in_units(needed_bytes)} are needed at this point), or use a smaller batch."
     )
+
+
+def out_of_memory_error(torch: Any) -> Any:
+    """PyTorch's own class for it, by the name that this version has."""
+    return getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 
 
 def in_units(size_bytes: int) -> str:

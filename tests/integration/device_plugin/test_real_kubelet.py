@@ -33,7 +33,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root: na
 CLUSTER = "plugin-test"
 IMAGE_WITH_A_PATH = "localhost/laneway/with-a-path:1"
 WORKERS = {"a-0": (0, 50), "a-1": (0, 50), "b-0": (1, 50), "b-1": (1, 50), "c-0": (2, 30), "c-1": (2, 30)}
-PLAIN = {"p-0": 40, "p-1": 10, "p-2": 10, "p-3": 20, "p-4": 20, "p-5": 40}
+PLAIN = {"p-0": 40, "p-1": 20, "p-2": 20, "p-3": 20, "p-4": 20, "p-5": 20}
+"""These fill what the workers leave (40 and 100 percent) in whatever order the kubelet admits them."""
 
 
 class RealNode:
@@ -181,7 +182,9 @@ def test_it_registers_with_a_real_kubelet(node: RealNode) -> None:
 def test_twelve_pods_of_mixed_sizes_get_ids_and_names(node: RealNode) -> None:
     """Those with a choice on the GPU that was chosen, the others in the room that is left, and none split."""
     workers = {name.replace("-", "_"): (size, f"GPU-{index}") for name, (index, size) in WORKERS.items()}
-    node.create(**workers, **{name.replace("-", "_"): (size, "") for name, size in PLAIN.items()})
+    node.create(**workers)
+    node.kubectl.run("wait", "--for=condition=PodScheduled", "pods", "--all", "--timeout=60s")
+    node.create(**{name.replace("-", "_"): (size, "") for name, size in PLAIN.items()})
 
     node.wait_until_running(12)
 

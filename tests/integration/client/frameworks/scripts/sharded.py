@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -39,24 +40,31 @@ def sharded() -> tuple[nn.Module, Callable[[], list[Any]]]:
     return model, whole
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=8)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
+def train(rank: int, steps: int) -> None:
+    """Train and say what came out; at its end nothing holds the process group any more."""
     model, whole = sharded()
     optimizer = torch.optim.Adam(model.parameters())
     generator = torch.Generator().manual_seed(rank)
     losses = []
-    for _ in range(arguments.steps):
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = model(torch.randn(64, 32, generator=generator)).square().mean()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     say("fsdp", losses, whole(), rank=rank)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=8)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train(dist.get_rank(), arguments.steps)
+    # A thread of gloo that lets go of a tensor while Python ends takes the process down with SIGABRT. Destroying the group
+    # joins its threads, provided that no model holds it.
+    gc.collect()
     dist.destroy_process_group()
 
 

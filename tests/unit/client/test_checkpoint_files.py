@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.client.checkpoint.errors import CheckpointError
 from laneway.client.checkpoint.folder import Folder, Generation
@@ -40,7 +40,6 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert len(WHOLE) > HEADER_BYTES
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_file_torn_at_any_byte_is_refused(data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(WHOLE) - 1), label="bytes that are left")
@@ -51,7 +50,6 @@ def test_a_file_torn_at_any_byte_is_refused(data: st.DataObject) -> None:
         read(Path(folder), WHOLE[:length])
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_file_with_one_byte_changed_anywhere_is_refused(data: st.DataObject) -> None:
     where = data.draw(st.integers(0, len(WHOLE) - 1), label="offset")
@@ -61,7 +59,6 @@ def test_a_file_with_one_byte_changed_anywhere_is_refused(data: st.DataObject) -
         read(Path(folder), changed)
 
 
-@settings(deadline=None)
 @given(tail=st.binary(min_size=1, max_size=50))
 def test_a_file_with_something_behind_it_is_refused(tail: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.raises(CheckpointError, match="part is torn"):

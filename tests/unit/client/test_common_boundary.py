@@ -127,7 +127,7 @@ def train(
     return ranks
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     asked_at=st.lists(st.one_of(st.none(), st.integers(1, 40)), min_size=2, max_size=4).filter(any),
     reduce_every=st.sampled_from([1, 3]),
@@ -139,7 +139,7 @@ def test_all_ranks_stop_at_the_same_boundary(asked_at: list[int | None], reduce_
     assert stopped != {None}
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(save_at=st.integers(1, 40), asked_at=st.integers(1, 80))
 def test_all_ranks_save_at_the_same_boundary_and_go_on(save_at: int, asked_at: int) -> None:
     first, *others = train([asked_at, None, None], reduce_every=5, save_at=save_at)

@@ -88,7 +88,7 @@ def step(ranks: list[Rank]) -> bool:
     return True
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data(), count=st.integers(2, 4))
 def test_however_late_each_is_told_all_stop_after_the_same_iteration(data: st.DataObject, count: int) -> None:
     ranks = gang(count)

@@ -13,7 +13,7 @@ POLICIES = sorted(TURN_POLICIES)
 LOOK_SECONDS = 0.006
 """How late the end of a quantum may be seen: the agent looks every 5 ms."""
 
-patient = settings(deadline=None, max_examples=25)
+patient = settings(max_examples=25)
 
 
 def lane_of(bench: GPUBench, count: int) -> list[Process]:

@@ -239,4 +239,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestTurns = Machine.TestCase
-TestTurns.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestTurns.settings = settings(max_examples=60, stateful_step_count=60)

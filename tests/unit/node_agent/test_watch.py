@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.node_agent.enforcement.watch import Deed, Rules, Sight, Stage, Watch, step
 
@@ -121,7 +121,6 @@ def deeds_of(
             yield line.look(breach, after, living), breach
 
 
-@settings(deadline=None)
 @given(ALL_RULES, Looks)
 def test_nobody_is_stopped_without_a_warning_and_its_grace(
     rules: Rules, looks: list[tuple[bool | None, float, bool, int]]
@@ -152,7 +151,6 @@ def test_nobody_is_stopped_without_a_warning_and_its_grace(
             warned, announced_at, terminated_at, over_seconds = False, None, None, 0.0
 
 
-@settings(deadline=None)
 @given(ALL_RULES, st.floats(0.5, 8), st.integers(0, 50))
 def test_who_is_over_at_every_look_is_stopped_in_time(rules: Rules, every: float, before: int) -> None:
     line = Line(rules)

@@ -122,7 +122,7 @@ def after_attempt(job: JobBuilder, story: str) -> JobBuilder:
 
 
 @given(st.lists(st.sampled_from(STORIES), max_size=12))
-@settings(deadline=None, max_examples=60)  # a machine that is busy is no failure
+@settings(max_examples=60)
 def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> None:
     """Between two attempts nothing is left but what the API server has of the job: an operator that is started anew counts on."""
     job, in_a_row = a_job().gang(2).spec(backoffLimit=100), 0

@@ -369,7 +369,7 @@ def _session(pod: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 WithMemory.TestCase.settings = settings(
-    deadline=None, max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
 

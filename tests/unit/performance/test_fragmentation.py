@@ -28,7 +28,7 @@ def test_the_most_that_any_packing_holds(story: str, supply: dict[int, int], gpu
     assert most_percent(supply, gpus) == pytest.approx(want), story
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.dictionaries(st.integers(1, 100), st.integers(1, 5), max_size=4), st.integers(1, 4))
 def test_no_greedy_packing_holds_more_than_the_bound(supply: dict[int, int], gpus: int) -> None:
     free = [100] * gpus

@@ -75,7 +75,7 @@ JOBS = st.lists(
 
 
 @given(JOBS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, jobs: list[TraceJob]
 ) -> None:

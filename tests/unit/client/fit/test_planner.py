@@ -200,7 +200,7 @@ def _modules(draw: st.DrawFn, count: int, names: Iterator[str]) -> Iterator[Modu
         index += 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tables(), st.integers(0, 500), st.sampled_from(Means), st.integers(0, 4))
 def test_a_plan_is_exact_about_bytes_and_keeps_within_the_budget_where_that_can_be(
     table: Liveness, budget: int, means: Means, lookahead: int
@@ -223,7 +223,7 @@ def test_a_plan_is_exact_about_bytes_and_keeps_within_the_budget_where_that_can_
     assert made.away.isdisjoint(covered)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(10, 300))
 def test_a_plan_is_not_far_from_the_best_of_all(sizes: list[int], budget: int) -> None:
     table = layers(*sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.lanes import (
     LaneRules,
@@ -22,7 +22,6 @@ from laneway.lanes import (
 
 from tests.unit.core.lanes.builders import EXACT, known, unknown
 
-patient = settings(deadline=None)
 """A busy machine is not a failure."""
 
 
@@ -180,7 +179,6 @@ def partitions(items: list[Tenant]) -> list[list[list[Tenant]]]:
     return ways
 
 
-@patient
 @given(tenants(5))
 def test_no_arrangement_in_lanes_is_tighter_than_the_tightest(present: list[Tenant]) -> None:
     allowed = [
@@ -189,7 +187,6 @@ def test_no_arrangement_in_lanes_is_tighter_than_the_tightest(present: list[Tena
     assert tightest_bytes(present, EXACT) == min(promised_bytes(way, EXACT) for way in allowed)
 
 
-@patient
 @given(tenants(6), st.integers(0, 60))
 def test_a_tenant_fits_exactly_if_the_tightest_packing_is_safe(present: list[Tenant], capacity: int) -> None:
     newcomer = known("n", 3, 5)

@@ -340,4 +340,4 @@ def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
 
 
 TestLaneTable = LaneTableMachine.TestCase
-TestLaneTable.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLaneTable.settings = settings(max_examples=40, stateful_step_count=40)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.lanes.turns import (
     TURN_POLICIES,
@@ -21,7 +21,6 @@ from laneway.lanes.turns import (
     turn_policy,
 )
 
-patient = settings(deadline=None)
 """A busy machine is not a failure."""
 
 
@@ -210,7 +209,6 @@ class Lane:
 iterations = st.lists(st.tuples(st.floats(0.01, 1.0), st.integers(1, 4)), min_size=2, max_size=6)
 
 
-@patient
 @given(iterations)
 def test_fair_gives_equal_service_for_equal_weight(rows: list[tuple[float, int]]) -> None:
     lane = Lane(
@@ -252,7 +250,6 @@ def turns_in_rounds(rows: list[tuple[float, int]], count: int) -> Iterator[list[
         yield views
 
 
-@patient
 @given(iterations)
 def test_fair_keeps_no_two_apart_by_more_than_a_quantum_and_an_iteration(
     rows: list[tuple[float, int]],
@@ -264,7 +261,6 @@ def test_fair_keeps_no_two_apart_by_more_than_a_quantum_and_an_iteration(
             assert ahead <= (QUANTUM_SECONDS + iteration_seconds) / weight + 1e-6
 
 
-@patient
 @given(st.lists(st.floats(0.003, 0.95 * QUANTUM_SECONDS), min_size=2, max_size=8))
 def test_fair_has_rounds_at_whose_ends_all_are_within_an_iteration(lengths: list[float]) -> None:
     for number, views in enumerate(turns_in_rounds([(each, 1) for each in lengths], 40 * len(lengths)), 1):
@@ -294,7 +290,6 @@ visitors = st.builds(
 )
 
 
-@patient
 @given(
     st.lists(visitors, min_size=2, max_size=6), st.sampled_from(sorted(TURN_POLICIES)), st.floats(0.5, 5.0)
 )

@@ -171,7 +171,7 @@ class TestWhenItMayStart:
 CLASS: GPUClass = class_of(a_node("n", 1).gpus[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.floats(0, 1e4)), max_size=12),
     st.lists(st.tuples(st.integers(1, 8), st.floats(1, 1e4)), max_size=12),

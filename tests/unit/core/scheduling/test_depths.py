@@ -186,7 +186,7 @@ def test_of_several_victims_each_goes_no_further_than_it_takes() -> None:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     persistent=st.lists(st.integers(0, 30), min_size=1, max_size=4),
     states=st.lists(st.sampled_from([JobState.RUNNING, JobState.PAUSED, JobState.OFFLOADED]), min_size=4),

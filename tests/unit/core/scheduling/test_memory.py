@@ -210,6 +210,6 @@ class WithMemory(RuleBasedStateMachine):
 
 
 WithMemory.TestCase.settings = settings(
-    deadline=None, max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)

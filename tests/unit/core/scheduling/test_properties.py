@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from laneway.api.enforcement import Enforcement
 from laneway.lanes import LaneRules, tightest_bytes
@@ -33,7 +33,7 @@ from laneway.scheduling.tenancy import tenant_of
 
 from tests.unit.core.scheduling.builders import GIB, NOW
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 MODELS = {"A100": 40 * GIB, "T4": 16 * GIB}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling.allocation.greedy import Greedy
 from laneway.scheduling.allocation.minio import MinIOSensitivity
@@ -26,7 +26,7 @@ from laneway.scheduling.allocation.tune import Tune
 
 from tests.unit.core.scheduling.allocation.builders import GIB
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 ALL: tuple[AllocationPolicy, ...] = (Proportional(), Greedy(), Tune(), Optimal())
 ROUNDING = 1e-6
 Allotted = Mapping[str, tuple[WorkerAllotment, ...]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.scheduling.allocation.minio import MinIOSensitivity
 from laneway.scheduling.allocation.sensitivity import (
@@ -155,7 +155,6 @@ def profiles(draw: st.DrawFn) -> MeasuredSensitivity:
 
 
 @given(profiles(), st.integers(0, 30_000), st.integers(0, 300), st.integers(0, 5000), st.integers(0, 50))
-@settings(deadline=None)
 def test_more_of_anything_never_slows_a_job(
     profile: MeasuredSensitivity, cpu: int, memory: int, more_cpu: int, more_memory: int
 ) -> None:
@@ -164,7 +163,6 @@ def test_more_of_anything_never_slows_a_job(
 
 
 @given(profiles(), st.integers(1, 30_000), st.integers(1, 300))
-@settings(deadline=None)
 def test_the_least_that_reaches_a_ratio_reaches_it_and_less_does_not(
     profile: MeasuredSensitivity, cpu_limit: int, memory_limit: int
 ) -> None:

@@ -30,7 +30,7 @@ def outcome(
     return total
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(clusters())
 def test_no_other_allotment_has_a_larger_outcome(cluster: tuple[list[MalleableJob], dict[str, int]]) -> None:
     jobs, free = [job for job in cluster[0] if job.preemptible][:3], cluster[1]

@@ -19,7 +19,7 @@ def valley(at: NDArray[np.float64]) -> Slope:
     return Slope(float(residuals @ residuals), 2 * slopes.T @ residuals, 2 * slopes.T @ slopes)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.tuples(st.floats(-5, 5), st.floats(-5, 5)))
 def test_the_end_of_a_curved_valley_is_found(start: tuple[float, float]) -> None:
     assert minimise(valley, np.array(start), -WIDE, WIDE, 1e-12) == pytest.approx([1.0, 1.0], abs=1e-3)

@@ -41,7 +41,7 @@ def test_known_parameters_are_found_again() -> None:
     assert found.intranode_seconds == pytest.approx(TRUTH.intranode_seconds, rel=0.1)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(
     st.builds(
         lambda compute, per_sample, intra, growth, worse, gamma: ThroughputModel(

@@ -13,7 +13,7 @@ from laneway.scheduling.elastic.throughput import ThroughputModel
 
 from tests.unit.core.scheduling.elastic.builders import TRAINED, models
 
-quick = settings(deadline=None, max_examples=60)
+quick = settings(max_examples=60)
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4)).map(
     lambda drawn: Shape(drawn[0], drawn[0] * drawn[1])
 )

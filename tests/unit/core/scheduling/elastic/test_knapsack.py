@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling.elastic.knapsack import Option, along_envelopes, choose, exactly
 
-quick = settings(deadline=None, max_examples=100)
+quick = settings(max_examples=100)
 
 
 @st.composite

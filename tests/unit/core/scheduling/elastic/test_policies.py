@@ -17,7 +17,7 @@ from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, cl
 
 POLICIES: list[ElasticPolicy] = [Pollux(), Pollux(fairness=-1.0), Pollux(fairness=1.0), BFTrainer()]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: str(policy)[:28])
-quick = settings(deadline=None, max_examples=25)
+quick = settings(max_examples=25)
 
 
 @every_policy

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from laneway.scheduling import JobState
 from laneway.scheduling.order.multilevel_las import MultilevelLAS
@@ -138,7 +138,6 @@ def test_nobody_passes_a_gang_at_the_front() -> None:
 
 
 @given(st.floats(0, 1e7), st.sampled_from([1.5, 2.0, 3.0, 10.0]), st.floats(0.1, 1e4))
-@settings(deadline=None)
 def test_queues_rise_with_service_and_end_at_powers_of_the_ratio(
     service: float, ratio: float, first: float
 ) -> None:

@@ -24,7 +24,7 @@ POLICIES: dict[str, OrderPolicy] = {name: ORDER[name]() for name in ORDER} | {
     "tiresias-gittins with promotion": TiresiasGittins(promotion_factor=2),
 }
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-quick = settings(deadline=None, max_examples=15)
+quick = settings(max_examples=15)
 
 PLACED = (JobState.STARTING, JobState.RUNNING, JobState.LEAVING, JobState.PAUSED)
 

@@ -20,7 +20,7 @@ def by_definition(samples: list[float], quantum: float, attained: float) -> floa
     return mean(rest <= quantum for rest in left) / mean(min(rest, quantum) for rest in left)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 500).map(float), min_size=1, max_size=30),
     st.integers(1, 400),

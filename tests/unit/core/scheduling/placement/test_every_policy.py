@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
@@ -33,7 +33,7 @@ from laneway.scheduling.placement.topology import Topology
 
 from tests.unit.core.scheduling.builders import GIB, NOW, eager
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 
 NEVER_WAITING: tuple[PlacementPolicy, ...] = (BestFit(), Count(), FGD(), Spread(), Topology())
 """These start whatever fits in any way."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.lanes import LaneRules
 from laneway.scheduling import (
@@ -167,7 +167,7 @@ def test_parameters_that_mean_nothing_are_refused(name: str, value: float, messa
         Lanes(**{name: value})
 
 
-quick = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60)
 BY_LANES = replace(eager("fifo", strict=False), placement=Lanes())
 
 

@@ -191,3 +191,12 @@ def test_the_description_has_profile_placement_and_conditions() -> None:
 )
 def test_when_an_event_was_last_seen(event: dict[str, Any], want: float) -> None:
     assert when_seconds(event) == want
+
+
+def test_for_whom_it_made_way_last() -> None:
+    job = a_job(lastPreemption=making_way("Evict"))
+    how = "1m35s ago, by ending; it starts again from its checkpoint: It makes way for team/new."
+
+    assert job_text.last_made_way(job, NOW) == how
+    assert f"Made way:     {how}" in described(job, NOW)
+    assert job_text.last_made_way(a_job(), NOW) == ""

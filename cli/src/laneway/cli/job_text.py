@@ -140,21 +140,33 @@ def explained(job: Object, now_seconds: float) -> list[str]:
     return lines
 
 
+def last_made_way(job: Object, now_seconds: float) -> str:
+    """Say for whom a job made way the last time that is over, how and when; empty if it never did."""
+    made_way = _status(job).get("lastPreemption")
+    if not made_way:
+        return ""
+    ago = span(now_seconds - clock_text.to_seconds(made_way["since"]))
+    return f"{ago} ago, by {_HOW[made_way['depth']]}: {made_way['message']}"
+
+
 def _makes_way(job: Object) -> list[str]:
     """Say for whom a job makes way, if it does."""
     making_way = _status(job).get("preemption")
     if not making_way:
         return []
-    how = {
-        "Pause": "pausing; its memory stays on the GPU",
-        "Offload": "moving its memory to the host",
-        "Evict": "ending; it starts again from its checkpoint",
-    }[making_way["depth"]]
-    lines = [f"It makes way by {how}: {making_way['message']}"]
+    lines = [f"It makes way by {_HOW[making_way['depth']]}: {making_way['message']}"]
     if making_way.get("cost"):
         seconds = float(quantity.parse(making_way["cost"]))
         lines.append(f"Beside the wait that costs it about {seconds:.1f} s.")
     return lines
+
+
+_HOW = {
+    "Pause": "pausing; its memory stays on the GPU",
+    "Offload": "moving its memory to the host",
+    "Evict": "ending; it starts again from its checkpoint",
+}
+"""How a job makes way, by depth."""
 
 
 def _latest(job: Object) -> list[str]:

@@ -47,6 +47,8 @@ def described(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         f"Attempts:     {status.get('attempt', 0)} (preemptions {status.get('preemptions', 0)}, "
         f"restarts after failures {status.get('restarts', 0)})"
     )
+    if made_way := job_text.last_made_way(job, now_seconds):
+        yield f"Made way:     {made_way}"
     if progress := progress_text.progress(job, now_seconds):
         yield f"Progress:     {progress}"
     profile = status.get("profile")

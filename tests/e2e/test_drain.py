@@ -113,8 +113,12 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
     assert goes not in {each.node for each in moved.status.avoid}, "the cordon says it all"
     assert moved.attained_gpu_seconds >= gang.attained_gpu_seconds > 0
     wait_until(
-        lambda: any(goes in note and "EvictionByEvictionAPI" in note for note in disruptions(bench, "gang")),
-        "an event that says what happened",
+        lambda: any(
+            f"was taken away from {goes}: EvictionByEvictionAPI" in note
+            or f"which was on {goes}, is gone" in note
+            for note in disruptions(bench, "gang")
+        ),
+        "an event that says what happened, as far as the operator came to see it before it had to go itself",
         60,
     )
     attempt = moved.status.attempt

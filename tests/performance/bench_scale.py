@@ -2,7 +2,7 @@
 
     python -m tests.performance.bench_scale --results docs/measurements --nodes 1000 --jobs 5000
 
-Takes about ten minutes at that size. A smaller one is printed and written only where ``--results`` is another folder: the page shows the full size.
+Takes about fifteen minutes at that size. A smaller one is printed and written only where ``--results`` is another folder: the page shows the full size.
 """
 
 from __future__ import annotations

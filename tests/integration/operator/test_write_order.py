@@ -1,4 +1,5 @@
-"""What the operator asks again before it has a job make way, and what it writes before what, as a real API server sees it.
+"""What the operator asks again before it has a job make way, what it writes before what, and what it still writes when it is to end, as a
+real API server sees it.
 
 Between the two stands a proxy that holds back what the test wants held back.
 """
@@ -6,6 +7,7 @@ Between the two stands a proxy that holds back what the test wants held back.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -30,14 +32,20 @@ class HeldBack(Fault):
         self.news_of_pods = asyncio.Event()
         self.news_of_pods.set()
         self.status_of = ""
+        self.from_attempt = 0
         self.status_may_go = asyncio.Event()
 
     async def before(self, request: Request) -> Request | Answer:
         """Hold a job's status back."""
-        if self.status_of and request.writes and request.path.endswith(f"/{self.status_of}/status"):
+        if self._holds(request):
             self.fired = True
             await self.status_may_go.wait()
         return request
+
+    def _holds(self, request: Request) -> bool:
+        if not self.status_of or not request.writes or not request.path.endswith(f"/{self.status_of}/status"):
+            return False
+        return bool(json.loads(request.body)["status"].get("attempt", 0) >= self.from_attempt)
 
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Hold the lines of the watch on pods back."""
@@ -111,3 +119,37 @@ async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written
     fault.status_may_go.set()
     await cluster.until_pods("next", 1)
     assert (await cluster.condition("short", "Succeeded"))["status"] == "True"
+
+
+async def test_what_is_on_its_way_when_the_operator_is_to_end_is_written_and_told(
+    held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
+) -> None:
+    fault, operator = held_back
+    await cluster.add_node("n1")
+    await cluster.submit("job")
+    (pod,) = await cluster.run_all("job", 1)
+    await cluster.until_condition("job", "Running")
+    fault.status_of, fault.from_attempt = "job", 2
+    await cluster.take_away(pod)
+
+    async def held() -> bool:
+        return fault.fired
+
+    await until("the status is on its way", held)
+    process = operator.process
+    assert process is not None
+    process.terminate()
+
+    async def ending() -> bool:
+        return '"ending"' in operator.log
+
+    await until("it is told to end", ending)
+    fault.status_may_go.set()
+
+    async def ended() -> bool:
+        return process.poll() is not None
+
+    await until("it has ended", ended)
+    assert process.returncode == 0
+    assert (await cluster.job("job"))["status"]["attempt"] == 2
+    assert "Disrupted" in await cluster.events("job")

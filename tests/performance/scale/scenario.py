@@ -36,7 +36,10 @@ from tests.performance.scale.process_figures import ProcessFigures, figures_of_p
 NAMESPACE = "scale"
 BARE = "bare"
 SYSTEM = "laneway-system"
-IDLE_SECONDS = 30.0
+IDLE_SECONDS = 300.0
+"""So often the operator lists everything anew, and looks through its memory: each happens once while nothing else does."""
+
+AGENTS_SECONDS = 60.0
 CHURN_SECONDS = 30.0
 JOBS_A_SECOND = 2.0
 """While jobs come and go: so many end, and so many come."""
@@ -114,7 +117,7 @@ class Run:
             self._say("waiting until all jobs have been told where they stand")
             found["told"] = await self._phase(self._until_told)
             found["idle"] = await self._phase(lambda: asyncio.sleep(IDLE_SECONDS))
-            found["idle_with_agents"] = await self._phase(lambda: self._agents_write(IDLE_SECONDS))
+            found["idle_with_agents"] = await self._phase(lambda: self._agents_write(AGENTS_SECONDS))
             found["jobs_come_and_go"] = await self._phase(self._churn)
             figures = self._of_operator()
             found["operator_memory_mib"] = {

@@ -162,7 +162,15 @@ CASES = [
         lambda job: [a_pod(job, 0).running().record],
         Outcome.DISRUPTED,
         "WorkerDisrupted",
-        "the pod of worker 1 is gone",
+        "the pod of worker 1, which was on n2, is gone",
+        was_running=True,
+    ),
+    Case(
+        "one was taken away unseen, and the other has failed without it",
+        lambda job: [a_pod(job, 0).ended(1, message="connection closed by peer").record],
+        Outcome.DISRUPTED,
+        "WorkerDisrupted",
+        "the pod of worker 1, which was on n2, is gone",
         was_running=True,
     ),
     Case(
@@ -195,7 +203,8 @@ CASES = [
 def test_judgement(case: Case) -> None:
     job = a_job().gang(2).placed("n1", "n2").record
     around = Surroundings({node.name: node for node in case.nodes}, index_sessions(()), PATIENCE, NOW)
-    verdict = judge(Attempt(2, case.placed, case.was_running, case.pods(job)), around)
+    placed_on = {0: "n1", 1: "n2"}
+    verdict = judge(Attempt(2, case.placed, case.was_running, case.pods(job), placed_on), around)
     assert (verdict.outcome, verdict.reason) == (case.want, case.want_reason)
     assert case.want_message in ("", verdict.message)
     assert verdict.avoid == case.want_avoid

@@ -36,7 +36,7 @@ _SILENCE_SECONDS = 120.0
 _CRD_POLL_SECONDS = 2.0
 
 _LAST_EVENTS_SECONDS = 3.0
-"""Well within the grace period of a pod, and of a lease that is not renewed any more."""
+"""Beside those of the last writes; together well within the same periods (`engine`)."""
 
 
 async def run(config: OperatorConfig, namespace: str, kubeconfig: Path | None) -> None:

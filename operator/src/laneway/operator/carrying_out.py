@@ -113,8 +113,11 @@ class CarryingOut:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def cancel(self) -> None:
-        """Give up what is under way."""
+    async def finish(self, seconds: float) -> None:
+        """Wait until all writes have ended, at most so long, and give up the rest: this replica ends. Of a write that lands and whose answer
+        nobody hears, no event is ever told: whoever leads next finds the status as it is to be."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
         for task in self._tasks:
             task.cancel()
         await self.end()

@@ -47,6 +47,9 @@ _REST_PER_DECISION = 3.0
 
 _LONGEST_DEBOUNCE_SECONDS = 1.0
 
+_LAST_WRITES_SECONDS = 3.0
+"""For what is under way when this replica is to end: well within the grace period of a pod, and of a lease that is not renewed any more."""
+
 
 class Engine:
     """Decides and acts while this replica leads."""
@@ -137,7 +140,7 @@ class Engine:
                 else:
                     await self._stand_by()
         finally:
-            await self._carrying.cancel()
+            await self._carrying.finish(_LAST_WRITES_SECONDS)
 
     async def cycle(self) -> Decision:
         """Decide once, and begin to carry it out.

@@ -83,6 +83,9 @@ class Attempt:
     pods: Sequence[WorkerPod]
     """Those of this attempt."""
 
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    """Where each worker was placed, by rank."""
+
     refused: str = ""
     """Why the API server took one of its pods or its Service not, as a sentence; empty where it did."""
 
@@ -105,6 +108,7 @@ def judge(attempt: Attempt, around: Surroundings) -> Verdict:
     return (
         _refused_by_kubelet(attempt, around)
         or _disrupted(attempt, around)
+        or _taken_unseen(attempt, around)
         or _on_sick_gpu(attempt, around)
         or _failed(attempt, around)
         or _lost(attempt, around)
@@ -145,6 +149,18 @@ def _disrupted(attempt: Attempt, around: Surroundings) -> Verdict | None:
     # A node that evicts does so for a reason; one whose pod a person deleted is as good as before.
     evicting = _nodes(pod for pod in taken if pod.disruption)
     return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around, evicting)
+
+
+def _taken_unseen(attempt: Attempt, around: Surroundings) -> Verdict | None:
+    """A worker was taken away while nobody looked, as when its node was drained with the operator on it: if the others have failed since,
+    they failed because they lost it."""
+    missing = _missing(attempt)
+    if not attempt.was_running or not missing:
+        return None
+    node = attempt.nodes.get(missing[0], "")
+    where = f", which was on {node}," if node else ""
+    message = f"the pod of worker {missing[0]}{where} is gone"
+    return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around)
 
 
 def _on_sick_gpu(attempt: Attempt, around: Surroundings) -> Verdict | None:
@@ -212,10 +228,6 @@ def _lost(attempt: Attempt, around: Surroundings) -> Verdict | None:
         if since is not None and around.now_seconds - since >= around.patience.lost_node_seconds:
             message = f"worker {pod.rank} is on {pod.node}, which has not been ready for {around.now_seconds - since:.0f} s"
             return _ended(Outcome.DISRUPTED, Setback.NODE_LOST, message, around, (pod.node,))
-    missing = _missing(attempt)
-    if attempt.was_running and missing:
-        message = f"the pod of worker {missing[0]} is gone"
-        return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around)
     return None
 
 

@@ -80,7 +80,7 @@ SCALE_NODES ?= 1000
 SCALE_JOBS ?= 5000
 
 .PHONY: bench-scale
-bench-scale: programs ## The operator with thousands of jobs on nodes that kwok plays; about 10 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
+bench-scale: programs ## The operator with thousands of jobs on nodes that kwok plays; about 15 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
 	$(PYTHON) -m tests.performance.bench_scale --nodes $(SCALE_NODES) --jobs $(SCALE_JOBS)
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)

@@ -98,22 +98,23 @@ class Peer:
     def hand_off(self, seconds: float) -> dict[str, Any]:
         """Take turns as short as the agent allows; returns when each was granted and released, by its number."""
         connection, page = self.connections[0], self.pages[0]
-        connection.setblocking(True)
         until = time.monotonic() + seconds
         times: dict[int, tuple[int, int]] = {}
-        while time.monotonic() < until:
+        while (left := until - time.monotonic()) > 0:
             connection.send(b'{"type":"request"}')
+            connection.settimeout(left)  # nobody asks for a turn back when all others have ended
             turn = granted = 0
-            while True:
-                packet = json.loads(connection.recv(65536))
-                if packet["type"] == "grant":
-                    turn, granted = packet["turn"], time.monotonic_ns()
-                    page[8] += 1
-                    page[10] = granted
-                elif turn and packet["type"] == "yield":
-                    break
-                if time.monotonic() > until:
-                    break
+            try:
+                while True:
+                    packet = json.loads(connection.recv(65536))
+                    if packet["type"] == "grant":
+                        turn, granted = packet["turn"], time.monotonic_ns()
+                        page[8] += 1
+                        page[10] = granted
+                    elif turn and packet["type"] == "yield":
+                        break
+            except TimeoutError:
+                break
             times[turn] = (granted, time.monotonic_ns())
             connection.send(b'{"type":"release","turn":%d,"iterations":1,"gpu_seconds":0.0}' % turn)
         return {"times": times}

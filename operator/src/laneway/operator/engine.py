@@ -47,6 +47,11 @@ _REST_PER_DECISION = 3.0
 
 _LONGEST_DEBOUNCE_SECONDS = 1.0
 
+_REST_PER_IDLE_DECISION = 50.0
+_LONGEST_IDLE_REST_SECONDS = 5.0
+"""Where nothing changes, so many times what the last decision took of the processor passes before the next, and no more than that. What is merely due
+can wait for others that soon are: thousands of running jobs cross a threshold of attained service one after another, several a second."""
+
 _LAST_WRITES_SECONDS = 3.0
 """For what is under way when this replica is to end: well within the grace period of a pod, and of a lease that is not renewed any more."""
 
@@ -86,7 +91,7 @@ class Engine:
         self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)
         self._collections = FullCollections(time.monotonic)
         self._cycles = 0
-        self._decided_in_seconds = 0.0
+        self._decided_in_seconds = self._decision_cpu_seconds = 0.0
         self._due_seconds = 0.0
         self._wakes_later: asyncio.TimerHandle | None = None
         self._listed_seconds: float | None = None
@@ -164,13 +169,16 @@ class Engine:
             if order.node.name not in carrying.ordering:
                 carrying.begin_orders(order)
         self._decided_in_seconds = time.monotonic() - began_seconds
-        cpu_seconds = time.thread_time() - began_cpu_seconds
+        self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
         self._metrics.show(lambda: self._decider.figures(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
         await self._tidy_up(view, now_seconds)
         if await self._trials.ask(decision.plan.waiting, view.jobs, now_seconds):
             self.wake()
-        took = {"seconds": round(self._decided_in_seconds, 4), "cpu_seconds": round(cpu_seconds, 4)}
+        took = {
+            "seconds": round(self._decided_in_seconds, 4),
+            "cpu_seconds": round(self._decision_cpu_seconds, 4),
+        }
         logger.debug("cycle", extra={"statements": len(decision.statements), **took})
         return decision
 
@@ -193,11 +201,12 @@ class Engine:
 
     async def _rest(self) -> None:
         leads = self._leadership.leads and not self._carrying.fenced_off
-        wait_seconds = self._due_seconds - self._wall() if leads else self._config.cycle.resync_seconds
+        wait_seconds = float(self._config.cycle.resync_seconds)
+        if leads:
+            wait_seconds = idle_seconds(self._due_seconds - self._wall(), self._decision_cpu_seconds)
         try:
-            # A timer that lies in the past must not turn the loop into a busy one. No wait_for: it swallows a cancellation that comes
-            # at the same moment as what it waits for.
-            async with asyncio.timeout(max(wait_seconds, 0.05)):
+            # No wait_for: it swallows a cancellation that comes at the same moment as what it waits for.
+            async with asyncio.timeout(wait_seconds):
                 await self._changed.wait()
         except TimeoutError:
             self._collections.rest(idle=True)
@@ -248,3 +257,14 @@ class Engine:
         uids = {job.uid for job in view.jobs}
         self._carrying.forget_gone_jobs(uids)
         self._trials.forget_gone_jobs(uids)
+
+
+def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
+    """Return how long the engine waits where nothing changes.
+
+    Args:
+        due_in_seconds: until something is due; what is overdue must not turn the loop into a busy one.
+        decision_cpu_seconds: what the last decision took of the processor.
+    """
+    rest_seconds = min(_REST_PER_IDLE_DECISION * decision_cpu_seconds, _LONGEST_IDLE_REST_SECONDS)
+    return max(due_in_seconds, rest_seconds, 0.05)

@@ -70,9 +70,11 @@ def _pods(namespace: str, gpus: int, scheduler: str | None = None) -> list[tuple
         )
         for place in count()
     )
+    # Other names each time: what kwok does late about a pod that is gone, it does to a new one of that name.
+    prefix = scheduler or "scheduled"
     found: list[tuple[Raw, str]] = []
     for number, workers in enumerate(gang_sizes(gpus)):
-        raw = a_job(f"bare-{number}", namespace, workers)
+        raw = a_job(f"{prefix}-{number}", namespace, workers)
         raw["metadata"] |= {"uid": f"00000000-0000-0000-0000-{number:012d}", "resourceVersion": "1"}
         raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
         job = parse_job(raw)

@@ -82,7 +82,7 @@ def test_a_process_that_leaves_its_data_loader_waiting_gives_others_its_lane(mak
     handed = [turn["pod"] for turn in node.get("/turns")]
     # If a turn lasted through the gaps, one would hold five iterations; so each holds one, unless nobody waits at its end.
     assert len(handed) > sum(done) / 2, (handed, done)
-    assert min(handed.count("a"), handed.count("b")) > len(handed) / 3, (handed, done)
+    assert min(handed.count("a"), handed.count("b")) > max(3, len(handed) / 3), (handed, done)
 
 
 def test_counters_and_records_say_what_was_done(make_node: MakeNode) -> None:

@@ -49,8 +49,8 @@ _LONGEST_DEBOUNCE_SECONDS = 1.0
 
 _REST_PER_IDLE_DECISION = 50.0
 _LONGEST_IDLE_REST_SECONDS = 5.0
-"""Where nothing changes, so many times what the last decision took of the processor passes before the next, and no more than that. What is merely due
-can wait for others that soon are: thousands of running jobs cross a threshold of attained service one after another, several a second."""
+"""Where nothing changes, so many times what the last decision took of the processor passes before the next, and no more than that. What is
+merely due can wait for others that soon are: of thousands of running jobs one crosses a threshold of attained service at any time."""
 
 _LAST_WRITES_SECONDS = 3.0
 """For what is under way when this replica is to end: well within the grace period of a pod, and of a lease that is not renewed any more."""
@@ -203,7 +203,8 @@ class Engine:
         leads = self._leadership.leads and not self._carrying.fenced_off
         wait_seconds = float(self._config.cycle.resync_seconds)
         if leads:
-            wait_seconds = idle_seconds(self._due_seconds - self._wall(), self._decision_cpu_seconds)
+            due_in_seconds = self._due_seconds - self._wall()
+            wait_seconds = min(wait_seconds, idle_seconds(due_in_seconds, self._decision_cpu_seconds))
         try:
             # No wait_for: it swallows a cancellation that comes at the same moment as what it waits for.
             async with asyncio.timeout(wait_seconds):

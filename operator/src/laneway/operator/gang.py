@@ -83,8 +83,8 @@ class Attempt:
     pods: Sequence[WorkerPod]
     """Those of this attempt."""
 
-    nodes: Mapping[int, str] = field(default_factory=dict)
-    """Where each worker was placed, by rank."""
+    placed_on: Mapping[int, str] = field(default_factory=dict)
+    """The node of each worker, by rank."""
 
     refused: str = ""
     """Why the API server took one of its pods or its Service not, as a sentence; empty where it did."""
@@ -157,7 +157,7 @@ def _taken_unseen(attempt: Attempt, around: Surroundings) -> Verdict | None:
     missing = _missing(attempt)
     if not attempt.was_running or not missing:
         return None
-    node = attempt.nodes.get(missing[0], "")
+    node = attempt.placed_on.get(missing[0], "")
     where = f", which was on {node}," if node else ""
     message = f"the pod of worker {missing[0]}{where} is gone"
     return _ended(Outcome.DISRUPTED, Setback.WORKER_DISRUPTED, message, around)

@@ -85,7 +85,7 @@ def _follow(standing: Standing, terms: _Terms, pods: tuple[WorkerPod, ...], fact
         placed_seconds=transitions.since_seconds(job.status, ConditionType.PLACED, now_seconds),
         was_running=job.running or parked is not None,
         pods=mine,
-        nodes={each.worker: each.node for each in job.status.placement},
+        placed_on={each.worker: each.node for each in job.status.placement},
         refused=facts.refusals.get((job.uid, job.status.attempt), ""),
     )
     verdict = judge(attempt, facts.around)

@@ -2,16 +2,16 @@
 #
 #   docker build --target operator --tag laneway/operator:0.1.0 .
 #
-# `python -m hack.images build` builds them all, with Docker or Podman where there is one; else with buildah, on Debian root file systems in
-# place of the base images and with wheels from a mounted folder. That folder comes by two build arguments, PIP_NO_INDEX and PIP_FIND_LINKS.
-# Without them pip asks its index; a pip configuration of your own goes in as the secret `pip` and stays out of the images:
+# `python -m hack.images build` builds them all, with Docker or Podman if one runs. Otherwise it uses buildah, with Debian root file systems in
+# place of the base images and wheels from a mounted folder. The build arguments PIP_NO_INDEX and PIP_FIND_LINKS name that folder. Without them
+# pip uses its index. The secret `pip` passes your own pip configuration, which stays out of the images:
 #
 #   docker build --secret id=pip,src=/etc/pip.conf …
 ARG BASE=python:3.13-slim
 ARG EXAMPLES_BASE=debian:trixie-slim
 
-# ---- Build stages. Third-party packages and our own are installed apart, so that a change of ours leaves the large
-# layer as it is. An ARG holds for its own stage only.
+# ---- Build stages. Third-party packages have their own layer, so that a change of Laneway's code does not rebuild the large
+# one. An ARG is valid in its own stage only.
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
@@ -66,7 +66,7 @@ COPY node_agent/src /source/node_agent/src
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels /source/node_agent \
     && /build/bin/pip --python /opt/venv/bin/python install --quiet --no-deps --no-index --root /own /wheels/*.whl
 
-# No byte code: the Python that will import the client is the user's.
+# No byte code: the user's Python imports the client.
 FROM build AS client-own
 COPY client/pyproject.toml /source/client/
 COPY client/src /source/client/src
@@ -76,7 +76,7 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
 
 # ---- The images.
 
-# Its user has no entry in /etc/passwd, whichever number a cluster gives it; LOGNAME is what libraries ask for then.
+# Its user has no entry in /etc/passwd, so libraries read LOGNAME.
 FROM ${BASE} AS operator
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LOGNAME=laneway
 COPY --from=operator-dependencies /opt/venv /opt/venv
@@ -84,14 +84,14 @@ COPY --from=operator-own /own/opt/venv /opt/venv
 USER 65532:65532
 ENTRYPOINT ["/opt/venv/bin/laneway-operator"]
 
-# Root on the node: the kubelet's device-plugin folder and its PodResources socket are root's. The chart takes every capability away.
+# Root on the node, because root owns the kubelet's device-plugin folder and PodResources socket. The chart drops every capability.
 FROM ${BASE} AS device-plugin
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=device-plugin-dependencies /opt/venv /opt/venv
 COPY --from=device-plugin-own /own/opt/venv /opt/venv
 ENTRYPOINT ["/opt/venv/bin/laneway-device-plugin"]
 
-# Root on the node: it reads which pod a process belongs to, whoever runs it.
+# Root on the node, to read to which pod any user's process belongs.
 FROM ${BASE} AS node-agent
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=node-agent-dependencies /opt/venv /opt/venv
@@ -103,7 +103,7 @@ COPY client/image/install_client.py /usr/local/bin/
 COPY --from=client-own /client /client
 ENTRYPOINT ["python3", "/usr/local/bin/install_client.py"]
 
-# A user's image, as a user would write it: PyTorch, scikit-learn and scripts, nothing of Laneway.
+# A user's image, as a user would write it: PyTorch, scikit-learn and scripts, without Laneway.
 FROM ${EXAMPLES_BASE} AS examples
 ENV PYTHONUNBUFFERED=1
 RUN python3 -c "import sklearn, torch" 2>/dev/null \

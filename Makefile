@@ -22,13 +22,13 @@ help: ## Show this list
 		/^[a-z][a-z0-9_-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: system-packages
-system-packages: ## Install what is missing of the system's packages (apt, as root on Debian or Ubuntu)
+system-packages: ## Install missing system packages (apt, as root on Debian or Ubuntu)
 	@$(SYSTEM_PYTHON) hack/cluster/system_packages.py
 
 .PHONY: setup
 setup: system-packages $(INSTALLED) ## Create .venv with the locked dependencies and Laneway's own packages
 
-# The installer comes first, with its own lock; it then installs all else, hashes checked.
+# uv has its own lock and comes first. It then installs everything else and checks hashes.
 $(INSTALLED): requirements/bootstrap.txt requirements/dev.txt $(DISTRIBUTIONS:%=%/pyproject.toml)
 	test -x $(PYTHON) || $(SYSTEM_PYTHON) -m venv .venv
 	test -x $(UV) || $(PYTHON) -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
@@ -39,11 +39,11 @@ $(INSTALLED): requirements/bootstrap.txt requirements/dev.txt $(DISTRIBUTIONS:%=
 OURS := $(foreach d,$(subst _,-,$(DISTRIBUTIONS)),--no-emit-package laneway-$(d))
 LOCK = $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 COMPILE = $(LOCK) --universal --python-version 3.11 $(OURS)
-# These are Debian's own in the root file system of the tests: nothing of theirs is resolved.
+# The tests' root file system has Debian's builds of these, so they are not resolved.
 DEBIANS = torch numpy scipy
 
 .PHONY: lock
-lock: ## Resolve the dependencies anew and write requirements/*.txt
+lock: ## Resolve the dependencies and write requirements/*.txt
 	test -x $(UV) || { $(SYSTEM_PYTHON) -m venv .venv && $(PYTHON) -m pip install --quiet uv; }
 	$(COMPILE) --group dev pyproject.toml -o requirements/dev.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
@@ -53,11 +53,12 @@ lock: ## Resolve the dependencies anew and write requirements/*.txt
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the chart's schema, dashboard and tables
+generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the chart's schema, dashboard, README and configuration page
 	$(PYTHON) -m laneway.api.generate_crds
+	$(PYTHON) -m hack.api_reference
 	$(PYTHON) -m laneway.device_plugin.generate_protos
 	$(PYTHON) -m hack.chart
-	$(PYTHON) -m laneway.device_plugin.generate_protos
+	$(PYTHON) -m tests.faults.page
 
 ##@ Benchmarks (their results: docs/measurements.md)
 
@@ -80,8 +81,15 @@ SCALE_NODES ?= 1000
 SCALE_JOBS ?= 5000
 
 .PHONY: bench-scale
-bench-scale: programs ## The operator with thousands of jobs on nodes that kwok plays; about 15 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
+bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about 15 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
 	$(PYTHON) -m tests.performance.bench_scale --nodes $(SCALE_NODES) --jobs $(SCALE_JOBS)
+
+BEFORE ?= docs/measurements
+AFTER ?=
+
+.PHONY: bench-check
+bench-check: $(INSTALLED) ## Compare two results with the margins of tests/performance/margins.yaml: BEFORE=folder or file, AFTER=...
+	$(PYTHON) -m tests.performance.bench_check "$(BEFORE)" "$(AFTER)"
 
 ##@ Cluster (KUBECONFIG, else kind, else an embedded cluster built from source)
 
@@ -90,15 +98,15 @@ cluster-up: setup ## Start the local cluster: CLUSTER=laneway NODES=2
 	$(PYTHON) -m hack.cluster up --name $(CLUSTER) --nodes $(NODES)
 
 .PHONY: programs
-programs: setup ## Build Kubernetes and its tools from pinned sources, once; into the cache
+programs: setup ## Build Kubernetes and its tools from pinned sources into the cache, once
 	@$(PYTHON) -m hack.cluster build
 
 .PHONY: cluster-status
-cluster-status: setup ## Show its components and nodes
+cluster-status: setup ## Show the local cluster's components and nodes
 	$(PYTHON) -m hack.cluster status --name $(CLUSTER)
 
 .PHONY: cluster-down
-cluster-down: setup ## Stop it and leave nothing behind
+cluster-down: setup ## Remove the local cluster completely
 	$(PYTHON) -m hack.cluster down --name $(CLUSTER)
 
 ##@ Demo
@@ -118,12 +126,12 @@ test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
 
 .PHONY: test-properties
 test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs
-	$(PYTEST) tests/properties
+	$(PYTEST) --numprocesses auto tests/properties
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
 	$(PYTHON) -m hack.images rootfs frameworks
-	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration
+	$(PYTEST) --numprocesses 3 --dist loadfile tests/integration
 
 CELLS ?=
 SEEDS ?= 1
@@ -131,15 +139,27 @@ KILLS_APART ?=
 
 .PHONY: test-faults
 test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=100
-	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) tests/faults
+	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 tests/faults
+
+.PHONY: test-long
+test-long: programs ## Sweeps of hours, outside CI: ten times the properties and seeds, a life for each kill; docs/measurements.md has the last
+	LONG=10 $(PYTEST) --numprocesses auto tests/properties
+	SEEDS=10 KILLS_APART=100 $(PYTEST) --numprocesses 3 tests/faults
 
 .PHONY: test-rivals
-test-rivals: programs ## 50 rival gangs on nodes that kwok plays, with the real kube-scheduler; builds kwok once; not in `make test`
+test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the real kube-scheduler; builds kwok once; not in `make test`
 	$(PYTEST) tests/rivals
 
 .PHONY: test-e2e
-test-e2e: programs images ## All of it on real kubelets
-	$(PYTEST) tests/e2e
+test-e2e: programs images ## Everything on real kubelets: two clusters side by side, because tests mostly wait
+	$(PYTEST) --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests/e2e
+
+TESTS ?=
+FRESH ?=
+
+.PHONY: mutants
+mutants: $(INSTALLED) ## Mutation testing of a module: ONLY=laneway.lanes.turns; TESTS=folders, FRESH=1 begins again
+	$(PYTHON) -m tests.performance.mutants --only "$(ONLY)" --tests "$(TESTS)" $(if $(FRESH),--fresh) --results docs/measurements
 
 GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= 3.12
@@ -150,23 +170,25 @@ test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONL
 	$(GPU_PYTHON) tests/gpu --only "$(ONLY)" --results "$(RESULTS)"
 
 .PHONY: gpu-wheels
-gpu-wheels: $(INSTALLED) ## Put into .wheels what such a machine may lack and cannot fetch: GPU_PYTHON_VERSION=3.12
+gpu-wheels: $(INSTALLED) ## Download wheels into .wheels for such a machine without network: GPU_PYTHON_VERSION=3.12
 	$(PYTHON) -m tests.gpu.wheels --python-version $(GPU_PYTHON_VERSION)
 
 ##@ Verify
 
 .PHONY: verify
-verify: setup lint types layers verify-generated verify-chart ## Lint, types, layers, generated files, chart
+verify: setup lint types layers verify-words verify-tests verify-generated verify-chart ## Lint, types, layers, words, test imports, generated files, chart
 
 .PHONY: lint
-lint: $(INSTALLED) ## ruff: lint and format
+lint: $(INSTALLED) ## ruff and mdformat: lint and format
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mdformat --check $$(git ls-files '*.md')
 
 .PHONY: format
-format: $(INSTALLED) ## Let ruff mend what it can
+format: $(INSTALLED) ## Fix lint and format with ruff and mdformat
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
+	$(PYTHON) -m mdformat $$(git ls-files '*.md')
 
 .PHONY: types
 types: $(INSTALLED) ## mypy --strict
@@ -176,12 +198,21 @@ types: $(INSTALLED) ## mypy --strict
 layers: $(INSTALLED) ## import-linter: who may import whom
 	.venv/bin/lint-imports
 
+.PHONY: verify-words
+verify-words: $(INSTALLED) ## No removed names and words; warns about long commit subjects
+	$(PYTHON) -m hack.verify words
+
+.PHONY: verify-tests
+verify-tests: $(INSTALLED) ## No test module imports another, no kind of tests another kind
+	$(PYTHON) -m hack.verify tests
+
 .PHONY: verify-generated
-verify-generated: $(INSTALLED) ## Generated files are current
+verify-generated: $(INSTALLED) ## Check that generated files are current
 	$(PYTHON) -m laneway.api.generate_crds --check
+	$(PYTHON) -m hack.api_reference --check
 	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 	$(PYTHON) -m hack.chart --check
-	$(PYTHON) -m laneway.device_plugin.generate_protos --check
+	$(PYTHON) -m tests.faults.page --check
 
 .PHONY: verify-chart
 verify-chart: programs ## helm lint, and kubeconform on the rendered chart
@@ -190,7 +221,7 @@ verify-chart: programs ## helm lint, and kubeconform on the rendered chart
 ##@ Images and chart
 
 .PHONY: images
-images: setup ## Build the images (docker where its engine runs, else buildah)
+images: setup ## Build the images (with docker or podman if one runs, otherwise buildah)
 	$(PYTHON) -m hack.images build
 
 .PHONY: chart

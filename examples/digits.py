@@ -1,4 +1,4 @@
-"""A plain PyTorch script: trains on scikit-learn's digits. It knows nothing of Laneway.
+"""A plain PyTorch script, without any knowledge of Laneway: trains on scikit-learn's digits.
 
 Its memory on the GPU grows with `--batch`, `--width` and `--blocks`.
 """
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 
 def main() -> None:
-    """Trains, and prints the accuracy on images that were not trained on."""
+    """Trains, and prints the accuracy on test images."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8192)

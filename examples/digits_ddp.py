@@ -1,4 +1,5 @@
-"""DistributedDataParallel over several pods, on gloo: a plain PyTorch script. It knows nothing of Laneway.
+"""DistributedDataParallel over several pods, on gloo: a plain PyTorch script, without any knowledge of
+Laneway.
 
 The rendezvous comes from the environment, as with torchrun: MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK.
 """

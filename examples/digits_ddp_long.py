@@ -1,6 +1,8 @@
-"""DistributedDataParallel over several pods that can be stopped at any time and goes on where it was, with Laneway's checkpoints.
+"""DistributedDataParallel over several pods that may be stopped at any time and resume from Laneway's
+checkpoints.
 
-It is ``digits_ddp.py`` with a ``Checkpoint``: the ranks agree on the step after which they stop, all save, and all leave with status 143.
+It is ``digits_ddp.py`` with a ``Checkpoint``: the ranks agree on the step after which they stop, save, and
+exit with status 143.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def main() -> None:
-    """Trains up to the target, over as many lives as it takes."""
+    """Trains up to the target, over as many runs as it takes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=600, help="the target, over all lives")
+    parser.add_argument("--steps", type=int, default=600, help="the target, over all runs")
     parser.add_argument("--batch", type=int, default=1024, help="of each worker")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=3)
@@ -44,7 +46,7 @@ def main() -> None:
         arguments.checkpoint_dir,
         model=model,
         optimizer=optimizer,
-        own={"batches": batches},  # each rank draws its own
+        per_rank={"batches": batches},  # each rank draws its own
         every_steps=arguments.checkpoint_every,
     )
     state.resume()
@@ -65,7 +67,7 @@ def main() -> None:
 
 
 def tell(event: str, rank: int, **fields: float) -> None:
-    """A line of JSON, for programs that follow the log."""
+    """Prints a line of JSON, for programs that read the log."""
     print(json.dumps({"event": event, "rank": rank, **fields}), flush=True)
 
 

@@ -1,4 +1,5 @@
-"""A job whose memory outgrows its share: the batch grows every few steps. Plain PyTorch; it knows nothing of Laneway."""
+"""A job that exceeds its share: its batch grows every few steps. Plain PyTorch, without any knowledge of
+Laneway."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 
 def main() -> None:
-    """Trains with batches that grow, until it is done or out of memory."""
+    """Trains with growing batches until it is done or out of memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=2560, help="of the first steps")

@@ -1,8 +1,8 @@
-"""A long job that can be stopped at any time and goes on where it was, with Laneway's library for checkpoints. It reports its loss; how far
-it is, its checkpoints say.
+"""A long job that may be stopped at any time and resumes from Laneway's checkpoints. It also reports its
+loss.
 
-On SIGTERM it finishes the step that it is in, saves, and ends with status 143. `steps.log` beside the checkpoints gets one line for
-each step trained.
+Its progress is reported by the checkpoint loops. On SIGTERM it finishes the current step, saves, and exits
+with status 143. A file `steps.log` beside the checkpoints gets one line for each step trained.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 
 
 def main() -> None:
-    """Trains up to the target, over as many lives as it takes."""
+    """Trains up to the target, over as many runs as it takes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1000, help="the target, over all lives")
+    parser.add_argument("--steps", type=int, default=1000, help="the target, over all runs")
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--blocks", type=int, default=3)
@@ -39,7 +39,7 @@ def main() -> None:
         arguments.checkpoint_dir,
         model=model,
         optimizer=optimizer,
-        own={"batches": batches},
+        per_rank={"batches": batches},
         every_steps=arguments.checkpoint_every,
         on_save=lambda step: tell("checkpoint", step=step),
     )
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def tell(event: str, **fields: float) -> None:
-    """A line of JSON, for programs that follow the log."""
+    """Prints a line of JSON, for programs that read the log."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
 

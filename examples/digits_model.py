@@ -1,4 +1,5 @@
-"""The data and the model of all the examples: scikit-learn's digits (1,797 images of 8 × 8 pixels), and a small residual MLP."""
+"""The data and the model of the examples: scikit-learn's digits (1,797 images of 8 × 8 pixels), and a small
+residual MLP."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 
 def load() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images and labels, test images and labels; an image is 64 floats from 0 to 1."""
+    """Returns training images and labels, test images and labels; an image is 64 floats from 0 to 1."""
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32) / 16
     labels = torch.tensor(digits.target, dtype=torch.int64)
@@ -32,12 +33,13 @@ class Block(nn.Module):
 
 
 def build(width: int, blocks: int) -> nn.Module:
-    """The model: 64 pixels in, 10 classes out."""
+    """Returns the model: 64 pixels in, 10 classes out."""
     return nn.Sequential(nn.Linear(64, width), *(Block(width) for _ in range(blocks)), nn.Linear(width, 10))
 
 
 class NoisyBatches:
-    """Batches of any size from few images: drawn at random, with noise on each pixel. The same seed gives the same batches."""
+    """Batches of any size from few images: drawn at random, with noise on each pixel. The same seed gives the
+    same batches."""
 
     def __init__(self, images: Tensor, labels: Tensor, seed: int) -> None:
         self._images = images
@@ -45,23 +47,23 @@ class NoisyBatches:
         self._generator = torch.Generator().manual_seed(seed)
 
     def draw(self, size: int) -> tuple[Tensor, Tensor]:
-        """A batch: images [size, 64], labels [size]."""
+        """Draws a batch: images [size, 64], labels [size]."""
         chosen = torch.randint(len(self._labels), (size,), generator=self._generator)
         noise = torch.randn(size, 64, generator=self._generator)
         return self._images[chosen] + 0.1 * noise, self._labels[chosen]
 
     def get_state(self) -> Tensor:
-        """Where the random numbers are."""
+        """Returns the state of the random numbers."""
         return self._generator.get_state()
 
     def set_state(self, state: Tensor) -> None:
-        """Goes on from there."""
+        """Restores the state of the random numbers."""
         self._generator.set_state(state)
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """The part of the images that the model gets right."""
+    """Returns the part of the images that the model classifies correctly."""
     model.eval()
     right = (model(images).argmax(dim=1) == labels).float().mean().item()
     model.train()

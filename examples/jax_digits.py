@@ -1,9 +1,10 @@
 """A JAX script that marks its iterations: trains a small MLP on scikit-learn's digits.
 
-Laneway finds the iterations of PyTorch by itself. JAX has no place where they could be seen, so the script says what one is: a `with` block around
-the work on the GPU. Where Laneway is not there, the block does nothing.
+Laneway detects the iterations of PyTorch scripts. JAX has no hooks for that, so the script marks each
+iteration with a `with` block around the work on the GPU. Without Laneway the block does nothing.
 
-JAX returns before the GPU is done. `block_until_ready` within the block keeps the iteration's work within its turn.
+JAX returns before the GPU is done. `block_until_ready` inside the block keeps the iteration's work within its
+turn.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Parameters = list[tuple[jax.Array, jax.Array]]
 
 
 def build(sizes: list[int], key: jax.Array) -> Parameters:
-    """Weights and biases of each layer."""
+    """Returns weights and biases of each layer."""
     keys = jax.random.split(key, len(sizes) - 1)
     pairs = zip(keys, sizes[:-1], sizes[1:], strict=True)
     return [(jax.random.normal(k, (n, m)) * (2 / n) ** 0.5, jnp.zeros(m)) for k, n, m in pairs]
@@ -41,20 +42,20 @@ def logits(parameters: Parameters, images: jax.Array) -> jax.Array:
 
 
 def loss_of(parameters: Parameters, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """The mean cross entropy."""
+    """Returns the mean cross entropy."""
     chances = jax.nn.log_softmax(logits(parameters, images))
     return -jnp.take_along_axis(chances, labels[:, None], axis=1).mean()
 
 
 @jax.jit
 def update(parameters: Parameters, images: jax.Array, labels: jax.Array) -> tuple[Parameters, jax.Array]:
-    """One step of gradient descent."""
+    """Makes one step of gradient descent."""
     loss, gradients = jax.value_and_grad(loss_of)(parameters, images, labels)
     return jax.tree.map(lambda value, gradient: value - 0.1 * gradient, parameters, gradients), loss
 
 
 def main() -> None:
-    """Trains, and prints the accuracy on images that were not trained on."""
+    """Trains, and prints the accuracy on test images."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=256)

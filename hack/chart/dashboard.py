@@ -1,4 +1,4 @@
-"""The Grafana dashboard: six rows, from what a user asks first (who has which GPU) to what an operator asks last (is the cycle well)."""
+"""The Grafana dashboard: six rows, from the users' questions (which job has which GPU) to the administrators' (is the operator healthy)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel; `unit` is Grafana's name of a unit, `width` in its 24 columns."""
+    """One panel. `unit` is Grafana's name of a unit; `width` counts Grafana's 24 columns."""
 
     title: str
     description: str
@@ -50,11 +50,11 @@ def _quantiles(histogram: str, by: str = "") -> tuple[Query, ...]:
 
 ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
-        "Who has which GPU",
+        "GPU allocation",
         (
             Panel(
-                "Shares of GPUs by job",
-                "Percent of each GPU that a job's workers hold: 100 is a whole one.",
+                "GPU shares by job",
+                "Percent of each GPU that a job's workers hold; 100 is a whole GPU.",
                 (
                     Query(
                         f"sum by (gpu, node, namespace, job) (laneway_job_gpu_percent{{{NODES}}})",
@@ -66,10 +66,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 maximum=100,
             ),
             Panel(
-                "GPUs promised",
-                "Sum of the shares that jobs hold, over the GPUs that are healthy.",
+                "Allocated GPUs",
+                "Sum of the shares that jobs hold, beside the number of healthy GPUs.",
                 (
-                    Query("(sum(laneway_job_gpu_percent) or vector(0)) / 100", "promised"),
+                    Query("(sum(laneway_job_gpu_percent) or vector(0)) / 100", "allocated"),
                     Query("sum(laneway_gpu_healthy)", "healthy GPUs"),
                 ),
                 unit="none",
@@ -77,15 +77,15 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "GPU utilisation",
-                "As the node's driver reports it, or the share of time that iterations ran on a simulated GPU.",
+                "As reported by the driver. On a simulated GPU: the fraction of time in iterations.",
                 (Query(f"laneway_gpu_utilization_ratio{{{NODES}}}", "{{node}} {{gpu}}"),),
                 unit="percentunit",
                 width=6,
                 maximum=1,
             ),
             Panel(
-                "Time on GPUs by job",
-                "GPU-seconds spent inside iterations, a second.",
+                "GPU time by worker",
+                "GPU-seconds in iterations per second.",
                 (
                     Query(
                         f"sum by (namespace, pod) (rate(laneway_gpu_seconds_total{{{NODES}}}[$__rate_interval]))",
@@ -96,8 +96,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 stacked=True,
             ),
             Panel(
-                "Iterations by job",
-                "Training iterations completed, a second.",
+                "Iterations by worker",
+                "Training iterations completed per second.",
                 (
                     Query(
                         f"sum by (namespace, pod) (rate(laneway_iterations_total{{{NODES}}}[$__rate_interval]))",
@@ -113,7 +113,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Progress by job",
-                "Steps done of all, of the jobs whose scripts report them (laneway.client.report).",
+                "Completed steps over all steps, for jobs that report them (laneway.client.report).",
                 (Query("laneway_job_progress_ratio", "{{namespace}}/{{job}}"),),
                 kind="bargauge",
                 unit="percentunit",
@@ -121,22 +121,22 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 maximum=1,
             ),
             Panel(
-                "Time left by job",
-                "By the steps that are left and the pace of late, waits for turns included.",
+                "Remaining time by job",
+                "Estimated from the remaining steps and the recent pace, including waits for turns.",
                 (Query("laneway_job_remaining_seconds", "{{namespace}}/{{job}}"),),
                 unit="s",
                 width=8,
             ),
             Panel(
                 "Loss by job",
-                "As the scripts report it.",
+                "As reported by the training scripts.",
                 (Query("laneway_job_loss", "{{namespace}}/{{job}}"),),
                 unit="none",
                 width=8,
             ),
             Panel(
                 "Iteration time by job",
-                "Mean time of an iteration of the slowest worker, and of what comes before it that is no wait for a turn: loading of data, mostly.",
+                "Mean iteration time of the slowest worker, and its mean time between iterations without waiting for a turn (mostly data loading).",
                 (
                     Query("laneway_job_iteration_seconds", "{{namespace}}/{{job}} iteration"),
                     Query("laneway_job_data_seconds", "{{namespace}}/{{job}} data"),
@@ -144,8 +144,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 unit="s",
             ),
             Panel(
-                "Time for data by worker",
-                "What part of its time a worker spends between iterations without waiting for a turn: where it is high, others gain from sharing its GPU.",
+                "Data time by worker",
+                "Fraction of time between iterations without waiting for a turn. A high value means that other jobs gain from sharing the GPU.",
                 (
                     Query(
                         f"sum by (namespace, pod) (rate(laneway_data_seconds_total{{{NODES}}}[$__rate_interval]))",
@@ -161,33 +161,33 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "GPU memory",
-                "Each GPU's memory: what jobs keep (persistent), the lanes (ephemeral), the frameworks' reserve, and what is free.",
+                "Memory by use: persistent (weights, optimizer state), lanes (ephemeral), frameworks and free.",
                 (Query(f'sum by (kind) (laneway_gpu_memory_bytes{{{NODES}, kind!="total"}})', "{{kind}}"),),
                 unit="bytes",
                 stacked=True,
             ),
             Panel(
                 "Free memory by GPU",
-                "What the safety condition leaves for further jobs.",
+                "Memory that the safety condition leaves for further jobs.",
                 (Query(f'laneway_gpu_memory_bytes{{{NODES}, kind="free"}}', "{{node}} {{gpu}}"),),
                 unit="bytes",
             ),
             Panel(
                 "Lanes by GPU",
-                "How many lanes each GPU is cut into: as many jobs can compute there at the same time.",
+                "Number of lanes, and therefore of jobs that compute at the same time.",
                 (Query(f"laneway_gpu_lanes{{{NODES}}}", "{{node}} {{gpu}}"),),
                 width=8,
             ),
             Panel(
-                "Lanes' memory",
-                "The ephemeral bytes of each lane: those of its largest job.",
+                "Lane memory",
+                "Ephemeral bytes of each lane: the need of its largest job.",
                 (Query(f"laneway_lane_ephemeral_bytes{{{NODES}}}", "{{node}} {{gpu}} lane {{lane}}"),),
                 unit="bytes",
                 width=8,
             ),
             Panel(
-                "Memory by worker, measured",
-                "Persistent and ephemeral bytes that each worker's client measured.",
+                "Measured memory by worker",
+                "Persistent and ephemeral bytes measured by each worker's client.",
                 (
                     Query(
                         f"sum by (namespace, pod) (laneway_session_persistent_bytes{{{NODES}}})",
@@ -202,8 +202,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 width=8,
             ),
             Panel(
-                "Quota in use",
-                "Measured bytes over the quota of each worker's share; at 1 the worker fails with an out-of-memory error.",
+                "Quota use by worker",
+                "Measured bytes over the worker's quota. At 1 the worker fails with an out-of-memory error.",
                 (
                     Query(
                         f"sum by (namespace, pod) (laneway_session_persistent_bytes{{{NODES}}} + laneway_session_ephemeral_bytes{{{NODES}}})"
@@ -218,7 +218,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
-        "Queue and waiting",
+        "Queues and waiting",
         (
             Panel(
                 "Jobs by state",
@@ -229,14 +229,14 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Jobs by queue",
-                "Unfinished jobs by the queue that their attained service puts them in; queue 0 goes first.",
+                "Unfinished jobs by queue, which follows from attained service. Queue 0 is first.",
                 (Query("laneway_queue_jobs", "queue {{queue}}"),),
                 stacked=True,
                 width=8,
             ),
             Panel(
-                "Waiting now",
-                "How long each waiting job has waited.",
+                "Waiting jobs",
+                "How long each waiting job has waited so far.",
                 (Query("laneway_job_waiting_seconds or vector(0)", "{{namespace}}/{{job}}"),),
                 kind="bargauge",
                 unit="s",
@@ -244,7 +244,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Waiting time",
-                "From waiting to running: the median and the 99th percentile of the jobs that began to run.",
+                "Time from waiting to running: median and 99th percentile of started jobs.",
                 (
                     Query(
                         "histogram_quantile(0.5, sum by (le) (laneway_job_wait_duration_seconds_bucket))",
@@ -260,14 +260,14 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Attained service",
-                "GPU-seconds that each unfinished job has attained, by which it is ordered (Tiresias).",
+                "GPU-seconds of each unfinished job, by which Tiresias orders jobs.",
                 (Query("laneway_job_attained_service_gpu_seconds", "{{namespace}}/{{job}}"),),
                 unit="s",
                 width=8,
             ),
             Panel(
                 "Preemptions and rollbacks",
-                "Jobs that made way for others, and gangs that were taken back because not all of their workers came up.",
+                "Jobs preempted for others, and gangs rolled back because some workers did not start.",
                 (
                     Query("laneway_preemptions_total", "preemptions"),
                     Query("laneway_gang_rollbacks_total", "gang rollbacks"),
@@ -280,8 +280,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "Turns",
         (
             Panel(
-                "Turns taken",
-                "Turns that began, a second, by worker.",
+                "Turns by worker",
+                "Turns granted per second.",
                 (
                     Query(
                         f"sum by (namespace, pod) (rate(laneway_turns_total{{{NODES}}}[$__rate_interval]))",
@@ -292,22 +292,22 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 width=6,
             ),
             Panel(
-                "Length of a turn",
-                "From its grant to its release.",
+                "Turn duration",
+                "From grant to release.",
                 _quantiles("laneway_turn_duration_seconds"),
                 unit="s",
                 width=6,
             ),
             Panel(
-                "Wait for a turn",
-                "From a session's request to its grant: what sharing a lane costs.",
+                "Turn wait",
+                "From request to grant: the cost of sharing a lane.",
                 _quantiles("laneway_turn_wait_seconds"),
                 unit="s",
                 width=6,
             ),
             Panel(
-                "Turns taken away",
-                "Sessions that died, stalled or lied lose their turn within a bounded time.",
+                "Revoked turns",
+                "Turns that the agent revoked, by reason.",
                 (Query("sum by (reason) (laneway_turns_revoked_total) or vector(0)", "{{reason}}"),),
                 width=6,
             ),
@@ -318,28 +318,28 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         (
             Panel(
                 "Unhealthy GPUs",
-                "GPUs whose health was lost; none of their shares is on offer.",
+                "GPUs out of use; nodes offer none of their shares.",
                 (Query("count(laneway_gpu_healthy == 0) or vector(0)", "unhealthy"),),
                 kind="stat",
                 width=4,
             ),
             Panel(
-                "Operators that lead",
-                "One acts; the others stand by.",
+                "Leading operators",
+                "Should be 1. The other replicas stand by.",
                 (Query("sum(laneway_leader)", "leaders"),),
                 kind="stat",
                 width=4,
             ),
             Panel(
-                "Cycle",
-                "How long the operator takes to decide from the whole state.",
+                "Cycle duration",
+                "Duration of the operator's scheduling cycle.",
                 _quantiles("laneway_cycle_duration_seconds"),
                 unit="s",
                 width=8,
             ),
             Panel(
                 "Writes to the API server",
-                "By verb, resource and result, a second.",
+                "Writes per second by verb, resource and result.",
                 (
                     Query(
                         "sum by (verb, resource, result) (rate(laneway_api_writes_total[$__rate_interval]))",
@@ -350,14 +350,14 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 width=8,
             ),
             Panel(
-                "Allocations by the device plugin",
-                "Containers that the kubelet asked devices for.",
+                "Device plugin allocations",
+                "Containers for which the kubelet requested devices, by result.",
                 (Query("sum by (result) (laneway_device_allocations_total)", "{{result}}"),),
                 width=12,
             ),
             Panel(
-                "Device plugins registered",
-                "Nodes whose kubelet knows the resource laneway.dev/gpu-percent.",
+                "Registered device plugins",
+                "Nodes whose kubelet offers the resource laneway.dev/gpu-percent.",
                 (
                     Query("sum(laneway_device_plugin_registered)", "registered"),
                     Query("count(laneway_device_plugin_registered)", "nodes"),
@@ -370,11 +370,11 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
 
 
 def dashboard() -> Json:
-    """The whole dashboard, as Grafana imports it."""
+    """Returns the dashboard in Grafana's import format."""
     return {
         "uid": "laneway",
         "title": "Laneway",
-        "description": "Who has which GPU, how far trainings are, lanes and their memory, queue and waiting times, turns, health.",
+        "description": "GPU allocation, training progress, lanes and memory, queues and waiting, turns, health.",
         "tags": ["laneway", "gpu"],
         "schemaVersion": 39,
         "version": 1,
@@ -417,7 +417,7 @@ def _node_variable() -> Json:
 
 
 def _panels(rows: Sequence[tuple[str, tuple[Panel, ...]]]) -> Iterator[Json]:
-    """Rows and panels with their places: from left to right, on to the next line where the width is used up."""
+    """Yields rows and panels with their positions: left to right, then on the next line."""
     identity = top = 0
     for title, panels in rows:
         identity += 1

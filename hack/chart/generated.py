@@ -1,48 +1,41 @@
-"""The chart's generated files: copies of the CRDs, the schema of its values, the dashboard, the tables of its README."""
+"""The chart's generated files: copies of the CRDs, the schema of its values, the dashboard, the configuration page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from laneway.api.node_config import NodeConfig
-from laneway.operator.config import OperatorConfig
-
+from hack.chart.config_page import config_page
 from hack.chart.dashboard import dashboard
-from hack.chart.values_schema import CHART_DECIDES, values_schema
-from hack.chart.values_table import model_table, policies_table, values_table, with_tables
+from hack.chart.values_schema import values_schema
+from hack.markdown import formatted
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "laneway"
 
 
 def generated_files() -> dict[Path, str]:
-    """The text of each generated file, by its path."""
-    files = {
+    """Returns the text of each generated file by its path. Only README.md is missing, because it requires helm-docs."""
+    crds = {
         CHART / "files" / "crds" / path.name: path.read_text(encoding="utf-8")
         for path in sorted((ROOT / "crds").glob("*.yaml"))
     }
-    files[CHART / "values.schema.json"] = _json(values_schema())
-    files[CHART / "dashboards" / "laneway.json"] = _json(dashboard())
-    readme, values = CHART / "README.md", CHART / "values.yaml"
-    tables = {
-        "values": values_table(values.read_text(encoding="utf-8")),
-        "node.config": model_table(NodeConfig, CHART_DECIDES["node"]),
-        "policies": policies_table(),
-        "operator.config": model_table(OperatorConfig, CHART_DECIDES["operator"]),
+    return {
+        **crds,
+        CHART / "values.schema.json": _json(values_schema()),
+        CHART / "dashboards" / "laneway.json": _json(dashboard()),
+        CHART / "CONFIGURATION.md": formatted(config_page()),
     }
-    files[readme] = with_tables(readme.read_text(encoding="utf-8"), tables)
-    return files
 
 
-def stale_files() -> list[str]:
-    """What is not current, or has no business to be there; relative to the tree."""
-    files = generated_files()
+def stale_files(files: Mapping[Path, str]) -> list[str]:
+    """Returns the files whose text differs from the given one, and CRDs that are not among them; relative to the tree."""
     stale = [
         path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
-    strangers = [path for path in sorted((CHART / "files" / "crds").glob("*")) if path not in files]
-    return [str(path.relative_to(ROOT)) for path in (*stale, *strangers)]
+    surplus = [path for path in sorted((CHART / "files" / "crds").glob("*")) if path not in files]
+    return [str(path.relative_to(ROOT)) for path in (*stale, *surplus)]
 
 
 def _json(document: object) -> str:

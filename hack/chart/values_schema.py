@@ -8,17 +8,13 @@ from typing import Any
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPU
 from laneway.operator.config import OperatorConfig
-from laneway.scheduling import plug_ins, registry
+from laneway.scheduling.config import plug_ins, registry
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from hack.chart.values_table import STAGES
+from hack.chart.config_page import CHART_DECIDES, STAGES
 
 Schema = dict[str, Any]
-
-CHART_DECIDES = {"operator": frozenset({"lanes", "metricsPort"}), "node": frozenset({"gpuSource"})}
-"""Fields of the configuration files that are no values: the planner's lanes are the nodes', the port is the Service's, and where the GPUs come
-from is said by gpu.source."""
 
 _TEXT: Schema = {"type": "string"}
 _FLAG: Schema = {"type": "boolean"}

@@ -1,4 +1,4 @@
-"""`python -m hack.cluster COMMAND`: progress goes to standard error, answers (paths) to standard output."""
+"""`python -m hack.cluster COMMAND`: prints progress to standard error and results (paths) to standard output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print(
-            "interrupted: run the same command again to go on, or 'down' to remove what there is",
+            "interrupted: run the same command again to continue, or 'down' to remove the cluster",
             file=sys.stderr,
         )
         return 130
@@ -46,23 +46,23 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=command)
         return added
 
-    up = add("up", _up, "start what is not running and wait until all nodes are Ready")
+    up = add("up", _up, "start missing components and wait until all nodes are Ready")
     up.add_argument("--nodes", type=_node_count, default=2, help="how many nodes (default: %(default)s)")
     add(
         "status",
         _status,
-        "show the backend, the components and the nodes; status 1 when something does not work",
+        "show the backend, the components and the nodes; exit 1 if something does not work",
     )
-    add("down", _down, "remove the cluster, whole or crashed, and leave nothing behind")
+    add("down", _down, "remove the cluster completely, even after a crash")
     add("kubeconfig", _kubeconfig, "print the path of the kubeconfig")
     add("load-image", _load_image, "import an OCI archive on all nodes").add_argument("archive", type=Path)
-    add("build", _build, "build the programs of the embedded cluster, or those named").add_argument(
+    add("build", _build, "build all programs of the embedded cluster, or the named ones").add_argument(
         "programs", nargs="*"
     )
-    add("bin", _bin, "print a program's path, built first if need be").add_argument(
+    add("bin", _bin, "print a program's path; build it first if necessary").add_argument(
         "program", choices=sorted(BINARIES)
     )
-    add("stop-node", _stop_node, "end all that runs on a node at once, pods included").add_argument("node")
+    add("stop-node", _stop_node, "stop everything on a node at once, pods included").add_argument("node")
     add("start-node", _start_node, "start a stopped node and wait until it is Ready").add_argument("node")
     add("restart-kubelet", _restart_kubelet, "kill -9 a node's kubelet and start it again").add_argument(
         "node"
@@ -106,12 +106,12 @@ def _up(options: argparse.Namespace) -> int:
 def _require_answer(kubeconfig: Path) -> None:
     if not kubeconfig.is_file():
         raise ClusterError(
-            f"KUBECONFIG={kubeconfig} is no file: set it to one kubeconfig, or unset it for a cluster of our own"
+            f"KUBECONFIG={kubeconfig} is not a file: set it to one kubeconfig, or unset it to start a local cluster"
         )
     kubectl = Kubectl(built("kubectl"), kubeconfig)
     if not kubectl.succeeds("get", "--raw", "/readyz"):
         raise ClusterError(
-            f"the cluster of KUBECONFIG={kubeconfig} does not answer: mend it, or unset KUBECONFIG for one of our own"
+            f"the cluster of KUBECONFIG={kubeconfig} does not respond: repair it, or unset KUBECONFIG to start a local cluster"
         )
 
 
@@ -131,7 +131,7 @@ def _status(options: argparse.Namespace) -> int:
 def _down(options: argparse.Namespace) -> int:
     choice = _chosen(options.name)
     if choice.backend is Backend.KUBECONFIG:
-        report("a cluster that is not ours is left alone")
+        report("this cluster was not started here; it stays")
     elif choice.backend is Backend.KIND:
         kind.bring_down(options.name, running_engine())
     else:
@@ -142,7 +142,7 @@ def _down(options: argparse.Namespace) -> int:
 def _kubeconfig(options: argparse.Namespace) -> int:
     kubeconfig = kubeconfig_of(options.name, choose_here(options.name))
     if not kubeconfig.exists():
-        raise ClusterError(f"there is no {kubeconfig}: bring the cluster up first, with 'make cluster-up'")
+        raise ClusterError(f"there is no {kubeconfig}: start the cluster first with 'make cluster-up'")
     print(kubeconfig)
     return 0
 
@@ -151,9 +151,9 @@ def _load_image(options: argparse.Namespace) -> int:
     choice = _chosen(options.name)
     if choice.backend is Backend.KUBECONFIG:
         raise ClusterError(
-            f"the nodes of the cluster of {kubeconfig_of(options.name, choice)} can't be loaded from here: "
-            "bring the images to them (`python -m hack.images build` prints where their archives are), "
-            "and say so with LANEWAY_IMAGES=there"
+            f"the nodes of the cluster of {kubeconfig_of(options.name, choice)} cannot be reached from here: "
+            "load the images onto them (`python -m hack.images build` prints the archives), "
+            "then set LANEWAY_IMAGES=there"
         )
     if choice.backend is Backend.KIND:
         kind.load_image(options.name, options.archive, running_engine())

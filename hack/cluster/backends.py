@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the user's own, kind's, or the embedded one, in this order."""
+"""Chooses the cluster of a command: the user's own, kind's, or the embedded one, in this order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Backend(StrEnum):
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What the choice depends on. `engine` is the container engine that runs: docker, podman, or empty."""
+class Machine:
+    """The inputs of the choice. `engine` is the running container engine: docker, podman, or empty."""
 
     kubeconfig: str
     own_kubeconfig: str
     engine: str
     kind_installed: bool
     embedded_exists: bool = False
-    """An embedded cluster of this name is there: a kind that was installed since must not hide it."""
+    """An embedded cluster of this name exists. A kind that was installed later must not hide it."""
 
 
 @dataclass(frozen=True)
@@ -36,30 +36,30 @@ class Choice:
     reason: str
 
 
-def choose(surroundings: Surroundings) -> Choice:
-    """An explicit KUBECONFIG, else kind where it can run, else the embedded cluster.
+def choose(machine: Machine) -> Choice:
+    """Returns an explicit KUBECONFIG, otherwise kind if it can run, otherwise the embedded cluster.
 
-    A KUBECONFIG that names the file which an earlier start wrote is not another cluster: the choice goes on.
+    A KUBECONFIG that an earlier start wrote is not another cluster and is ignored.
     """
-    kubeconfig = surroundings.kubeconfig
-    if kubeconfig and kubeconfig != surroundings.own_kubeconfig:
+    kubeconfig = machine.kubeconfig
+    if kubeconfig and kubeconfig != machine.own_kubeconfig:
         return Choice(Backend.KUBECONFIG, f"KUBECONFIG is set to {kubeconfig}")
-    if surroundings.embedded_exists:
+    if machine.embedded_exists:
         return Choice(Backend.EMBEDDED, "the embedded cluster of this name exists")
-    if surroundings.engine and surroundings.kind_installed:
-        return Choice(Backend.KIND, f"kind is installed and {surroundings.engine} runs")
-    if surroundings.engine:
+    if machine.engine and machine.kind_installed:
+        return Choice(Backend.KIND, f"kind is installed and {machine.engine} runs")
+    if machine.engine:
         return Choice(
             Backend.EMBEDDED,
-            f"no KUBECONFIG of another cluster; {surroundings.engine} runs, but kind is not installed",
+            f"no KUBECONFIG of another cluster; {machine.engine} runs, but kind is not installed",
         )
     return Choice(Backend.EMBEDDED, "no KUBECONFIG of another cluster, and no Docker or Podman engine runs")
 
 
 def choose_here(name: str) -> Choice:
-    """The choice for a cluster on this machine as it is now. A client without its engine counts as nothing."""
+    """Returns the choice for this machine now. A client without a running engine does not count."""
     return choose(
-        Surroundings(
+        Machine(
             kubeconfig=os.environ.get("KUBECONFIG", ""),
             own_kubeconfig=str(cluster_folder(name) / "kubeconfig"),
             engine=running_engine(),
@@ -70,9 +70,9 @@ def choose_here(name: str) -> Choice:
 
 
 def running_engine() -> str:
-    """The container engine that answers, docker before podman; empty where none does.
+    """Returns the running container engine, docker before podman; empty if there is none.
 
-    Podman needs no daemon, so there it is enough that it can name its host; it counts only where kind can use it.
+    Podman needs no daemon: it counts if `podman info` works.
     """
     if shutil.which("docker") and succeeds(["docker", "info"]):
         return "docker"
@@ -82,7 +82,7 @@ def running_engine() -> str:
 
 
 def kubeconfig_of(name: str, choice: Choice) -> Path:
-    """The kubeconfig with which the chosen cluster is reached."""
+    """Returns the kubeconfig of the chosen cluster."""
     if choice.backend is Backend.KUBECONFIG:
         return Path(os.environ["KUBECONFIG"])
     return cluster_folder(name) / "kubeconfig"

@@ -1,9 +1,9 @@
-"""The programs that the embedded cluster runs: from which pinned Go module each is built, and with which flags.
+"""The programs of the embedded cluster: the pinned Go module and the build flags of each.
 
-Versions are read from the `go.mod` files under `gomod/`, so that each is written in one place only. A folder in
+Versions come from the `go.mod` files under `gomod/`, so each is written once. A folder in
 `gomod/` is one module graph: programs that share a folder share their compiled packages, which is why helm and
-CoreDNS are built beside Kubernetes. The pinned versions of these two raise none of the libraries that
-Kubernetes' own go.mod chooses, except three of the terminal and flag parsing.
+CoreDNS are built beside Kubernetes. Their pinned versions raise none of the libraries of
+Kubernetes' own go.mod, except three for terminals and flags.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Binary:
 
     @property
     def link_flags(self) -> str:
-        """Stripped. Kubernetes' clients refuse a server whose version they can't parse, so it is stamped in."""
+        """Strips the program and stamps its version, because Kubernetes' clients refuse a server without one."""
         flags = ["-s", "-w"]
         if self.version_variable:
             flags += ["-X", f"{self.version_variable}={self.version}"]
@@ -55,7 +55,7 @@ class Binary:
 
     @property
     def path(self) -> Path:
-        """Where the built program lies. The suffix changes with the recipe, so a changed pin is never served stale."""
+        """Path of the built program. The suffix changes with the recipe, so a changed pin never yields an old program."""
         sources = [self.module_folder / "go.mod", self.module_folder / "go.sum"]
         if self.package.startswith("./"):
             sources += sorted((self.module_folder / self.package).glob("*.go"))
@@ -77,7 +77,7 @@ def _digest(file: Path) -> str:
 
 @cache
 def required_version(go_mod: Path, module: str) -> str:
-    """The version at which `go_mod` requires `module`."""
+    """Returns the version of `module` that `go_mod` requires."""
     found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", go_mod.read_text(), re.MULTILINE)
     if found is None:
         raise ClusterError(f"{go_mod} does not require {module}: add a require line with its version")
@@ -112,9 +112,9 @@ NODES = (
     *("kube-controller-manager", "kube-scheduler", "coredns"),
     *("containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kube-proxy"),
 )
-TOOLS = ("helm", "kubeconform")
+TOOLS = ("helm", "kubeconform", "helm-docs")
 FOR_BENCHMARKS = ("kwok",)
-"""Built when a benchmark asks for them, and not with the others."""
+"""Built only when a benchmark needs them."""
 
 BINARIES = {
     binary.name: binary
@@ -145,6 +145,13 @@ BINARIES = {
             version_variable="main.version",
         ),
         Binary(
+            "helm-docs",
+            "helm-docs",
+            "github.com/norwoodj/helm-docs/cmd/helm-docs",
+            "github.com/norwoodj/helm-docs",
+            version_variable="main.version",
+        ),
+        Binary(
             "kwok",
             "kwok",
             "sigs.k8s.io/kwok/cmd/kwok",
@@ -158,7 +165,7 @@ ORDINARY = tuple(name for name in BINARIES if name not in FOR_BENCHMARKS)
 
 
 def binary(name: str) -> Binary:
-    """The recipe of a program by name."""
+    """Returns the recipe of a program by name."""
     try:
         return BINARIES[name]
     except KeyError:

@@ -1,8 +1,7 @@
 """Builds the cluster's programs from their pinned Go modules into the cache, once per version.
 
-Repeatable at any point: a program is built under a temporary name and renamed when it is whole, Go's own build
-cache keeps what an interrupted build had compiled, and a lock per module graph makes a second caller wait for the
-first one's result instead of building again.
+It can be interrupted and repeated at any point. A program is built under a temporary name and renamed when it is complete. Go's
+build cache keeps the results of an interrupted build. A lock per module graph makes a second caller wait for the first one's result.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _LOG_TAIL_LINES = 30
 
 
 def built(name: str) -> Path:
-    """The path of a program, built first where the cache does not have it."""
+    """Return the path of a program; build it first if the cache does not have it."""
     return ensure_built([name])[name]
 
 
 def ensure_built(names: Iterable[str] = ORDINARY) -> dict[str, Path]:
-    """Build what the cache lacks; return the path of every named program."""
+    """Build the programs that the cache lacks; return the path of every named program."""
     wanted = [binary(name) for name in names]
     for workspace, members in groupby(sorted(wanted, key=_by_workspace), key=_by_workspace):
         group = list(members)
@@ -55,7 +54,7 @@ def _recipe(member: Binary) -> tuple[str, str]:
 
 
 def _remove_unfinished(workspace: str) -> None:
-    """What a killed build left. Its lock is ours, so nobody works there any more."""
+    """Remove the remains of a killed build. Its lock is ours, so no other process uses them."""
     for folder in (cache_folder() / "bin").glob(f".building-{workspace}-*"):
         shutil.rmtree(folder)
 
@@ -86,7 +85,7 @@ def _output_name(member: Binary) -> str:
 
 
 def _publish(program: Path, destination: Path) -> None:
-    """Put a finished program in its place in one step: the folder appears with the whole file in it, or not at all."""
+    """Move a finished program to its place in one step: the folder appears with the complete file, or not at all."""
     staged = program.with_name(program.name + ".d")
     staged.mkdir()
     program.rename(staged / destination.name)
@@ -95,7 +94,7 @@ def _publish(program: Path, destination: Path) -> None:
 
 
 def _run_logged(command: list[str], folder: Path, log_file: Path) -> None:
-    """Run Go without the caller's flags for it, and report now and then: a cold build is silent for minutes."""
+    """Run Go without the caller's Go flags. Report progress, because a cold build prints nothing for minutes."""
     environment = {
         **os.environ,
         "CGO_ENABLED": "0",

@@ -1,4 +1,4 @@
-"""Where built binaries, toolchains and images are kept between runs: outside the tree, keyed by version."""
+"""The cache of built programs, toolchains and images, outside the tree and keyed by version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hack.cluster.progress import report
 
 
 def cache_folder() -> Path:
-    """`$LANEWAY_CACHE`, or `~/.cache/laneway`. Everything below it can be deleted at any time and is made again."""
+    """`$LANEWAY_CACHE`, or `~/.cache/laneway`. Everything below it can be deleted at any time and is rebuilt."""
     chosen = os.environ.get("LANEWAY_CACHE")
     return Path(chosen).expanduser().resolve() if chosen else Path.home() / ".cache" / "laneway"
 
 
 @contextmanager
 def exclusive(lock_file: Path) -> Iterator[None]:
-    """Hold a lock between processes. The kernel frees it when its holder dies, so a kill leaves nothing to clean."""
+    """Hold a lock between processes. The kernel frees it when its holder dies."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with lock_file.open("w") as lock:
         try:

@@ -28,7 +28,7 @@ class Hierarchy:
 
 
 def hierarchies() -> tuple[Hierarchy, ...]:
-    """All cgroup hierarchies that are mounted, from /proc/self/mountinfo (proc(5))."""
+    """Returns all mounted cgroup hierarchies, from /proc/self/mountinfo (proc(5))."""
     found: dict[Path, Hierarchy] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -47,7 +47,7 @@ def hierarchies() -> tuple[Hierarchy, ...]:
 
 
 def ensure(path: str) -> None:
-    """Make a cgroup in every hierarchy, usable by processes and by a kubelet."""
+    """Create a cgroup in every hierarchy, for processes and for a kubelet."""
     for hierarchy in hierarchies():
         folder = hierarchy.mount_point
         for part in path.split("/"):
@@ -60,7 +60,7 @@ def ensure(path: str) -> None:
 
 
 def _delegate_controllers(folder: Path) -> None:
-    """Version 2: what a cgroup does not hand down, its children cannot limit."""
+    """Version 2: a child can limit only the controllers that its parent delegates."""
     controllers = (folder / "cgroup.controllers").read_text().split()
     handed_down = (folder / "cgroup.subtree_control").read_text().split()
     for controller in set(controllers) - set(handed_down):
@@ -74,7 +74,7 @@ def _delegate_controllers(folder: Path) -> None:
 
 
 def _copy_cpuset(parent: Path, folder: Path) -> None:
-    """Version 1: a new cpuset is empty, and no process may enter it before it names CPUs and memory nodes."""
+    """Version 1: a new cpuset is empty. Processes can enter it only after it names CPUs and memory nodes."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         # Mounted with `noprefix`, as some container runtimes do, the files lose their prefix.
         file = name if (folder / name).exists() else name.removeprefix("cpuset.")
@@ -83,13 +83,13 @@ def _copy_cpuset(parent: Path, folder: Path) -> None:
 
 
 def join_script(path: str) -> str:
-    """Shell commands by which a process enters a cgroup in every hierarchy, to be run before its program."""
+    """Returns shell commands that move a process into a cgroup of every hierarchy before its program starts."""
     files = (hierarchy.mount_point / path / "cgroup.procs" for hierarchy in hierarchies())
     return " && ".join(f"echo $$ > '{file}'" for file in files)
 
 
 def processes(path: str) -> set[int]:
-    """The processes in a cgroup and all below it, in any hierarchy."""
+    """Returns the processes in a cgroup and its descendants, in any hierarchy."""
     found: set[int] = set()
     for folder in _folders(path):
         try:
@@ -104,7 +104,7 @@ def exists(path: str) -> bool:
 
 
 def kill(path: str, timeout_seconds: float = 30.0) -> None:
-    """kill -9 everything below a cgroup until nothing is left; a frozen process is thawed, for it cannot die."""
+    """kill -9 everything in and below a cgroup until nothing is left. Frozen processes are thawed first, because they cannot die."""
     deadline = time.monotonic() + timeout_seconds
     while members := processes(path):
         if time.monotonic() > deadline:
@@ -124,7 +124,7 @@ def kill(path: str, timeout_seconds: float = 30.0) -> None:
 
 
 def remove(path: str, timeout_seconds: float = 10.0) -> None:
-    """Remove a cgroup without processes and all below it. The kernel keeps one busy for a moment after the last exit."""
+    """Remove an empty cgroup and its descendants. The kernel keeps one busy for a moment after its last process exits."""
     deadline = time.monotonic() + timeout_seconds
     while folders := list(_folders(path)):
         for folder in folders:
@@ -138,7 +138,7 @@ def remove(path: str, timeout_seconds: float = 10.0) -> None:
 
 
 def _folders(path: str) -> Iterator[Path]:
-    """Every cgroup at and below `path` in all hierarchies, children before their parents."""
+    """Yields every cgroup at and below `path` in all hierarchies, children first."""
     for hierarchy in hierarchies():
         for folder, _, _ in os.walk(hierarchy.mount_point / path, topdown=False):
             yield Path(folder)

@@ -1,4 +1,4 @@
-"""Runs a program of the system and turns its failure into an error that shows what it said."""
+"""Runs a system program; its failure becomes an error with its output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hack.cluster.progress import ClusterError
 
 
 def run(command: Sequence[str | Path], *, stdin: str | None = None) -> str:
-    """Standard output of a program that must succeed."""
+    """Returns the standard output of a program that must succeed."""
     done = subprocess.run(list(map(str, command)), input=stdin, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(
@@ -21,7 +21,7 @@ def run(command: Sequence[str | Path], *, stdin: str | None = None) -> str:
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:
-    """Whether a program ends with status 0. What it prints is dropped."""
+    """Returns whether a program exits with status 0. Its output is dropped."""
     try:
         return subprocess.run(list(map(str, command)), capture_output=True, check=False).returncode == 0
     except OSError:

@@ -22,7 +22,7 @@ _SERVICE_ACCOUNT_ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where the control plane listens. Ports are TCP."""
+    """Addresses and TCP ports of the control plane."""
 
     address: str
     service_cidr: str
@@ -45,7 +45,7 @@ class Endpoints:
 
 @dataclass(frozen=True)
 class ControlPlaneFiles:
-    """The credentials of a control plane, made below `folder` on the first use."""
+    """The credentials of a control plane, created below `folder` on first use."""
 
     folder: Path
     cluster: str
@@ -81,7 +81,7 @@ class ControlPlaneFiles:
         return self.authority.issue("kube-apiserver", identity)
 
     def kubelet_client(self) -> Credential:
-        """What the API server shows to kubelets; RBAC gives this user `system:kubelet-api-admin` and nothing else."""
+        """The API server's client certificate for kubelets. RBAC gives its user `system:kubelet-api-admin` and nothing else."""
         return self.authority.issue(KUBELET_CLIENT, Identity(KUBELET_CLIENT))
 
     def etcd_serving(self) -> Credential:
@@ -91,11 +91,11 @@ class ControlPlaneFiles:
         return self.etcd_authority.issue("kube-apiserver-etcd-client", Identity("kube-apiserver-etcd-client"))
 
     def front_proxy_client(self) -> Credential:
-        """By an authority of its own: whoever it signs for may name any user to an aggregated API server."""
+        """Issued by a separate authority, because its holder may impersonate any user to an aggregated API server."""
         return self.front_proxy_authority.issue("front-proxy-client", Identity(_FRONT_PROXY))
 
     def kubeconfig(self, file_name: str, user: str, group: str = "", embed: bool = False) -> Path:
-        """A kubeconfig with a client certificate of its own, even where another one names the same user."""
+        """A kubeconfig with its own client certificate, even if another one names the same user."""
         credential = self.authority.issue(f"client-{file_name.replace('/', '-')}", Identity(user, group))
         return write_kubeconfig(
             self.folder / file_name,
@@ -108,7 +108,7 @@ class ControlPlaneFiles:
         )
 
     def admin(self) -> Credential:
-        """The cluster's owner, in the group that RBAC cannot lock out: it has to write the first role bindings."""
+        """The cluster's owner, in the group that RBAC cannot lock out, because it writes the first role bindings."""
         return self.authority.issue("client-kubeconfig", Identity("laneway-admin", "system:masters"))
 
     def admin_kubeconfig(self) -> Path:
@@ -153,7 +153,7 @@ def apiserver_command(
     disabled_admission: tuple[str, ...] = (),
     publish_endpoint: bool = True,
 ) -> list[str]:
-    """Node and RBAC authorisation, no anonymous requests, and kubelets that must show a certificate of this cluster.
+    """Node and RBAC authorisation, no anonymous requests, and kubelets with certificates of this cluster.
 
     `publish_endpoint` writes the address into the Service `kubernetes`, which a loopback address may not be.
     """
@@ -206,7 +206,7 @@ def apiserver_command(
 
 
 def controller_manager_command(program: Path, files: ControlPlaneFiles) -> list[str]:
-    """Every controller acts as a service account of its own, so that RBAC applies to each."""
+    """Each controller has its own service account, so that RBAC applies to it."""
     kubeconfig = files.kubeconfig("kubeconfigs/kube-controller-manager", "system:kube-controller-manager")
     serving = files.serving("kube-controller-manager")
     return _command(
@@ -254,7 +254,7 @@ def scheduler_command(program: Path, files: ControlPlaneFiles) -> list[str]:
 
 
 def _delegated(kubeconfig: Path) -> dict[str, str | Path]:
-    """Who asks this component for its metrics is checked by the API server, with the component's own credential."""
+    """The API server authorizes clients of this component's metrics, with the component's own credential."""
     return {"authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig}
 
 

@@ -10,6 +10,7 @@ The processes die with the thread that started them (the kernel sees to it), so 
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -37,7 +38,7 @@ _PORT_ATTEMPTS = 3
 
 
 class LoopbackControlPlane:
-    """A context manager; see the module's text. Not for use by two threads at the same time.
+    """A context manager; see the module's docstring. Not thread-safe.
 
     `controllers=True` also runs kube-controller-manager: service accounts, garbage collection by owner references
     and the deletion of namespaces then work. Without it pods may name no service account that has not been made.
@@ -84,8 +85,23 @@ class LoopbackControlPlane:
         return self.files.authority.certificate
 
     def kubeconfig_for(self, user: str, group: str = "") -> Path:
-        """A kubeconfig of a user (and group) that has only the rights which RBAC gives it."""
+        """Returns a kubeconfig of a user (and groups) with only the rights that RBAC grants."""
         return self.files.kubeconfig(f"users/{user.replace(':', '-')}", user, group, embed=True)
+
+    def wait_for_crds(self) -> None:
+        """Waits until the API server serves every CRD. A wait of kubectl fails on a CRD without conditions."""
+        wait_until(self._serves_all_crds, "all CRDs becoming established", _START_TIMEOUT_SECONDS)
+
+    def _serves_all_crds(self) -> bool:
+        command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), "get", "crd", "-o", "json"]
+        crds = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["items"]
+        return all(
+            any(
+                (each["type"], each["status"]) == ("Established", "True")
+                for each in crd.get("status", {}).get("conditions") or ()
+            )
+            for crd in crds
+        )
 
     def log(self, name: str) -> Path:
         """The log of a component, kept until the context ends."""
@@ -114,7 +130,7 @@ class LoopbackControlPlane:
         )
 
     def kill(self, name: str) -> None:
-        """kill -9, and wait until the process is gone."""
+        """kill -9 a component and wait until its process has ended."""
         if name not in self._names:
             raise ClusterError(f"no component {name!r}: write one of {', '.join(self._names)}")
         process = self._processes.pop(name, None)
@@ -162,7 +178,7 @@ class LoopbackControlPlane:
 
 
 def _free_endpoints() -> Endpoints:
-    """Loopback endpoints on ports that are free at this moment, all different."""
+    """Returns loopback endpoints on different, currently free ports."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(4)]
         for each in sockets:

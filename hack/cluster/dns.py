@@ -15,7 +15,7 @@ _ANSWER_TIMEOUT_SECONDS = 1.0
 
 
 def write_corefile(cluster: EmbeddedCluster, kubeconfig: Path) -> Path:
-    """Names of the cluster are answered from memory and never cached: a gang's workers look one another up at once."""
+    """Names of the cluster are never cached, because a gang's workers look each other up immediately."""
     zones = f"{CLUSTER_DOMAIN} {cluster.subnet}.10.in-addr.arpa"
     corefile = cluster.folder / "Corefile"
     corefile.write_text(
@@ -42,7 +42,7 @@ def write_corefile(cluster: EmbeddedCluster, kubeconfig: Path) -> Path:
 
 
 def resolve(name: str, server: str) -> str | None:
-    """The IPv4 address of a name as a DNS server has it (RFC 1035), None where it has none or does not answer."""
+    """Returns the IPv4 address of a name from a DNS server (RFC 1035); None if it has none or does not respond."""
     query_id = secrets.randbits(16)
     question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
     query = struct.pack("!6H", query_id, 0x0100, 1, 0, 0, 0) + question + struct.pack("!2H", 1, 1)

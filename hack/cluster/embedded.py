@@ -1,4 +1,4 @@
-"""The embedded cluster: brings up what is not running of it, in the order in which parts need one another.
+"""The embedded cluster: starts its missing components in the order of their dependencies.
 
 network ─▶ etcd ─▶ API server ─▶ controllers, scheduler, DNS, role bindings
                 └▶ nodes: namespaces, containerd (while the API server starts) ─▶ kubelet, kube-proxy ─▶ Ready
@@ -50,7 +50,7 @@ _READY_TIMEOUT_SECONDS = 120.0
 
 
 def bring_up(name: str, node_count: int) -> Path:
-    """Start what is not running and wait until all of it works. Returns the administrator's kubeconfig."""
+    """Start the missing components and wait until all work. Returns the administrator's kubeconfig."""
     check_machine()
     programs = ensure_built((*CONTROL_PLANE, *NODES))
     with cluster_lock(name):
@@ -59,13 +59,13 @@ def bring_up(name: str, node_count: int) -> Path:
 
 
 def open_cluster(name: str) -> RunningCluster:
-    """The cluster of this name, to look at it or to stop and start parts of it."""
+    """Returns the cluster of this name, to inspect it or to stop and start its components."""
     return RunningCluster(existing_cluster(name), ensure_built((*CONTROL_PLANE, *NODES)))
 
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """A cluster's record together with the programs that it runs."""
+    """A cluster's record and its programs."""
 
     cluster: EmbeddedCluster
     programs: dict[str, Path]
@@ -125,7 +125,7 @@ class RunningCluster:
                 self.start(name)
 
     def start(self, name: str) -> None:
-        """Start a component of the control plane that is not running, and wait until it is healthy."""
+        """Start a stopped component of the control plane and wait until it is healthy."""
         component = self.component(name)
         if component.pid() is None:
             component.start(self._command(name))
@@ -151,7 +151,7 @@ class RunningCluster:
         return [str(program), "-conf", str(corefile)]
 
     def health(self, name: str) -> Callable[[], bool]:
-        """The check whether a component of the control plane works."""
+        """Returns the health check of a component of the control plane."""
         endpoints, files = self.cluster.endpoints, self.files
         if name == "etcd":
             context = client_context(files.etcd_authority.certificate, files.etcd_client())
@@ -171,7 +171,7 @@ class RunningCluster:
         return answer == self.cluster.endpoints.service_gateway
 
     def _prepare_node(self, node: Node) -> None:
-        """All that a node needs no API server for."""
+        """Starts the parts of a node that need no API server."""
         node.configure(self._credentials(node.plan))
         connect_node(node.plan, node.ensure_namespaces())
         node.start_containerd()
@@ -203,7 +203,7 @@ class RunningCluster:
         )
 
     def _wait_for_node(self, node: Node) -> None:
-        """Ready as the API server has it can date from before a restart, so the kubelet is asked as well.
+        """The API server's Ready may date from before a restart, so the kubelet is checked as well.
 
         It works again once it knows of its pods: until then it would answer that there are none to look into.
         """
@@ -236,7 +236,7 @@ class RunningCluster:
         )
 
     def start_node(self, name: str) -> None:
-        """Start a node that was stopped, or what is not running of it, and wait until it is Ready."""
+        """Start a stopped node, or its missing components, and wait until it is Ready."""
         node = self.node(name)
         self._prepare_node(node)
         self._route()
@@ -244,14 +244,14 @@ class RunningCluster:
         self._wait_for_node(node)
 
     def restart_kubelet(self, name: str) -> None:
-        """kill -9 a kubelet and start it again. Pods run on; the node becomes Ready again."""
+        """kill -9 a kubelet and start it again. Pods continue; the node becomes Ready again."""
         node = self.node(name)
         node.component("kubelet").kill()
         node.start_kubelet()
         self._wait_for_node(node)
 
     def start_component(self, name: str) -> None:
-        """Start any component that is not running, by the name that `component` takes."""
+        """Start a stopped component, by its name in `component`."""
         node_name, _, of_node = self.component(name).name.rpartition("/")
         if not node_name:
             self.start(name)

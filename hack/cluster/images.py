@@ -1,4 +1,4 @@
-"""Images on the nodes without an image registry: the pause image made here, and OCI archives imported into containerd."""
+"""Provides images to nodes without a registry: builds the pause image, and imports OCI archives into containerd."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _json(document: object) -> bytes:
 
 
 def archive_images(archive: Path) -> dict[str, str]:
-    """Digest by reference of the images in an OCI archive."""
+    """Returns the digests of the images in an OCI archive, by reference."""
     try:
         with tarfile.open(archive) as tar:
             index = tar.extractfile("index.json")

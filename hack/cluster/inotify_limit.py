@@ -1,4 +1,4 @@
-"""The one kernel setting that several clusters outgrow: how many inotify instances a user may have (default 128).
+"""Raises the one kernel limit that several clusters exceed: inotify instances per user (default 128).
 
 A node takes about a dozen, and a component that gets none more ends with "too many open files". So the limit is raised
 while there are clusters, and put back when the last one goes.
@@ -20,7 +20,7 @@ def _former() -> Path:
 
 
 def raise_limit(setting: Path = _SETTING, enough: int = _ENOUGH) -> None:
-    """Raise the limit and remember what it was, be it only for the time after a crash."""
+    """Raise the limit and remember its former value, even across a crash."""
     with exclusive(state_root() / ".locks" / "inotify.lock"):
         current = int(setting.read_text())
         if current < enough:
@@ -30,7 +30,7 @@ def raise_limit(setting: Path = _SETTING, enough: int = _ENOUGH) -> None:
 
 
 def restore_limit(setting: Path = _SETTING) -> None:
-    """Put the limit back unless there are other clusters."""
+    """Restore the limit unless other clusters exist."""
     with exclusive(state_root() / ".locks" / "inotify.lock"):
         if _former().exists() and not any(state_root().glob("*/cluster.json")):
             setting.write_text(_former().read_text())

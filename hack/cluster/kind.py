@@ -1,4 +1,4 @@
-"""The same cluster by kind, where Docker or Podman runs: `kind.yaml` with as many workers as are asked for."""
+"""The same cluster with kind, if Docker or Podman runs: `kind.yaml` with the requested number of workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READY_TIMEOUT = "180s"
 
 
 def bring_up(name: str, node_count: int, engine: str) -> Path:
-    """Create the cluster where kind does not have it. Returns its kubeconfig."""
+    """Create the cluster if kind does not have it. Returns its kubeconfig."""
     kubeconfig = cluster_folder(name) / "kubeconfig"
     kubeconfig.parent.mkdir(parents=True, exist_ok=True)
     shared = cluster_folder(name) / "shared"
@@ -62,7 +62,7 @@ def load_image(name: str, archive: Path, engine: str) -> None:
 
 
 def cluster_config(node_count: int, shared: Path) -> dict[str, Any]:
-    """`kind.yaml` with this many workers, which share this folder."""
+    """Returns `kind.yaml` with this many workers, which share this folder."""
     config: dict[str, Any] = yaml.safe_load(_CONFIG.read_text())
     control_plane, worker = config["nodes"][:2]
     mounts = [{**mount, "hostPath": str(shared)} for mount in worker["extraMounts"]]

@@ -25,12 +25,12 @@ class Kubectl:
         return succeeds([self.program, "--kubeconfig", self.kubeconfig, *arguments])
 
     def get(self, *arguments: str) -> dict[str, Any]:
-        """The answer of `kubectl get` as a document."""
+        """Returns the document of `kubectl get`."""
         document: dict[str, Any] = json.loads(self.run("get", *arguments, "--output", "json"))
         return document
 
     def ready_nodes(self) -> set[str]:
-        """Names of the nodes whose condition Ready is True; empty while the API server does not answer."""
+        """Returns the names of the Ready nodes; empty while the API server does not respond."""
         template = (
             '{range .items[*]}{.metadata.name}={.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
         )
@@ -40,7 +40,7 @@ class Kubectl:
         return {line.removesuffix("=True") for line in lines if line.endswith("=True")}
 
     def live_pods(self, node: str) -> set[str]:
-        """Uids of the pods on a node that have not ended."""
+        """Returns the uids of the pods on a node that have not ended."""
         unfinished = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         pods = self.get("pods", "--all-namespaces", "--field-selector", unfinished)["items"]
         return {pod["metadata"]["uid"] for pod in pods}

@@ -1,4 +1,4 @@
-"""Nodes that kwok plays beside a control plane on loopback: a real kube-scheduler binds their pods, no kubelet runs them.
+"""Nodes simulated by kwok beside a control plane on loopback. A real kube-scheduler binds their pods; no kubelet runs them.
 
 with LoopbackControlPlane() as plane, PlayedNodes(plane, Path("stages.yaml")):
     ...                                     # every Node with FAKE_NODES' annotation is played as the stages say
@@ -23,17 +23,17 @@ from hack.cluster.probes import log_tail
 from hack.cluster.progress import ClusterError
 
 FAKE_NODES = "kwok.x-k8s.io/node=fake"
-"""The annotation of the nodes that kwok plays."""
+"""The annotation of nodes that kwok simulates."""
 
 _QUERIES_PER_SECOND = 2000
-"""Of kube-scheduler, whose default of 50 a second would hold everything up."""
+"""Requests per second of kube-scheduler; its default of 50 would be the bottleneck."""
 
 
 class PlayedNodes:
     """A context manager: kube-scheduler and kwok, which die with the thread that started them."""
 
     def __init__(self, plane: LoopbackControlPlane, stages: Path, *, lease_seconds: int = 40) -> None:
-        """Play nodes as ``stages`` (kwok's configuration) says; each renews its lease four times in ``lease_seconds``."""
+        """Simulate nodes by ``stages`` (kwok's configuration); each renews its lease four times in ``lease_seconds``."""
         self._plane = plane
         self._stages = stages
         self._lease_seconds = lease_seconds

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?")
 
 
 def state_root() -> Path:
-    """Where clusters keep their state: `$LANEWAY_STATE`, else a system folder for root and the user's own otherwise."""
+    """Returns the folder of all clusters' state: `$LANEWAY_STATE`, otherwise a system folder for root or the user's own."""
     chosen = os.environ.get("LANEWAY_STATE")
     if chosen:
         return Path(chosen).expanduser().resolve()
@@ -40,7 +40,7 @@ def state_root() -> Path:
 
 
 def cluster_folder(name: str) -> Path:
-    """The state folder of one cluster, of whatever backend."""
+    """Returns the state folder of one cluster of any backend."""
     if not _NAME.fullmatch(name):
         raise ClusterError(
             f"cluster name {name!r} is not usable in host names: write at most 30 small letters, digits and dashes, "
@@ -51,7 +51,7 @@ def cluster_folder(name: str) -> Path:
 
 @contextmanager
 def cluster_lock(name: str) -> Iterator[None]:
-    """One command at a time changes a cluster."""
+    """Holds the lock that lets one command at a time change a cluster."""
     with exclusive(state_root() / ".locks" / f"{name}.lock"):
         yield
 
@@ -91,7 +91,7 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class EmbeddedCluster:
-    """What must be remembered of a cluster is its subnet and node count; the rest follows from the name."""
+    """A cluster's stored state is its subnet and node count; the rest follows from its name."""
 
     name: str
     subnet: int
@@ -107,7 +107,7 @@ class EmbeddedCluster:
 
     @property
     def shared_folder(self) -> Path:
-        """All nodes see it as /var/lib/laneway-shared: it plays the network file system that holds checkpoints."""
+        """All nodes mount it at /var/lib/laneway-shared, in place of a network file system for checkpoints."""
         return self.folder / "shared"
 
     @property
@@ -157,7 +157,7 @@ class EmbeddedCluster:
 
 
 def load_cluster(name: str) -> EmbeddedCluster | None:
-    """The remembered cluster of this name, None where there is none."""
+    """Returns the stored cluster of this name; None if there is none."""
     file = cluster_folder(name) / "cluster.json"
     if not file.exists():
         return None
@@ -166,22 +166,22 @@ def load_cluster(name: str) -> EmbeddedCluster | None:
 
 
 def existing_cluster(name: str) -> EmbeddedCluster:
-    """The remembered cluster of this name; an error that says what to do where there is none."""
+    """Returns the stored cluster of this name; raises an error with advice if there is none."""
     found = load_cluster(name)
     if found is None:
         raise ClusterError(
-            f"no embedded cluster {name!r} below {state_root()}: bring it up first, with 'make cluster-up'"
+            f"no embedded cluster {name!r} below {state_root()}: start it first with 'make cluster-up'"
         )
     return found
 
 
 def cgroup_of(name: str) -> str:
-    """The cgroup, in every hierarchy, in which all of a cluster's processes run."""
+    """Returns the cgroup of all of a cluster's processes, in every hierarchy."""
     return f"laneway-{name}"
 
 
 def bridge_of(name: str) -> str:
-    """Interface names have at most 15 characters, so the cluster's name enters as a digest."""
+    """Interface names have at most 15 characters, so they contain a digest of the cluster's name."""
     return f"lw{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 

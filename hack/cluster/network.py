@@ -1,4 +1,4 @@
-"""The cluster's network on this machine: one bridge, a veth pair a node, and routes to pods and Services.
+"""The cluster's network on this machine: one bridge, a veth pair per node, and routes to pods and Services.
 
 Pods are routed, not bridged (the CNI plugin `ptp`): each packet of a pod passes the routing of its node, where
 kube-proxy's rules are, so nothing depends on br_netfilter. Nodes reach one another's pods through static routes.
@@ -30,7 +30,7 @@ _SUBNET_LOCK = ".subnets"
 
 
 def claim_cluster(name: str, node_count: int) -> EmbeddedCluster:
-    """The remembered cluster of this name, or a new one on a subnet that nothing on this machine uses."""
+    """Returns the stored cluster of this name, or a new one on an unused subnet."""
     with cluster_lock(_SUBNET_LOCK):
         known = load_cluster(name)
         if known is not None:
@@ -66,7 +66,7 @@ def _claimed_subnets() -> list[int]:
 
 
 def ensure_bridge(cluster: EmbeddedCluster) -> None:
-    """The bridge with the machine's own address on it."""
+    """Creates the bridge with the machine's own address."""
     if not _exists(cluster.bridge):
         run(["ip", "link", "add", cluster.bridge, "type", "bridge"])
     run(["ip", "address", "replace", f"{cluster.address}/24", "dev", cluster.bridge])
@@ -77,7 +77,7 @@ def ensure_bridge(cluster: EmbeddedCluster) -> None:
 
 
 def _firewall_rules(bridge: str) -> tuple[tuple[str, ...], ...]:
-    """What lets nodes reach this machine and one another, where a firewall or Docker would drop it."""
+    """Rules that let nodes reach this machine and each other despite a firewall or Docker."""
     comment = ("-m", "comment", "--comment", f"laneway cluster {bridge}")
     return (
         ("INPUT", "-i", bridge, *comment, "-j", "ACCEPT"),
@@ -86,7 +86,7 @@ def _firewall_rules(bridge: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _filters(chain: str) -> bool:
-    """Whether a chain does anything: rules are added only where they are needed, since adding makes tables."""
+    """Returns whether a chain has rules. Rules are added only where necessary, because adding one creates tables."""
     return run(["iptables", "--wait", "--list-rules", chain]).strip() != f"-P {chain} ACCEPT"
 
 
@@ -121,7 +121,7 @@ def connect_node(node: NodePlan, holder_pid: int) -> None:
 
 
 def route_pods_between(cluster: EmbeddedCluster, holders: dict[str, int]) -> None:
-    """On each node, the way to every other node's pods. `holders` are pids in the nodes' namespaces, by node name."""
+    """Adds routes to all other nodes' pods on each node. `holders` are pids in the nodes' namespaces, by node name."""
     for node in cluster.nodes:
         if (pid := holders.get(node.name)) is None:
             continue
@@ -132,7 +132,7 @@ def route_pods_between(cluster: EmbeddedCluster, holders: dict[str, int]) -> Non
 
 
 def route_services(cluster: EmbeddedCluster) -> None:
-    """Let this machine use ClusterIPs too, through the first node's kube-proxy."""
+    """Let this machine use ClusterIPs through the first node's kube-proxy."""
     first = cluster.nodes[0]
     run(
         [
@@ -149,7 +149,7 @@ def route_services(cluster: EmbeddedCluster) -> None:
 
 
 def remove_network(name: str) -> None:
-    """Remove a cluster's interfaces (routes go with them) and firewall rules, however much of it exists."""
+    """Remove the existing interfaces (with their routes) and firewall rules of a cluster."""
     bridge = bridge_of(name)
     for rule in _firewall_rules(bridge):
         while succeeds(["iptables", "--wait", "--check", *rule]):
@@ -159,13 +159,13 @@ def remove_network(name: str) -> None:
 
 
 def interfaces_of(name: str) -> list[str]:
-    """A cluster's interfaces on this machine, the bridge last."""
+    """Returns a cluster's interfaces on this machine, the bridge last."""
     bridge = bridge_of(name)
     return sorted((path.name for path in Path("/sys/class/net").glob(f"{bridge}*")), reverse=True)
 
 
 def remove_interface(interface: str) -> None:
-    """Remove an interface if it is there; the kernel may be removing it at the same moment."""
+    """Remove an interface if it exists; the kernel may remove it at the same time."""
     if _exists(interface) and not succeeds(["ip", "link", "delete", interface]) and _exists(interface):
         run(["ip", "link", "delete", interface])
 

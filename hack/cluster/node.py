@@ -1,4 +1,4 @@
-"""A node: a network and a mount namespace of its own, and in them containerd, a kubelet and kube-proxy.
+"""A node: its own network and mount namespaces with containerd, a kubelet and kube-proxy.
 
 The namespaces live as long as the node's processes. The first of them, the holder, makes the node's file systems and
 sleeps; all others enter its namespaces. So a node leaves nothing on this machine once its processes are gone:
@@ -58,7 +58,7 @@ class Node:
 
     @property
     def holder(self) -> Component:
-        """It runs `sleep` once the node's file systems are complete, a shell until then."""
+        """The process that holds the namespaces: a shell until the node's file systems are complete, then `sleep`."""
         sleep = shutil.which("sleep", path=component_environment()["PATH"])
         if sleep is None:
             raise ClusterError("the program 'sleep' is not on PATH: install coreutils")
@@ -74,7 +74,7 @@ class Node:
         return Component(qualified, f"{self.plan.cgroup}/{name}", program, self.plan.cluster.log(qualified))
 
     def ensure_namespaces(self) -> int:
-        """Make the namespaces where they are not; returns the pid of their holder.
+        """Create the namespaces if they do not exist; returns the pid of their holder.
 
         A holder that was killed takes the node with it: what still runs in its namespaces could not be joined again.
         """
@@ -120,7 +120,7 @@ class Node:
         return "\n".join(lines) + "\n"
 
     def _keep_visible(self, needed: Path) -> list[str]:
-        """Where a folder that the node's processes read lies below one that gets hidden, show it there again."""
+        """Mount folders that the node's processes read again if they lie below a hidden folder."""
         if needed.is_relative_to("/run"):
             raise ClusterError(
                 f"{needed} lies below /run, which each node replaces: set LANEWAY_STATE and LANEWAY_CACHE elsewhere"
@@ -178,21 +178,21 @@ class Node:
         write_configuration(self.plan, self.paths, credentials)
 
     def stop(self) -> None:
-        """End everything on the node at once, pods included: what a power cut does. The node's disk stays."""
+        """Kill everything on the node at once, pods included, as a power cut does. The node's disk stays."""
         cgroups.kill(self.plan.cgroup)
         cgroups.remove(self.plan.cgroup)
 
     def ctr(self) -> list[str]:
-        """The command prefix of containerd's own client, on the images and containers of Kubernetes."""
+        """Returns the command prefix of containerd's client for Kubernetes' images and containers."""
         inside = enter_namespaces(self._holder_pid())
         return [*inside, str(self.programs["ctr"]), "--namespace", "k8s.io"]
 
     def run(self, command: list[str]) -> str:
-        """Standard output of a program that runs on the node and must succeed."""
+        """Returns the standard output of a program on the node that must succeed."""
         return run([*enter_namespaces(self._holder_pid()), *command])
 
     def become(self, command: list[str]) -> None:
-        """Replace this process by a program that runs on the node, and that ends with it."""
+        """Replace this process by a program on the node; it ends with the node."""
         cgroup = f"{self.plan.cgroup}/exec"
         cgroups.ensure(cgroup)
         script = f'{cgroups.join_script(cgroup)} && exec "$@"'

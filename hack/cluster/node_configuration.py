@@ -23,7 +23,7 @@ CNI_PLUGINS = ("loopback", "ptp", "host-local", "portmap")
 
 @dataclass(frozen=True)
 class NodePaths:
-    """Where a node's configuration lies, below the cluster's state folder."""
+    """Paths of a node's configuration, below the cluster's state folder."""
 
     folder: Path
 
@@ -54,7 +54,7 @@ class NodePaths:
 
 @dataclass(frozen=True)
 class NodeCredentials:
-    """The kubelet's serving certificate, the authority that its clients must come from, kube-proxy's kubeconfig."""
+    """The kubelet's serving certificate, the authority of its clients, and kube-proxy's kubeconfig."""
 
     authority: Path
     kubelet_serving: Credential
@@ -62,7 +62,7 @@ class NodeCredentials:
 
 
 def write_configuration(node: NodePlan, paths: NodePaths, credentials: NodeCredentials) -> None:
-    """Write every file that changed; a component reads its own at its next start.
+    """Write every changed file; a component reads its file at its next start.
 
     What is the same is not touched: containerd watches its file of networks, and kube-proxy ends when its own is written.
     """
@@ -81,7 +81,7 @@ def write_configuration(node: NodePlan, paths: NodePaths, credentials: NodeCrede
 
 
 def cni_plugin_folder() -> Path:
-    """The folder that holds the network plugins; an error that says what to install where there is none."""
+    """Returns the folder of the network plugins; raises an error with advice if there is none."""
     for folder in CNI_PLUGIN_FOLDERS:
         if all((folder / plugin).exists() for plugin in CNI_PLUGINS):
             return folder
@@ -124,7 +124,7 @@ SystemdCgroup = false
 
 
 def _pod_network(node: NodePlan) -> dict[str, Any]:
-    """Each pod behind a veth pair of its own, routed by the node. Leases live in /run: a restart frees them all."""
+    """Each pod has its own veth pair, routed by the node. Address leases are in /run, so a restart frees them."""
     return {
         "cniVersion": "1.0.0",
         "name": "laneway",

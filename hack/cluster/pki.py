@@ -23,7 +23,7 @@ _LIFETIME_DAYS = 3650
 
 @dataclass(frozen=True)
 class Credential:
-    """A private key and the certificate that names its holder."""
+    """A private key and its certificate."""
 
     certificate: Path
     key: Path
@@ -31,7 +31,7 @@ class Credential:
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom a certificate names. `alternative_names` as openssl writes them: `DNS:name`, `IP:address`."""
+    """The holder of a certificate. `alternative_names` in openssl's notation: `DNS:name`, `IP:address`."""
 
     common_name: str
     organisation: str = ""
@@ -45,7 +45,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority whose files, and those it issues, lie in one folder."""
+    """A certificate authority; its files and those that it issues are in one folder."""
 
     folder: Path
     name: str
@@ -59,14 +59,14 @@ class Authority:
         return self.folder / f"{self.name}.key"
 
     def ensure(self) -> None:
-        """Make the authority where it does not exist."""
+        """Create the authority if it does not exist."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         extensions = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,digitalSignature")
         _certificate(Credential(self.certificate, self.key), Identity(f"laneway-{self.name}"), extensions, ())
 
     def issue(self, file_name: str, identity: Identity) -> Credential:
-        """A credential for `identity`, good as a client and, where it has alternative names, as a server."""
+        """Returns a credential for `identity`, valid as a client and, with alternative names, as a server."""
         credential = Credential(self.folder / f"{file_name}.crt", self.folder / f"{file_name}.key")
         uses = "clientAuth,serverAuth" if identity.alternative_names else "clientAuth"
         extensions: tuple[str, ...] = (
@@ -84,7 +84,7 @@ class Authority:
 def _certificate(
     credential: Credential, identity: Identity, extensions: tuple[str, ...], signer: tuple[str, ...]
 ) -> None:
-    """Make both files, the certificate last: its presence says that the pair is whole."""
+    """Create both files, the certificate last: its presence proves that the pair is complete."""
     with _made_once(credential.certificate) as needed:
         if not needed:
             return
@@ -102,7 +102,7 @@ def _certificate(
 
 @contextmanager
 def _made_once(file: Path) -> Iterator[bool]:
-    """Whether `file` is still to be made, and nobody else at work on it until the block ends."""
+    """Yields whether `file` must be created. No other process creates it until the block ends."""
     if file.exists():
         yield False
         return

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, and the conditions of components that serve TLS."""
+"""Waits for a condition with a deadline; health checks of components with TLS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wait_until(
     still_possible: Callable[[], bool] = lambda: True,
     log: Path | None = None,
 ) -> None:
-    """Poll until `condition` holds. Fails with the end of `log` when time is up, or as soon as it can't hold any more."""
+    """Poll until `condition` holds. Fails with the end of `log` at the deadline, or as soon as it cannot hold any more."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if not still_possible():
@@ -35,7 +35,7 @@ def wait_until(
 
 
 def log_tail(log: Path | None) -> str:
-    """The last lines of a log with its path, to end an error message with; empty where there is no log."""
+    """Returns a log's path and last lines for an error message; empty without a log."""
     if log is None:
         return ""
     if not log.exists():
@@ -45,14 +45,14 @@ def log_tail(log: Path | None) -> str:
 
 
 def client_context(authority: Path, credential: Credential) -> ssl.SSLContext:
-    """TLS for a client that shows `credential` and trusts servers of `authority` only."""
+    """Returns TLS settings of a client with `credential` that trusts only `authority`."""
     context = ssl.create_default_context(cafile=str(authority))
     context.load_cert_chain(credential.certificate, credential.key)
     return context
 
 
 def fetch(address: str, port: int, path: str, context: ssl.SSLContext | None) -> bytes | None:
-    """The body of an answer with status 200, None for any other outcome. `context` None means plain HTTP."""
+    """Returns the body of a response with status 200; None for any other outcome. `context` None means plain HTTP."""
     connection: http.client.HTTPConnection
     if context is None:
         connection = http.client.HTTPConnection(address, port, timeout=_REQUEST_TIMEOUT_SECONDS)
@@ -71,5 +71,5 @@ def fetch(address: str, port: int, path: str, context: ssl.SSLContext | None) ->
 
 
 def answers_ok(address: str, port: int, path: str, context: ssl.SSLContext | None) -> bool:
-    """Whether a GET of `path` is answered with status 200."""
+    """Returns whether a GET of `path` has status 200."""
     return fetch(address, port, path, context) is not None

@@ -1,4 +1,4 @@
-"""Long-running processes of an embedded cluster: started detached, in a cgroup of their own, found again by it.
+"""Long-running processes of an embedded cluster: each starts detached in its own cgroup, by which it is found again.
 
 There are no pid files: a component is alive when its cgroup holds a process that runs its program. That stays true
 whatever was killed, and it cannot mistake a stranger that got the same pid.
@@ -30,7 +30,7 @@ class Component:
     log: Path
 
     def pid(self) -> int | None:
-        """The process that runs the program, None where there is none. The oldest, where it has forked."""
+        """The process that runs the program; None if there is none. If it has forked, the oldest."""
         alive = sorted(pid for pid in cgroups.processes(self.cgroup) if _runs(pid, self.program))
         return alive[0] if alive else None
 
@@ -42,7 +42,7 @@ class Component:
         prefix: Sequence[str] = (),
         path: str = "",
     ) -> int:
-        """Start it in a session of its own and return its pid once the program runs.
+        """Start the program in its own session and return its pid once it runs.
 
         `inside` is a process whose network and mount namespaces it enters, `prefix` a program that runs the command,
         `path` a folder that is put before PATH.
@@ -74,7 +74,7 @@ class Component:
         return pid
 
     def kill(self) -> None:
-        """kill -9 of the program alone: what it started lives on, as a container's shim does without containerd."""
+        """kill -9 the program alone. Its children continue, as a container's shim does without containerd."""
         for pid in cgroups.processes(self.cgroup):
             if _runs(pid, self.program):
                 _kill_quietly(pid)
@@ -82,12 +82,12 @@ class Component:
 
 
 def enter_namespaces(pid: int) -> list[str]:
-    """The command prefix that runs a program in the network and mount namespaces of a process."""
+    """Returns the command prefix that runs a program in the network and mount namespaces of a process."""
     return ["nsenter", f"--net=/proc/{pid}/ns/net", f"--mount=/proc/{pid}/ns/mnt", "--"]
 
 
 def component_environment(path: str = "") -> dict[str, str]:
-    """Nothing of the caller's environment reaches a component, except what it needs to find programs."""
+    """Returns a component's environment: of the caller's, only the variables for finding programs."""
     system_path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"PATH": f"{path}:{system_path}" if path else system_path, "HOME": "/root", "LANG": "C.UTF-8"}
 

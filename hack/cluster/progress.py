@@ -1,4 +1,4 @@
-"""One line a step, with the seconds since the command began: what a person watches while a cluster comes up."""
+"""Prints one line per step with the seconds since the command began."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _STARTED_AT = time.monotonic()
 
 
 class ClusterError(Exception):
-    """Something that the user can act on: the message says what was wrong, where, and what to do."""
+    """An error for the user: the message says what is wrong, where, and what to do."""
 
 
 def report(message: str) -> None:
-    """Print a progress line on standard error, so that standard output stays free for answers (paths, JSON)."""
+    """Print a progress line on standard error, because standard output is for results (paths, JSON)."""
     elapsed_seconds = time.monotonic() - _STARTED_AT
     print(f"[cluster {elapsed_seconds:6.1f}s] {message}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Report the begin of a step and, unless it raised, how long it took."""
+    """Report the start of a step and, unless it raises, its duration."""
     report(f"{name} …")
     started_at = time.monotonic()
     yield

@@ -1,4 +1,4 @@
-"""What a machine must have before the embedded cluster can start, with what to do about each thing that it lacks."""
+"""Requirements of the embedded cluster, with advice for each one that the machine lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROGRAMS = {
 
 
 def check_machine() -> None:
-    """Raise an error that names everything which is missing."""
+    """Raise an error that names everything missing."""
     if platform.system() != "Linux":
         raise ClusterError(
             f"the embedded cluster runs on Linux only, this is {platform.system()}: "

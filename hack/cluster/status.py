@@ -1,4 +1,4 @@
-"""A table of an embedded cluster's components: process, health, log."""
+"""Prints a table of an embedded cluster's components: process, health, log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hack.cluster.node import NODE_COMPONENTS
 
 
 def print_status(running: RunningCluster) -> bool:
-    """Print the table. True when everything runs and works."""
+    """Print the table; return whether everything runs and works."""
     rows: list[tuple[str, int | None, str]] = []
     for name in CONTROL_PLANE_COMPONENTS:
         pid = running.component(name).pid()

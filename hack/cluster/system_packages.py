@@ -22,13 +22,13 @@ OLDEST_PYTHON = (3, 11)
 
 @dataclass(frozen=True)
 class Package:
-    """A package of Debian and what shows that it is there: a program on PATH, or a file."""
+    """A Debian package, and the program on PATH or file that proves its presence."""
 
     name: str
     purpose: str
     programs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Any one of them is enough."""
+    """One of them is enough."""
 
     def present(self) -> bool:
         found = all(shutil.which(program, path=_search_path()) for program in self.programs)
@@ -70,7 +70,7 @@ _POLICY_TEXT = "#!/bin/sh\n# Made by Laneway's hack/cluster/system_packages.py w
 
 
 class SetupError(Exception):
-    """What keeps the packages from being installed, and what the user can do about it."""
+    """The packages cannot be installed; the message says why and what to do."""
 
 
 def main(arguments: list[str]) -> int:
@@ -111,7 +111,7 @@ def _check_installable(missing: list[str]) -> None:
 
 
 def _python_packages() -> tuple[Package, ...]:
-    """Debian's own Python leaves the module venv to another package; every other Python brings it along."""
+    """Only Debian's own Python has the module venv in a separate package."""
     if Path(sys.base_prefix) != Path("/usr"):
         return ()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -173,7 +173,7 @@ def _is_debian() -> bool:
 
 
 def _search_path() -> str:
-    """Programs for root are needed although a user's PATH does not hold their folders."""
+    """Programs for root are needed, although a user's PATH lacks their folders."""
     return ":".join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
 

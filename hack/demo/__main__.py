@@ -1,4 +1,4 @@
-"""`python -m hack.demo`: a cluster, Laneway on it, real jobs, and whether they show what they should."""
+"""`python -m hack.demo`: starts a cluster, installs Laneway, runs real jobs and checks the claims."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _demo(options.name, options.nodes, began)
     except (ClusterError, ImageError, OSError) as error:
-        print(f"the demo could not be carried out: {error}", file=sys.stderr)
+        print(f"the demo could not run: {error}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
         print(
-            "\ninterrupted; the cluster runs on: 'make demo' goes on from here, 'make cluster-down' removes it",
+            "\ninterrupted; the cluster still runs: 'make demo' continues, 'make cluster-down' removes it",
             file=sys.stderr,
         )
         return _INTERRUPTED
@@ -50,18 +50,18 @@ def _demo(name: str, nodes: int, began: float) -> int:
     try:
         scenario = Scenario(target, api, screen)
         scenario.clear()
-        held = _carried_out(scenario)
+        held = _run_scenario(scenario)
         print(f"Prometheus: {metrics.address}" + (" (ends with this command)" if metrics.children else ""))
         print(f"Dashboard for Grafana: {prometheus.DASHBOARD.relative_to(REPOSITORY)}")
         print(f"The jobs: kubectl --kubeconfig {target.kubeconfig} --namespace {NAMESPACE} get trainingjobs")
-        print(f"All of it took {time.monotonic() - began:.0f} s; 'make cluster-down' removes the cluster.")
+        print(f"Total time: {time.monotonic() - began:.0f} s; 'make cluster-down' removes the cluster.")
         return 0 if held else _FAILED
     finally:
         metrics.end_children()
 
 
-def _carried_out(scenario: Scenario) -> bool:
-    """Run the jobs, print the table and each claim; whether all was carried out and all holds."""
+def _run_scenario(scenario: Scenario) -> bool:
+    """Run the jobs, print the table and each claim; return whether everything ran and every claim holds."""
     trouble = ""
     try:
         scenario.run()
@@ -78,7 +78,7 @@ def _carried_out(scenario: Scenario) -> bool:
             print(f"   {line}")
     print()
     if trouble:
-        print(f"the demo was not carried out to its end: {trouble}", file=sys.stderr)
+        print(f"the demo did not finish: {trouble}", file=sys.stderr)
     return held
 
 

@@ -1,4 +1,4 @@
-"""Reads the cluster's API in this process: a look every second costs less so than by a kubectl each."""
+"""Reads the cluster's API in this process. Polling every second with kubectl would cost a process each time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Api:
         return listed
 
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[str]:
-        """Yield the lines of an endless answer, such as a log that is followed, until the server ends it."""
+        """Yield the lines of a streamed response, for example a followed log, until the server ends it."""
         response = self._request(path, query, (_TIMES[0], None))
         if response.status != 200:
             raise ClusterError(f"GET {path}: HTTP {response.status}")

@@ -1,4 +1,4 @@
-"""The five things that the demo shows, each checked against what was gathered. A check returns what does not hold."""
+"""The five claims of the demo, each checked against the collected evidence. A check returns the violations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTGROWS = "outgrows"
 
 @dataclass(frozen=True)
 class Claim:
-    """A numbered claim: what does not hold of it (nothing, when it holds), and what shows that it does."""
+    """A numbered claim. `check` returns its violations, `shown` the evidence that it holds."""
 
     number: int
     text: str
@@ -30,7 +30,7 @@ class Claim:
 
 
 def lanes(evidence: Evidence) -> list[str]:
-    """Two jobs in one lane of one GPU, a third in a lane beside them."""
+    """Two jobs share a lane of a GPU; a third uses another lane of it."""
     problems = _not_succeeded(evidence, LANES)
     turns = evidence.turns_of(*LANES)
     gpus = {(turn.node, turn.gpu) for turn in turns}
@@ -40,9 +40,7 @@ def lanes(evidence: Evidence) -> list[str]:
     if not shared:
         problems.append("no two of the three jobs shared a lane")
     elif max(handovers(turns).values()) < 2:
-        problems.append(
-            "the jobs of the shared lane did not take turns: it went from one to the other once at most"
-        )
+        problems.append("the jobs of the shared lane did not take turns: the lane changed hands at most once")
     for one, other in overlaps_within_lanes(evidence.turns):
         problems.append(
             f"in lane {one.lane} of {one.gpu} turn {other.turn} of {other.job} began "
@@ -56,7 +54,7 @@ def lanes(evidence: Evidence) -> list[str]:
 
 
 def gang(evidence: Evidence) -> list[str]:
-    """A gang of four workers over both nodes."""
+    """A gang of four workers runs on both nodes."""
     problems = _not_succeeded(evidence, (GANG,))
     placement = evidence.placements.get(GANG, ())
     if len(placement) != 4:
@@ -65,26 +63,24 @@ def gang(evidence: Evidence) -> list[str]:
         problems.append(f"the gang ran on {', '.join(evidence.nodes_of(GANG)) or 'no node'} only")
     if len(evidence.pods.get(GANG, ())) != 4 and not problems:
         problems.append(
-            f"the gang needed {len(evidence.pods.get(GANG, ()))} pods, not 4: it was started more than once"
+            f"the gang needed {len(evidence.pods.get(GANG, ()))} pods, not 4: it started more than once"
         )
     return problems
 
 
 def preemption(evidence: Evidence) -> list[str]:
-    """A long job that short ones preempt; it checkpoints, and resumes where it stopped."""
+    """Short jobs preempt a long one; it saves a checkpoint and resumes from it."""
     problems = _not_succeeded(evidence, (LONG, *SHORT))
     job = evidence.jobs.get(LONG)
     if job is None or job.status.preemptions < 1:
         return [*problems, f"{LONG} was never preempted"]
     attempts = evidence.outputs.get(LONG, ())
     if len(attempts) < 2:
-        return [*problems, f"{LONG} was preempted, and ran in {len(attempts)} attempts"]
+        return [*problems, f"{LONG} was preempted and ran {len(attempts)} attempts"]
     for before, after in pairwise(attempts):
         saved, resumed = _step(before, "checkpoint"), _step(after, "start", last=False)
         if saved is None or resumed is None:
-            problems.append(
-                f"{LONG}: attempt {before.attempt} or {after.attempt} did not say at which step it was"
-            )
+            problems.append(f"{LONG}: attempt {before.attempt} or {after.attempt} did not print its step")
         elif resumed < saved:
             problems.append(
                 f"{LONG}: attempt {after.attempt} began after step {resumed}, though attempt {before.attempt} had a "
@@ -101,28 +97,28 @@ def preemption(evidence: Evidence) -> list[str]:
 
 
 def never_fits(evidence: Evidence) -> list[str]:
-    """A job that can never fit: its status says why, and what would let it run."""
+    """A job that never fits reports the reason and what would start it."""
     job = evidence.jobs.get(NEVER_FITS)
     if job is None:
-        return [f"{NEVER_FITS} is not there"]
+        return [f"{NEVER_FITS} does not exist"]
     waiting = job.status.waiting
     problems = []
     if evidence.pods.get(NEVER_FITS):
         problems.append(f"{NEVER_FITS} got pods")
     if waiting is None:
-        return [*problems, f"{NEVER_FITS} does not say that it waits; it is {job.state}"]
+        return [*problems, f"{NEVER_FITS} is not reported as waiting; it is {job.state}"]
     if not waiting.message:
-        problems.append(f"{NEVER_FITS} does not say why it waits")
+        problems.append(f"{NEVER_FITS} gives no reason for waiting")
     if not waiting.unblock:
-        problems.append(f"{NEVER_FITS} does not say what would let it run")
+        problems.append(f"{NEVER_FITS} does not name what would start it")
     return problems
 
 
 def outgrows(evidence: Evidence) -> list[str]:
-    """A job whose memory outgrows its share fails alone, with the limit in its message, and its lane goes on."""
+    """A job that exceeds its memory quota fails alone, with the limit in its message; its lane continues."""
     job = evidence.jobs.get(OUTGROWS)
     if job is None or not job.has("Failed"):
-        return [f"{OUTGROWS} did not fail: it is {job.state if job else 'not there'}"]
+        return [f"{OUTGROWS} did not fail: it is {job.state if job else 'missing'}"]
     problems = []
     limit = _mebibytes(evidence.quota_bytes.get(OUTGROWS, 0))
     if limit not in job.message("Failed"):
@@ -150,7 +146,7 @@ def _lanes_shown(evidence: Evidence) -> str:
         for (_, _, lane), taken in sorted(lanes_of.items())
     ]
     overlaps = overlaps_across_lanes(turns)
-    return f"{'; '.join(parts)}; {overlaps} of them began while the other lane had one under way, none within a lane"
+    return f"{'; '.join(parts)}; {overlaps} of them began during a turn of the other lane, none during a turn of its own lane"
 
 
 def _gang_shown(evidence: Evidence) -> str:
@@ -180,11 +176,13 @@ def _outgrows_shown(evidence: Evidence) -> str:
 
 
 CLAIMS = (
-    Claim(1, "turns never overlap within a lane, and do across lanes", lanes, _lanes_shown),
-    Claim(2, "a gang of four workers runs over both nodes", gang, _gang_shown),
-    Claim(3, "a preempted job checkpoints and resumes where it stopped", preemption, _preemption_shown),
-    Claim(4, "a job that can never fit says why, and what would let it run", never_fits, _never_fits_shown),
-    Claim(5, "a job that outgrows its share fails alone, and its lane goes on", outgrows, _outgrows_shown),
+    Claim(1, "turns overlap across lanes and never within a lane", lanes, _lanes_shown),
+    Claim(2, "a gang of four workers runs on both nodes", gang, _gang_shown),
+    Claim(3, "a preempted job saves a checkpoint and resumes from it", preemption, _preemption_shown),
+    Claim(
+        4, "a job that never fits reports the reason and what would start it", never_fits, _never_fits_shown
+    ),
+    Claim(5, "a job that exceeds its share fails alone, and its lane continues", outgrows, _outgrows_shown),
 )
 
 
@@ -193,8 +191,8 @@ def _not_succeeded(evidence: Evidence, jobs: Sequence[str]) -> list[str]:
     for name in jobs:
         job = evidence.jobs.get(name)
         if job is None:
-            problems.append(f"{name} is not there")
-        elif not job.has("Succeeded"):
+            problems.append(f"{name} does not exist")
+        elif not job.has("Complete"):
             problems.append(f"{name} did not succeed: {describe(job, name)}")
     return problems
 

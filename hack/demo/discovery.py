@@ -55,7 +55,7 @@ def write_targets(api: Api, namespace: str, file: Path) -> None:
 
 
 def main() -> int:
-    """Keep the file current until killed; while the API server is away it stays as it is."""
+    """Keep the file current until killed. While the API server is down, the file does not change."""
     kubeconfig, namespace, file = sys.argv[1:]
     api = Api(Path(kubeconfig))
     while True:

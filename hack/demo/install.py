@@ -1,4 +1,4 @@
-"""Laneway on a cluster: images built from this tree and brought to the nodes, the chart installed, and all of it ready."""
+"""Installs Laneway on a cluster: builds the images, loads them onto the nodes, installs the chart and waits until it is ready."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ADVERTISED_TIMEOUT_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Installation:
-    """Laneway as installed on a cluster."""
+    """An installation of Laneway on a cluster."""
 
     target: Target
     images: tuple[BuiltImage, ...]
@@ -38,14 +38,14 @@ class Installation:
         """Run helm on the cluster; return its standard output.
 
         Raises:
-            ClusterError: helm failed; says how.
+            ClusterError: helm failed; the message has its output.
         """
         return run([built("helm"), "--kubeconfig", self.target.kubeconfig, *arguments])
 
     def upgrade(self, *further: str | Path) -> None:
-        """Install the chart with the demo's values and further arguments of `helm upgrade`.
+        """Install the chart with the demo's values and more arguments of `helm upgrade`.
 
-        A pod is made anew when its image changed: the tag is the chart's version and stays the same.
+        Annotations with the images' hashes replace pods whose image changed, because the tag is always the chart's version.
         """
         content = {image.name: image.content for image in self.images}
         node = "-".join(content[name][:8] for name in ("device-plugin", "node-agent", "client"))
@@ -58,21 +58,21 @@ class Installation:
         )
 
     def advertised_percent(self) -> dict[str, int]:
-        """Return how many hundredths of GPUs each node offers."""
+        """Return the GPU percent that each node offers."""
         nodes = self.target.kubectl.get("nodes")["items"]
         return {
             node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU_PERCENT, 0)) for node in nodes
         }
 
     def wait_until_advertised(self, percent: int) -> None:
-        """Wait until every node that runs Laneway's node pod offers so many hundredths.
+        """Wait until every node with a node pod of Laneway offers this GPU percent.
 
         Raises:
-            ClusterError: one does not in time.
+            ClusterError: a node does not in time.
         """
 
         def all_offer() -> bool:
-            # A control plane's node, as kind has one, keeps the node pod off by its taint, and offers nothing.
+            # A control-plane node, for example kind's, repels the node pod by its taint and offers nothing.
             daemons = self.target.kubectl.get("daemonsets", "--namespace", SYSTEM_NAMESPACE)["items"]
             wanted = sum(int(daemon["status"]["desiredNumberScheduled"]) for daemon in daemons)
             return 0 < wanted == list(self.advertised_percent().values()).count(percent)
@@ -85,14 +85,14 @@ class Installation:
 
 
 def install(target: Target, *further: str | Path, advertised_percent: int = 800) -> Installation:
-    """Build the images, bring them to the nodes, install the chart and wait until the nodes offer their GPUs.
+    """Build the images, load them onto the nodes, install the chart and wait until the nodes offer their GPUs.
 
     Raises:
-        ClusterError, ImageError: a step failed; says which and why.
+        ClusterError, ImageError: a step failed; the message says which and why.
     """
     images = tuple(build())
     installation = Installation(target, images)
-    # The chart needs no examples, and theirs is by far the largest image.
+    # The chart does not use the examples' image, which is by far the largest.
     system = [image for image in images if image.name != _EXAMPLES]
     for image in system:
         target.load(image.archive)

@@ -1,4 +1,4 @@
-"""TrainingJobs as the demo and the end-to-end tests see them: read from the API, applied and waited for."""
+"""Applies, reads and waits for TrainingJobs, for the demo and the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from laneway.api import clock_text, names, quantity
+from laneway.api import names, rfc3339
 from laneway.api.conditions import is_true
-from laneway.api.training_job import TrainingJobStatus
+from laneway.api.training_job_status import TrainingJobStatus
 
 from hack.cluster.kubectl import Kubectl
 from hack.cluster.progress import ClusterError
@@ -35,29 +35,29 @@ class JobView:
         return is_true(self.status.conditions, condition)
 
     def message(self, condition: str) -> str:
-        """The sentence of a condition, empty when it is not set."""
+        """The message of a condition; empty if the condition is not set."""
         return next((each.message for each in self.status.conditions if each.type == condition), "")
 
     @property
     def ended(self) -> bool:
         """Whether it succeeded or failed."""
-        return self.has("Succeeded") or self.has("Failed")
+        return self.has("Complete") or self.has("Failed")
 
     @property
     def jct_seconds(self) -> float | None:
-        """From its creation to its end; None while it has not ended."""
+        """Time from creation to end; None before the end."""
         done = self.status.completion_time
-        return None if done is None else clock_text.to_seconds(done) - self.created_seconds
+        return None if done is None else rfc3339.parse_time(done) - self.created_seconds
 
     @property
     def attained_gpu_seconds(self) -> float:
-        """Its attained service as last counted."""
-        return float(quantity.parse(self.status.attained_service))
+        """Attained service as last reported."""
+        return self.status.attained_service_gpu_milliseconds / 1000
 
     @property
     def state(self) -> str:
-        """How it is doing, in a word or two."""
-        for condition in ("Succeeded", "Failed"):
+        """A summary of the conditions."""
+        for condition in ("Complete", "Failed"):
             if self.has(condition):
                 return condition
         waiting = self.status.waiting
@@ -67,12 +67,12 @@ class JobView:
 
 
 def job_view(raw: Mapping[str, Any]) -> JobView:
-    """Return a TrainingJob of the API as a view."""
+    """Return a view of the API's TrainingJob."""
     return JobView(
         name=raw["metadata"]["name"],
         uid=raw["metadata"]["uid"],
         workers=raw["spec"].get("workers", 1),
-        created_seconds=clock_text.to_seconds(raw["metadata"]["creationTimestamp"]),
+        created_seconds=rfc3339.parse_time(raw["metadata"]["creationTimestamp"]),
         status=TrainingJobStatus.model_validate(raw.get("status") or {}),
     )
 
@@ -87,10 +87,10 @@ class Jobs:
         self._path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/trainingjobs"
 
     def make_namespace(self) -> None:
-        """Make the namespace if it is not there, and wait until pods can be made in it."""
+        """Create the namespace if it does not exist, and wait until it accepts pods."""
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self._kubectl.run("apply", "--server-side", "--filename", "-", stdin=json.dumps(manifest))
-        # A controller makes it a moment after the namespace; until then every pod is refused.
+        # A controller creates the account shortly after the namespace. Until then the API server refuses every pod.
         account = ("serviceaccount/default", "--namespace", self.namespace)
         self._kubectl.run("wait", "--for=create", *account, "--timeout=60s")
 
@@ -98,7 +98,7 @@ class Jobs:
         """`kubectl apply` files and objects, all in one call.
 
         Raises:
-            ClusterError: one was refused; says why.
+            ClusterError: an object was refused; the message says why.
         """
         files, objects = [], []
         for each in manifests:
@@ -131,10 +131,10 @@ class Jobs:
         timeout_seconds: float,
         look: Callable[[Mapping[str, JobView]], None] = lambda views: None,
     ) -> dict[str, JobView]:
-        """Wait until a condition holds for all of these jobs; ``look`` sees every job at each poll.
+        """Wait until a condition holds for all of these jobs. Each poll calls ``look`` with every job.
 
         Raises:
-            ClusterError: not in time; names the jobs for which it does not hold, and what they say.
+            ClusterError: the condition does not hold in time; the message names the jobs and their states.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -144,28 +144,26 @@ class Jobs:
             if not missing:
                 return views
             if time.monotonic() > deadline:
-                said = "; ".join(describe(views.get(name), name) for name in missing)
-                raise ClusterError(f"{what}: not within {timeout_seconds:.0f} s: {said}")
+                states = "; ".join(describe(views.get(name), name) for name in missing)
+                raise ClusterError(f"{what}: not within {timeout_seconds:.0f} s: {states}")
             time.sleep(_POLL_SECONDS)
 
     def delete_all(self, timeout_seconds: float = 120.0) -> None:
-        """Delete every job and wait until their pods are gone, so that the GPUs are free."""
+        """Delete every job and wait until their pods have ended, so that the GPUs are free."""
         deadline = time.monotonic() + timeout_seconds
         wait = ("--wait=true", f"--timeout={timeout_seconds:.0f}s")
         self._kubectl.run("delete", "trainingjobs", "--all", "--namespace", self.namespace, *wait)
         while self.pods():
             if time.monotonic() > deadline:
                 left = ", ".join(pod["metadata"]["name"] for pod in self.pods())
-                raise ClusterError(
-                    f"pods of deleted jobs are still there after {timeout_seconds:.0f} s: {left}"
-                )
+                raise ClusterError(f"pods of deleted jobs still exist after {timeout_seconds:.0f} s: {left}")
             time.sleep(_POLL_SECONDS)
 
 
 def describe(view: JobView | None, name: str) -> str:
-    """Return a sentence about how a job is doing."""
+    """Return one sentence about a job's state."""
     if view is None:
-        return f"{name} is not there"
+        return f"{name} does not exist"
     waiting = view.status.waiting
     if waiting is not None:
         return f"{name} waits: {waiting.message}"

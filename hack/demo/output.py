@@ -1,4 +1,4 @@
-"""What the jobs' scripts print: followed while they run, because a worker's log goes when its pod does."""
+"""Follows the output of the jobs' scripts while they run, because a worker's log disappears with its pod."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outputs:
         self._threads: list[threading.Thread] = []
 
     def follow(self, pods: list[dict[str, Any]]) -> None:
-        """Begin to follow those of the pods that have started and are not followed yet."""
+        """Start to follow the started pods that are not followed yet."""
         for pod in pods:
             uid, labels = pod["metadata"]["uid"], pod["metadata"]["labels"]
             if uid in self.by_pod or not _has_started(pod):
@@ -66,17 +66,17 @@ class Outputs:
             self._threads.append(thread)
 
     def settle(self, timeout_seconds: float = 10.0) -> None:
-        """Wait until the logs of workers that have ended are read whole."""
+        """Wait until the logs of ended workers are read completely."""
         for thread in self._threads:
             thread.join(timeout_seconds)
 
     def attempts(self, job: str, rank: int = 0) -> list[WorkerOutput]:
-        """Return a worker's output, attempt by attempt."""
+        """Return a worker's output by attempt."""
         mine = [output for output in self.by_pod.values() if (output.job, output.rank) == (job, rank)]
         return sorted(mine, key=lambda output: output.attempt)
 
     def accuracy(self, job: str) -> float | None:
-        """Return the accuracy that a job's first worker printed last, None when it printed none."""
+        """Return the last accuracy that a job's first worker printed; None if it printed none."""
         for output in reversed(self.attempts(job)):
             found = _ACCURACY.findall("\n".join(output.lines))
             if found:
@@ -89,7 +89,7 @@ class Outputs:
             for line in self._api.lines(path, {"follow": "true"}):
                 output.lines.append(line)
         except (ClusterError, OSError):
-            # The pod went away under the reader. What was read stays, and what a claim misses in it is said there.
+            # The pod was deleted during the read. The lines so far remain; a claim reports what it misses.
             return
 
 

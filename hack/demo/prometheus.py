@@ -1,7 +1,7 @@
-"""A real Prometheus beside the cluster, scraping Laneway's pods through the API server.
+"""Runs a real Prometheus beside the cluster, which scrapes Laneway's pods through the API server.
 
-It has a service account of its own that may list the pods of Laneway's namespace and get what they serve, and nothing else.
-On an embedded cluster Prometheus is one of the cluster's processes: it runs on after the demo, until `make cluster-down`.
+Its own service account may list and scrape the pods of Laneway's namespace, and nothing else.
+On an embedded cluster, Prometheus is one of the cluster's processes and runs until `make cluster-down`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _SCRAPE_INTERVAL = "5s"
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A Prometheus that answers."""
+    """A running Prometheus."""
 
     address: str
     children: tuple[subprocess.Popen[bytes], ...] = ()
-    """Where they are no processes of an embedded cluster: those that this one has to end."""
+    """The processes to end, unless they belong to an embedded cluster."""
 
     def end_children(self) -> None:
-        """End what nothing else would end."""
+        """End the processes that nothing else ends."""
         for child in self.children:
             child.terminate()
             child.wait()
@@ -55,7 +55,7 @@ class Prometheus:
         """Return the result of an instant query.
 
         Raises:
-            OSError: Prometheus does not answer, or refuses the query.
+            OSError: Prometheus does not respond, or refuses the query.
         """
         result: list[dict[str, Any]] = self._get("query", {"query": expression})["result"]
         return result
@@ -73,16 +73,14 @@ class Prometheus:
 
 
 def start(target: Target, server: str) -> Prometheus:
-    """Start Prometheus on the cluster whose API server is at ``server``; anew if it runs already.
+    """Start Prometheus on the cluster whose API server is at ``server``; restart it if it runs already.
 
     Raises:
-        ClusterError: it is not installed, or does not start; says what to do.
+        ClusterError: it is not installed or does not start; the message says what to do.
     """
     program = shutil.which("prometheus")
     if program is None:
-        raise ClusterError(
-            "the program 'prometheus' is not there: install the package 'prometheus' (apt, brew)"
-        )
+        raise ClusterError("there is no program 'prometheus': install the package 'prometheus' (apt, brew)")
     running = target.embedded
     folder = running.cluster.folder / "prometheus" if running else Path.home() / ".cache/laneway/prometheus"
     host, port = (running.cluster.address, PORT) if running else ("127.0.0.1", _free_port())
@@ -139,7 +137,7 @@ def _free_port() -> int:
 
 
 def _prepare(folder: Path, kubectl: Kubectl, server: str) -> None:
-    """Make the account, and write what Prometheus and its discovery read into a folder of their own."""
+    """Create the account, and write the files that Prometheus and its discovery read."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     kubectl.run("apply", "--server-side", "--filename", "-", stdin=_rights())
@@ -195,7 +193,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
             {
                 "job_name": "laneway",
                 "scheme": "https",
-                # As in the chart's PodMonitor: a series' namespace and pod are those of the job, not of the exporter.
+                # As in the chart's PodMonitor: keep the job's namespace and pod, not the exporter's.
                 "honor_labels": True,
                 "tls_config": {"ca_file": str(folder / "ca.crt")},
                 "authorization": {"credentials_file": str(folder / "token")},

@@ -1,4 +1,4 @@
-"""The jobs of `examples/`, in the order in which they are applied, and what is gathered meanwhile."""
+"""Applies the jobs of `examples/` in order and collects evidence meanwhile."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Scenario:
         self._began_seconds = time.time()
 
     def clear(self) -> None:
-        """Delete the jobs of a former run."""
+        """Delete the jobs of an earlier run."""
         self._jobs.make_namespace()
         self._jobs.delete_all()
 
     def run(self) -> None:
-        """Apply the jobs and follow them to their ends.
+        """Apply the jobs and follow them until they end.
 
         Raises:
-            ClusterError: a step did not come about in time; says which, and what the jobs say.
+            ClusterError: a step did not finish in time; the message names it and the jobs' states.
         """
         self._lanes_and_gang()
         self._preemption()
@@ -58,18 +58,18 @@ class Scenario:
             together, lambda job: bool(job.status.placement) or job.ended, "being placed", _PLACED_SECONDS
         )
         self._apply(GANG)
-        self._wait((*together, GANG), lambda job: job.ended, "coming to an end", _END_SECONDS)
+        self._wait((*together, GANG), lambda job: job.ended, "ending", _END_SECONDS)
 
     def _preemption(self) -> None:
         self._apply(LONG)
         self._wait(
             (LONG,),
             lambda job: job.has("Running") and job.status.queue > 0,
-            "attaining so much service that newcomers go first",
+            "attaining enough service to leave queue 0",
             _END_SECONDS,
         )
         self._apply(*SHORT)
-        self._wait((LONG, *SHORT), lambda job: job.ended, "coming to an end", _END_SECONDS)
+        self._wait((LONG, *SHORT), lambda job: job.ended, "ending", _END_SECONDS)
 
     def _apply(self, *jobs: str) -> None:
         files = [manifest(job) for job in jobs]
@@ -90,7 +90,7 @@ class Scenario:
         self._screen.show(views)
 
     def gathered(self) -> Evidence:
-        """Return what was gathered, with the agents' record of turns and what the scripts printed."""
+        """Return the evidence, with the agents' record of turns and the scripts' output."""
         self._outputs.settle()
         agents = system_pods(self._target, "node")
         evidence = self.evidence

@@ -1,4 +1,4 @@
-"""Shows how the jobs are doing: a table that is drawn over itself on a terminal, else a line for each change."""
+"""Shows the jobs' progress: on a terminal a table that updates in place, otherwise one line per change."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _UP = "\x1b[{}F\x1b[J"
 
 
 class Screen:
-    """Draws on a stream."""
+    """Writes to a stream."""
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:
         self._stream = stream
         self._live = stream.isatty()
         self._drawn_lines = 0
-        self._said: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         self._erase()
         print(f"[{time.monotonic() - self._began:5.0f} s] {text}", file=self._stream, flush=True)
 
     def show(self, views: Mapping[str, JobView]) -> None:
-        """Show the jobs as they are now."""
+        """Show the current jobs."""
         if self._live:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
@@ -42,8 +42,8 @@ class Screen:
             return
         for name, view in views.items():
             state = f"{view.state} {_note(view)}".rstrip()
-            if self._said.get(name) != state:
-                self._said[name] = state
+            if self._shown.get(name) != state:
+                self._shown[name] = state
                 self.say(f"{name}: {state}")
 
     def _erase(self) -> None:
@@ -80,7 +80,7 @@ RESULT_HEADER = ("JOB", "WORKERS", "GPUS", "RESULT", "JCT", "SERVICE", "TURNS", 
 
 
 def results(evidence: Evidence) -> list[str]:
-    """Return the lines of the table at the end."""
+    """Return the lines of the final table."""
     rows = []
     for name, view in sorted(evidence.jobs.items(), key=lambda item: item[1].created_seconds):
         jct, accuracy = view.jct_seconds, evidence.accuracies.get(name)

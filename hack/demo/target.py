@@ -1,4 +1,4 @@
-"""The cluster that the demo and the end-to-end tests run on, whichever backend it has."""
+"""The cluster of the demo and the end-to-end tests, independent of its backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hack.cluster.progress import ClusterError
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster that is up."""
+    """A running cluster."""
 
     name: str
     backend: Backend
@@ -26,19 +26,19 @@ class Target:
 
     @property
     def kubectl(self) -> Kubectl:
-        """The pinned kubectl on this cluster."""
+        """The pinned kubectl for this cluster."""
         return Kubectl(built("kubectl"), self.kubeconfig)
 
     @property
     def embedded(self) -> embedded.RunningCluster | None:
-        """The cluster's parts, to look at them and to kill and start them; None for another backend."""
+        """The cluster's components, to inspect, kill and start them; None for another backend."""
         return embedded.open_cluster(self.name) if self.backend is Backend.EMBEDDED else None
 
     def load(self, archive: Path) -> None:
-        """Bring an image to the nodes. LANEWAY_IMAGES=there says that a cluster of the user's own has them.
+        """Load an image onto the nodes. With LANEWAY_IMAGES=there, the user's own cluster already has it.
 
         Raises:
-            ClusterError: the nodes cannot be loaded from here; says what to do instead.
+            ClusterError: the nodes cannot be reached from here; the message says what to do instead.
         """
         if self.backend is Backend.KUBECONFIG and os.environ.get("LANEWAY_IMAGES") == "there":
             return
@@ -50,10 +50,10 @@ class Target:
 
 
 def bring_up(name: str, nodes: int) -> Target:
-    """Start what is not running of the cluster.
+    """Start the components of the cluster that do not run.
 
     Raises:
-        ClusterError: it does not come up; says why.
+        ClusterError: it does not start; the message says why.
     """
     choice = choose_here(name)
     _command("up", "--name", name, "--nodes", str(nodes))
@@ -61,16 +61,16 @@ def bring_up(name: str, nodes: int) -> Target:
 
 
 def bring_up_embedded(name: str, nodes: int) -> Target:
-    """Start an embedded cluster, whatever else this machine could run.
+    """Start an embedded cluster, even if this machine has another backend.
 
     Raises:
-        ClusterError: it does not come up; says why.
+        ClusterError: it does not start; the message says why.
     """
     return Target(name, Backend.EMBEDDED, embedded.bring_up(name, nodes))
 
 
 def _command(*arguments: str) -> None:
-    # Its answers (paths) go to standard output, which here belongs to the demo's own.
+    # The command prints paths to standard output, which belongs to the demo.
     with contextlib.redirect_stdout(sys.stderr):
         status = cluster_command(arguments)
     if status != 0:

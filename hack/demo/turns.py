@@ -1,4 +1,4 @@
-"""The agents' record of turns, and what can be read from it."""
+"""Reads the agents' record of turns and evaluates it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Turn:
 
     @property
     def lane_key(self) -> LaneKey:
-        """The lane that the turn was of."""
+        """The lane of the turn."""
         return self.node, self.gpu, self.lane
 
 
@@ -76,7 +76,7 @@ def by_lane(turns: Iterable[Turn]) -> dict[LaneKey, list[Turn]]:
 
 
 def overlaps_within_lanes(turns: Iterable[Turn]) -> list[tuple[Turn, Turn]]:
-    """Return neighbouring turns of one lane of which the second began before the first ended."""
+    """Return the pairs of consecutive turns of a lane that overlap."""
     return [
         (one, other)
         for lane in by_lane(turns).values()
@@ -86,7 +86,7 @@ def overlaps_within_lanes(turns: Iterable[Turn]) -> list[tuple[Turn, Turn]]:
 
 
 def overlaps_across_lanes(turns: Sequence[Turn]) -> int:
-    """Return how many turns began on a GPU while a turn of another of its lanes was under way."""
+    """Return how many turns began during a turn of another lane of the same GPU."""
     count = 0
     under_way: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for turn in sorted(turns, key=lambda turn: turn.start_seconds):
@@ -97,7 +97,7 @@ def overlaps_across_lanes(turns: Sequence[Turn]) -> int:
 
 
 def handovers(turns: Iterable[Turn]) -> dict[LaneKey, int]:
-    """Return how often each lane went from one job to another."""
+    """Return how often each lane changed from one job to another."""
     return {
         key: sum(one.job != other.job for one, other in pairwise(lane))
         for key, lane in by_lane(turns).items()

@@ -32,7 +32,7 @@ def main() -> int:
     )
     builder.add_argument("--out", type=Path, metavar="DIR", help="also put the archives there, as NAME.tar")
     rootfs = commands.add_parser(
-        "rootfs", help="print the folder of an unpacked root file system, made if it is not there"
+        "rootfs", help="print the folder of an unpacked root file system; create it if it does not exist"
     )
     rootfs.add_argument("name", choices=sorted(RECIPES))
     arguments = parser.parse_args()

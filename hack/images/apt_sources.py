@@ -1,4 +1,4 @@
-"""What this machine's apt knows about reaching Debian's packages, so that a bootstrap of another release reaches them the same way."""
+"""Reads this machine's apt configuration, so that a bootstrap of another Debian release uses the same mirror and settings."""
 
 from __future__ import annotations
 

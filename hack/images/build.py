@@ -1,4 +1,4 @@
-"""Builds images into archives in the cache, each named by the hash of what it is made from: what is unchanged is there already."""
+"""Builds images into archives in the cache. An archive's name holds the hash of its inputs, so an unchanged image is not built again."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hack.images.targets import TARGETS, Target, content_hash
 
 ENGINES = ("docker", "podman", "buildah")
 KEPT_ARCHIVES = 2
-"""Of each image: this tree's, and one more for a second branch or checkout."""
+"""Archives kept per image: this tree's, and one for a second checkout."""
 
 
 class Engine(Protocol):
-    """What builds a target of the Dockerfile."""
+    """Builds a target of the Dockerfile."""
 
     name: str
 
     def circumstances(self, target: Target) -> str:
-        """What beside the tree's own files decides how the image comes out."""
+        """The inputs of the image that are not files of the tree."""
 
     def build(self, target: Target, archive: Path) -> None:
         """Builds `target` and writes it to the file `archive`."""
@@ -37,7 +37,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """One image in an archive; `content` changes whenever the image does."""
+    """One image in an archive. `content` changes with the image."""
 
     name: str
     reference: str
@@ -46,7 +46,7 @@ class BuiltImage:
 
 
 def choose_engine() -> Engine:
-    """`$LANEWAY_IMAGE_ENGINE`, else the first of Docker, Podman and buildah that this machine has."""
+    """Returns `$LANEWAY_IMAGE_ENGINE`, otherwise the first of Docker, Podman and buildah on this machine."""
     chosen = os.environ.get("LANEWAY_IMAGE_ENGINE", "").strip()
     if chosen and chosen not in ENGINES:
         raise ImageError(f"LANEWAY_IMAGE_ENGINE is {chosen!r}: write one of {', '.join(ENGINES)}")
@@ -56,7 +56,7 @@ def choose_engine() -> Engine:
 
 
 def build(names: Sequence[str] = ()) -> list[BuiltImage]:
-    """Builds the targets named (all without a name); one that is in the cache is not built again. Progress goes to stderr."""
+    """Builds the named targets, or all, unless the cache has them. Progress goes to stderr."""
     engine = choose_engine()
     print(f"images: built with {engine.name}", file=sys.stderr, flush=True)
     return [_built(TARGETS[name], engine) for name in names or TARGETS]

@@ -41,7 +41,7 @@ class Buildah:
         self._storage = cache_folder() / "containers"
 
     def circumstances(self, target: Target) -> str:
-        """What beside the tree's own files decides how an image comes out."""
+        """Returns the inputs of an image that are not files of the tree."""
         return f"buildah {recipe_hash(RECIPES[target.base])}"
 
     def build(self, target: Target, archive: Path) -> None:
@@ -69,7 +69,7 @@ class Buildah:
             self._run("push", target.reference, f"oci-archive:{archive}:{target.reference}")
 
     def _base_image(self, recipe_name: str) -> str:
-        """The name of the base image made from a root file system."""
+        """Returns the name of the base image for a root file system."""
         root = root_file_system(recipe_name)
         name = f"localhost/laneway-base/{recipe_name}:{recipe_hash(RECIPES[recipe_name])}"
         if self._has(name):

@@ -16,7 +16,7 @@ PARTIAL_PREFIX = ".partial-"
 
 
 def entry(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """The entry `name` of `folder`; `make(path)` makes it, a file or a folder, where it is not there yet."""
+    """Returns the entry `name` of `folder`. If it does not exist, `make(path)` creates it as a file or a folder."""
     final = folder / name
     if final.exists():
         return final
@@ -32,14 +32,14 @@ def entry(folder: Path, name: str, make: Callable[[Path], None]) -> Path:
 
 
 def keep_newest(folder: Path, pattern: str, count: int) -> None:
-    """Deletes all but the `count` entries of `folder` matching `pattern` that were made or used last."""
+    """Deletes the entries of `folder` that match `pattern`, except the `count` most recently used."""
     by_age = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in by_age[count:]:
         remove(path)
 
 
 def remove(path: Path) -> None:
-    """Deletes a file or a folder, if there."""
+    """Deletes a file or a folder if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

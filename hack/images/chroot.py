@@ -26,7 +26,7 @@ exec chroot "$root" "$@"
 
 
 class ImageError(Exception):
-    """An image, or what it is made from, can't be made on this machine; the message says why and what to do."""
+    """An image or its base cannot be built on this machine; the message says why and what to do."""
 
 
 def require_tools(*tools: str) -> None:
@@ -43,18 +43,18 @@ def require_tools(*tools: str) -> None:
 
 
 def host_ca_bundle() -> Path | None:
-    """The certificates that programs of this machine trust."""
+    """Returns the certificates that this machine's programs trust."""
     candidates = [Path(os.environ[name]) for name in _CA_BUNDLES if os.environ.get(name)]
     return next((path for path in (*candidates, _DEBIAN_CA_BUNDLE) if path.is_file()), None)
 
 
 def run(command: list[str], environment: Mapping[str, str] | None = None, *, isolated: bool = True) -> None:
-    """Runs `command`, in a mount namespace of its own where `isolated`. What it prints is shown only when it fails."""
+    """Runs `command`, in its own mount namespace if `isolated`. Its output is shown only if it fails."""
     output(["unshare", "--mount", "--propagation", "private", *command] if isolated else command, environment)
 
 
 def output(command: list[str], environment: Mapping[str, str] | None = None) -> str:
-    """Standard output of a program that must succeed."""
+    """Returns the standard output of a program that must succeed."""
     try:
         done = subprocess.run(
             command,
@@ -74,7 +74,7 @@ def output(command: list[str], environment: Mapping[str, str] | None = None) -> 
 
 
 def succeeds(command: list[str]) -> bool:
-    """Whether a program is installed and ends with status 0."""
+    """Returns whether a program is installed and exits with status 0."""
     try:
         output(command)
     except ImageError:

@@ -16,7 +16,7 @@ PIP_CONFIGURATIONS = (
 
 
 class Docker:
-    """An `Engine` over `docker` or `podman`, whose command lines are the same as far as they are used here."""
+    """An `Engine` over `docker` or `podman`; the commands used here are the same in both."""
 
     def __init__(self, program: str) -> None:
         self.name = program
@@ -27,11 +27,11 @@ class Docker:
 
     @staticmethod
     def is_there(program: str) -> bool:
-        """Whether the program is installed and can build (Docker: its engine answers)."""
+        """Returns whether the program is installed and can build (Docker: its engine responds)."""
         return succeeds([program, "info"])
 
     def circumstances(self, target: Target) -> str:
-        """What beside the tree's own files decides how an image comes out."""
+        """Returns the inputs of an image that are not files of the tree."""
         return f"{self.name} {target.base}"
 
     def build(self, target: Target, archive: Path) -> None:

@@ -1,4 +1,4 @@
-"""What goes into the root file systems that stand in for base images where no registry of images is reached.
+"""Recipes of the root file systems that replace base images where no image registry is reachable.
 
 Data only. The name of a root file system in the cache ends in the hash of its recipe, so a change here makes a new one.
 """
@@ -114,13 +114,13 @@ FRAMEWORKS = Recipe(
         "torch.compile(model)(torch.ones(2, 2)).sum().backward()\n"
     ),
 )
-"""For tests only: the libraries through which people train, over the PyTorch of the examples."""
+"""For tests only: training frameworks on top of the examples' PyTorch."""
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (PYTHON, EXAMPLES, FRAMEWORKS)}
 
 
 def recipe_hash(recipe: Recipe) -> str:
-    """12 hex digits that change with the recipe, with its requirement file, and with the one that it begins from."""
+    """Returns 12 hex digits that change with the recipe, its requirement file and its base recipe."""
     parent = recipe_hash(RECIPES[recipe.parent]) if recipe.parent else ""
     digest = hashlib.sha256(f"{SUITE} {recipe!r} {parent}".encode())
     if recipe.requirements:

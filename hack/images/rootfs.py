@@ -1,4 +1,4 @@
-"""Makes root file systems of Debian, unpacked in the cache: base images of the container images, and a place to run PyTorch on a CPU.
+"""Creates Debian root file systems in the cache: base images of the container images, and a place to run PyTorch on a CPU.
 
 debootstrap ─▶ python ─▶ copy + apt ─▶ examples ─▶ copy + apt + wheels ─▶ frameworks
 """
@@ -18,11 +18,11 @@ from hack.images.wheels import install_wheels, wheelhouse
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _EMPTIED = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""What a bootstrap copies from this machine."""
+"""Files that a bootstrap copies from this machine."""
 
 
 def root_file_system(name: str) -> Path:
-    """The unpacked root file system `name` (a key of `RECIPES`); makes it, and what it builds on, where it is not in the cache."""
+    """Returns the folder of the root file system `name` (a key of `RECIPES`). Creates it and its base if the cache does not have them."""
     recipe = RECIPES[name]
     folder = cache_folder() / "rootfs"
     final_name = f"{name}-{SUITE}-{recipe_hash(recipe)}"
@@ -55,7 +55,7 @@ def _make(recipe: Recipe, parent: Path | None, root: Path) -> None:
 
 
 def _copy(parent: Path, root: Path) -> None:
-    """A copy that shares the files below /usr, most of a gigabyte: dpkg and Python replace those, and never write into them."""
+    """Copies the tree but hard-links files below /usr, most of a gigabyte. dpkg and Python replace such files and never write into them."""
     root.mkdir(mode=0o755)
     for child in parent.iterdir():
         sharing = ["--link"] if child.name == "usr" else ["--reflink=auto"]
@@ -63,7 +63,7 @@ def _copy(parent: Path, root: Path) -> None:
 
 
 def _bootstrap(recipe: Recipe, root: Path) -> None:
-    """debootstrap from the machine's own mirror, checked against Debian's keyring where the machine has it."""
+    """Runs debootstrap with the machine's mirror, and verifies against Debian's keyring if the machine has it."""
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(recipe.packages)}"]
     if KEYRING.is_file():
         command.append(f"--keyring={KEYRING}")
@@ -76,7 +76,7 @@ def _bootstrap(recipe: Recipe, root: Path) -> None:
 
 
 def _install(recipe: Recipe, root: Path) -> None:
-    """apt inside `root`, from the machine's own mirror with the machine's own settings, of which nothing stays behind."""
+    """Runs apt inside `root` with the machine's mirror and settings, and removes these settings afterwards."""
     options = ["-q", "-y", "-o", "APT::Install-Recommends=false"]
     mirror = apt_sources.mirror()
     with tempfile.TemporaryDirectory() as folder:

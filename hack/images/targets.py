@@ -1,4 +1,4 @@
-"""The images of the root `Dockerfile`, and the files of the tree that each is made from."""
+"""The targets of the root `Dockerfile`, and the files of the tree that each uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = "docker.io"
-"""The reference of an image in full, as containerd and the kubelet complete the short one of the chart."""
+"""Prefix of a full image reference, as containerd and the kubelet complete the chart's short one."""
 
 _NOT_SOURCE = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "dist", "build"}
 
@@ -32,7 +32,7 @@ class Target:
 
     @property
     def reference(self) -> str:
-        """The image's name in full, with its tag, the chart's `appVersion`."""
+        """The image's full name with its tag, the chart's `appVersion`."""
         return f"{REGISTRY}/laneway/{self.name}:{version()}"
 
 
@@ -63,7 +63,7 @@ def version() -> str:
 
 
 def content_hash(target: Target, *circumstances: str) -> str:
-    """16 hex digits that change when the image could: with any file that its build reads, its reference, or the `circumstances`."""
+    """Returns 16 hex digits that change with any file that the build reads, the reference, or the `circumstances`."""
     digest = hashlib.sha256()
     for text in (target.reference, *circumstances):
         digest.update(f"{text}\0".encode())

@@ -1,4 +1,4 @@
-"""Downloads third-party wheels for the images, by the images' own Python and with this machine's way to its package index.
+"""Downloads third-party wheels for the images with the images' own Python and this machine's package index.
 
 The build stages then install from a folder, offline: how this machine reaches an index (addresses, certificates, credentials) is in no
 image. pip runs in the `python` root file system because a requirement file's markers are about the Python that evaluates them. The files are locked, so they
@@ -19,7 +19,7 @@ from hack.images.chroot import host_ca_bundle, run_inside
 from hack.images.recipes import REQUIREMENTS
 
 SITE_PACKAGES = "/usr/local/lib/python3.13/dist-packages"
-"""Where Debian's Python looks first for what is not Debian's."""
+"""The folder that Debian's Python searches first for packages that are not Debian's."""
 
 
 def wheelhouse(requirements: tuple[str, ...], root: Path) -> Path:
@@ -36,7 +36,7 @@ def wheelhouse(requirements: tuple[str, ...], root: Path) -> Path:
 
 
 def install_wheels(requirements: str, wheels: Path, root: Path) -> None:
-    """Installs what a requirement file locks, from the folder `wheels`, for the Python of the root file system `root`."""
+    """Installs the packages of a requirement file from the folder `wheels` into the root file system `root`."""
     install = (
         "/tmp/pip/bin/pip install --quiet --no-deps --no-index --find-links /mnt --require-hashes --no-compile"
         f" --target {SITE_PACKAGES} --requirement /mnt/{requirements}"
@@ -57,7 +57,7 @@ def _download(files: list[Path], root: Path, folder: Path) -> None:
 
 
 def _pip_environment() -> dict[str, str]:
-    """This machine's pip settings, from its files and its environment, as variables."""
+    """Returns this machine's pip settings, from its files and its environment, as variables."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )

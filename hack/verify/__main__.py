@@ -1,25 +1,32 @@
-"""`python -m hack.verify chart`: checks that need more than the Python environment. One line a check; status 1 where one fails."""
+"""`python -m hack.verify CHECK`: checks of the repository. Prints one line per passed check; exits 1 if one fails."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from hack.verify.chart import WrongError, check_chart
+from hack.verify.chart import check_chart
+from hack.verify.failure import CheckFailedError
+from hack.verify.test_imports import check_test_imports
+from hack.verify.vocabulary import check_vocabulary
+
+CHECKS = {"chart": check_chart, "tests": check_test_imports, "words": check_vocabulary}
 
 
 def main() -> int:
-    """Runs the checks named on the command line; returns the exit status."""
+    """Runs the check named on the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m hack.verify", description=__doc__)
     parser.add_argument(
-        "what", choices=["chart"], help="chart: helm lint, kubeconform, promtool, generated files"
+        "check",
+        choices=CHECKS,
+        help="chart: helm lint, kubeconform, promtool; tests: imports between test modules; words: removed identifiers, commit subjects",
     )
-    parser.parse_args()
+    options = parser.parse_args()
     try:
-        for line in check_chart():
+        for line in CHECKS[options.check]():
             print(line, flush=True)
-    except WrongError as wrong:
-        print(f"error: {wrong}", file=sys.stderr)
+    except CheckFailedError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -1,6 +1,6 @@
-"""Checks of the chart: generated files, `helm lint`, its objects against the schemas of their kinds, its alert rules.
+"""Checks the chart: `helm lint`, its objects and the examples against the schemas of their kinds, its alert rules.
 
-Each file in `charts/laneway/ci/` is one way to install the chart, and so are the values of the demo.
+Each file in `charts/laneway/ci/` and the values of the demo are one way to install the chart.
 """
 
 from __future__ import annotations
@@ -11,29 +11,22 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hack.chart.generated import CHART, ROOT, stale_files
+from hack.chart.generated import CHART, ROOT
 from hack.cluster.binaries import binary
 from hack.cluster.build import built
+from hack.verify.failure import CheckFailedError
 from hack.verify.prometheus_operator import prometheus_operator_crds
 from hack.verify.schemas import FILE_NAME, kubernetes_schemas, write_crd_schemas
 
 NAMESPACE = "laneway-system"
 
 
-class WrongError(Exception):
-    """A check failed; the message says which, and what was found."""
-
-
 def check_chart() -> Iterator[str]:
-    """Runs the checks; yields a line about each that passed.
+    """Runs the checks; yields one line for each passed check.
 
     Raises:
-        WrongError: one did not.
+        CheckFailedError: a check failed.
     """
-    stale = stale_files()
-    if stale:
-        raise WrongError(f"not current: {', '.join(stale)}; run `python -m hack.chart` and commit the result")
-    yield "the chart's generated files are current"
     with tempfile.TemporaryDirectory() as scratch:
         crd_schemas = Path(scratch)
         write_crd_schemas([*sorted((ROOT / "crds").glob("*.yaml")), *prometheus_operator_crds()], crd_schemas)
@@ -61,15 +54,15 @@ def check_chart() -> Iterator[str]:
 
 
 def variants() -> list[Path]:
-    """The values with which the chart is checked."""
+    """Returns the values files with which the chart is checked."""
     return [*sorted((CHART / "ci").glob("*-values.yaml")), *sorted((ROOT / "hack").glob("*/*values.yaml"))]
 
 
 def rendered(values: Path, *arguments: str) -> str:
-    """The chart's objects with these values.
+    """Returns the chart's objects, rendered with these values.
 
     Raises:
-        WrongError: helm refused them.
+        CheckFailedError: helm refused them.
     """
     command = [
         "template",
@@ -84,7 +77,7 @@ def rendered(values: Path, *arguments: str) -> str:
 
 
 def kubernetes_version() -> str:
-    """The version that the chart is rendered for: that of the tests' cluster."""
+    """Returns the Kubernetes version of the tests' cluster, for which the chart is rendered."""
     return binary("kube-apiserver").version
 
 
@@ -100,7 +93,7 @@ def _run(program: str, *arguments: str, stdin: str = "") -> str:
 def _checked(command: list[str], stdin: str = "") -> str:
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise WrongError(
-            f"{Path(command[0]).name} {' '.join(command[1:])} found:\n{done.stdout}{done.stderr}".strip()
+        raise CheckFailedError(
+            f"{Path(command[0]).name} {' '.join(command[1:])} failed:\n{done.stdout}{done.stderr}".strip()
         )
     return done.stdout

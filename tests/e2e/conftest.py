@@ -21,18 +21,27 @@ from hack.demo.output import Outputs
 from hack.demo.target import bring_up_embedded
 from tests.e2e.crowd import Crowd
 
-CLUSTER = os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e")
-
+CLUSTER = "-".join(
+    [os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e"), *os.environ.get("PYTEST_XDIST_WORKER", "").split()]
+)
+"""Each process of the test run has a cluster of its own: tests drain nodes and kill agents."""
 
 _MOST_SECONDS = 1800
 """For a test with the set-up before it, which on a new machine builds Kubernetes and the images."""
 
 
+_RACES = ("test_race", "test_race_survival")
+"""These files are busy where the others wait: they share a process of the test run, so that only one of them runs at a time."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder the time that a cold start takes."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(_MOST_SECONDS))
+    """Gives the tests of this folder the time that a cold start takes, and each file a process; the races come first."""
+    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    for item in here:
+        item.add_marker(pytest.mark.timeout(_MOST_SECONDS))
+        item.add_marker(pytest.mark.xdist_group("races" if item.path.stem in _RACES else item.path.stem))
+    here.sort(key=lambda item: item.path.stem not in _RACES)
+    items[:] = [*(item for item in items if item not in here), *here]
 
 
 @dataclass(frozen=True)

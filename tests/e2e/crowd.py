@@ -1,4 +1,4 @@
-"""Many pods that hold sessions: made and looked at together, and compared with everybody who says what they hold."""
+"""Many pods that hold sessions: created and checked together against every record of what they hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hack.cluster.kubectl import Kubectl
 from hack.cluster.probes import wait_until
 from hack.cluster.progress import ClusterError
 from hack.demo.api import Api
-from tests.e2e.who_holds_what import (
+from tests.e2e.holders import (
     CONNECTED,
     KubeletRecords,
     agent_sessions,
@@ -68,7 +68,7 @@ class Crowd:
         return {pod["metadata"]["name"]: pod for pod in self.pods() if pod["status"]["phase"] == "Running"}
 
     def refused(self) -> list[str]:
-        """What the kubelets said to the pods that they refused (a pod whose container failed has no such reason)."""
+        """The reasons with which the kubelets refused pods (a pod whose container failed has no such reason)."""
         return [
             f"{pod['metadata']['name']}: {pod['status']['reason']}: {pod['status'].get('message')}"
             for pod in self.pods()
@@ -82,7 +82,7 @@ class Crowd:
         self.kubectl.run("delete", "pods", "--all", *here, "--grace-period=1", "--timeout=240s")
 
     def sessions(self) -> list[dict[str, Any]]:
-        """What the agents say of the namespace's sessions.
+        """Returns the sessions of the namespace that the agents report.
 
         Raises:
             OSError: one does not answer.
@@ -97,7 +97,7 @@ class Crowd:
     def wait_until_connected(
         self, names: Collection[str], ignoring: Collection[str] = (), seconds: float = 60
     ) -> dict[str, dict[str, Any]]:
-        """Wait until each of the pods has one session with a living process, and nobody else has; return them by pod.
+        """Waits until each pod, and no other, has one session with a living process; returns the sessions by pod.
 
         Raises:
             ClusterError: not in time; says what the others are up to.
@@ -132,7 +132,7 @@ class Crowd:
         without_folder: Collection[str] = (),
         ignoring: Collection[str] = (),
     ) -> dict[str, dict[str, Any]]:
-        """Check that all who have a say agree on which pod has which GPU; return the sessions by pod.
+        """Checks that kubelet, agent, GPUNode and process agree on the GPU of each pod; returns the sessions by pod.
 
         Args:
             running: the pods, by name; no other has a session.
@@ -144,7 +144,7 @@ class Crowd:
         published: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
         def all_are_shown() -> bool:
-            # A kubelet that has just started lists nobody for some seconds.
+            # A kubelet that has just started lists no pod for some seconds.
             held.update(self._held_ids())
             published.update({status["pod"]: (gpu, status) for gpu, status in self._published()})
             return set(running) <= set(held) and set(running) <= set(published)

@@ -46,7 +46,7 @@ def training_job(name: str, *, spec: dict[str, Any] | None = None, **parameters:
         "apiVersion": names.API_VERSION,
         "kind": "TrainingJob",
         "metadata": {"name": name},
-        "spec": {"gpus": {"share": 30}, "template": template, **(spec or {})},
+        "spec": {"gpus": {"type": "Share", "sharePercent": 30}, "template": template, **(spec or {})},
     }
 
 
@@ -69,7 +69,7 @@ def small_job(name: str, *, spec: dict[str, Any], tolerations: list[dict[str, An
     return job
 
 
-EXCLUSIVE_NODE = {"gpus": {"perWorker": 4}, "sharing": "Exclusive"}
+EXCLUSIVE_NODE = {"gpus": {"type": "Count", "count": 4}, "sharing": "Exclusive"}
 """All GPUs of one node, alone."""
 
 

@@ -11,8 +11,7 @@ from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import EXCLUSIVE_NODE, SHARED_FOLDER, small_job, training_job
-from tests.e2e.test_orders import wait_until_further
-from tests.e2e.test_survival import connected
+from tests.e2e.node_view import connected, wait_until_further
 
 _FOREVER = 10_000_000
 _TAINT = "maintenance=yes:NoExecute"
@@ -54,7 +53,7 @@ def disruptions(bench: Bench, job: str) -> list[str]:
 
 
 def sessions_on(bench: Bench, node: str) -> list[str]:
-    """The pods of the test that hold something of a node's GPUs, as it tells."""
+    """Returns the test's pods that hold shares of a node's GPUs by its GPUNode."""
     gpus = bench.laneway.kubectl.get("gpunode", node)["status"]["gpus"]
     return [
         session["pod"]
@@ -76,10 +75,15 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
     bench, kubectl = administered, administered.laneway.kubectl
     jobs = bench.jobs
     checkpoint = f"{SHARED_FOLDER}/{bench.namespace}.pt"
-    apart = {"workers": 2, "gpus": {"share": 30}, "placement": "Spread", "backoffLimit": 0}
+    apart = {
+        "workers": 2,
+        "gpus": {"type": "Share", "sharePercent": 30},
+        "placement": "Spread",
+        "backoffLimit": 0,
+    }
     jobs.apply([training_job("gang", spec=apart, steps=_FOREVER, pace_seconds=0.05, checkpoint=checkpoint)])
     gang = jobs.wait(["gang"], lambda job: job.has("Running"), "running", 120)["gang"]
-    # With the operator on it, which is told to end at the same moment.
+    # The operator runs on it and is ended at the same moment.
     goes = operators_node(bench)
     (stays,) = set(nodes_of(gang)) - {goes}
     assert set(nodes_of(gang)) == {stays, goes}

@@ -14,7 +14,7 @@ from hack.cluster.probes import wait_until
 from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench, Laneway
 from tests.e2e.manifests import SMALL_IMAGE, training_job
-from tests.e2e.test_health import gpu_status, say
+from tests.e2e.node_view import gpu_status, set_simulated_faults
 
 _WORKS = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); time.sleep(3600)"
 _MARK = "time.sleep(3600)"
@@ -52,7 +52,7 @@ def sound(bench: Bench) -> Iterator[Bench]:
     """A bench on which nothing is injected any more when the test is over."""
     yield bench
     for node in bench.laneway.kubectl.get("gpunodes")["items"]:
-        say(bench.laneway, node["metadata"]["name"])
+        set_simulated_faults(bench.laneway, node["metadata"]["name"])
 
 
 def pod_of(bench: Bench, name: str) -> dict[str, Any]:
@@ -114,16 +114,16 @@ def test_a_pod_without_a_client_is_stopped_over_its_quota_and_says_why(sound: Be
         until_phase(sound, name, "Running", 60)
     greedy = pod_of(sound, "greedy")
     gpu, session = until_session(
-        laneway, greedy, "the watchdog holds it", lambda each: each["enforcement"] == "watchdog"
+        laneway, greedy, "the watchdog holds it", lambda each: each["enforcement"] == "Watchdog"
     )
     assert session["state"] == "Allocated", "no client has connected"
 
     node, pid = greedy["spec"]["nodeName"], process_of(laneway, greedy)
-    say(laneway, node, {"gpu": gpu["index"], "processes": {pid: "120Mi"}})
+    set_simulated_faults(laneway, node, {"gpu": gpu["index"], "processes": {pid: "120Mi"}})
     breach = (
-        f"its process holds 120.0 MiB of the GPU by the device's own account, more than its quota of {QUOTA}"
+        f"its process holds 120.0 MiB of GPU memory as the driver reports, more than its quota of {QUOTA}"
     )
-    warning = f"{breach}; its processes are stopped if that lasts for 30 s"
+    warning = f"{breach}; its processes will be stopped after 30 s"
     until_session(laneway, greedy, "it is warned", lambda each: warning in each.get("message", ""))
     until_phase(sound, "greedy", "Failed", 120)
 
@@ -133,18 +133,24 @@ def test_a_pod_without_a_client_is_stopped_over_its_quota_and_says_why(sound: Be
         laneway, greedy, "the node lets its share go", lambda each: each["state"] == "Ended"
     )
     assert session["evicted"] == "MemoryQuotaExceeded"
-    assert f"stopped by the node after 30 s of grace: {breach}" in session["message"]
+    assert f"stopped by the node agent after 30 s of grace: {breach}" in session["message"]
     assert pod_of(sound, "modest")["status"]["phase"] == "Running"
 
 
 def test_a_job_whose_worker_is_stopped_fails_for_that_reason(sound: Bench) -> None:
     laneway = sound.laneway
-    spec = {"gpus": {"share": 10}, "backoffLimit": 0, "minimumEnforcement": "watchdog"}
+    spec = {
+        "gpus": {"type": "Share", "sharePercent": 10},
+        "backoffLimit": 0,
+        "minimumEnforcement": "Watchdog",
+    }
     sound.jobs.apply([training_job("greedy", spec=spec, steps=100_000, pace_seconds=0.02)])
     running = sound.jobs.wait(["greedy"], lambda job: job.has("Running"), "running", 90, sound.follow)
     (worker,) = running["greedy"].status.placement
     index = gpu_status(laneway, worker.node, worker.gpus[0])["index"]
-    say(laneway, worker.node, {"gpu": index, "pods": {f"{sound.namespace}/greedy-0": "120Mi"}})
+    set_simulated_faults(
+        laneway, worker.node, {"gpu": index, "pods": {f"{sound.namespace}/greedy-0": "120Mi"}}
+    )
 
     job = sound.jobs.wait(["greedy"], lambda job: job.ended, "the end", 150)["greedy"]
 
@@ -161,10 +167,10 @@ def waits(bench: Bench, name: str) -> dict[str, Any]:
 
 def test_no_pod_starts_where_it_is_held_by_less_than_it_demands(bench: Bench) -> None:
     bench.jobs.apply(
-        [clientless_pod("strict", 10, minimum="mps"), clientless_pod("held", 10, minimum="watchdog")]
+        [clientless_pod("strict", 10, minimum="MPS"), clientless_pod("held", 10, minimum="Watchdog")]
     )
     until_phase(bench, "held", "Running", 60)
-    said = "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU"
+    said = "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU"
     wait_until(lambda: said in waits(bench, "strict").get("message", ""), "it says why it does not start", 60)
     assert waits(bench, "strict")["reason"] == "CreateContainerConfigError"
     assert (
@@ -176,7 +182,13 @@ def test_no_pod_starts_where_it_is_held_by_less_than_it_demands(bench: Bench) ->
 
 
 def test_a_job_that_demands_what_no_gpu_has_waits_and_says_so(bench: Bench) -> None:
-    bench.jobs.apply([training_job("strict", spec={"gpus": {"share": 10}, "minimumEnforcement": "mps"})])
+    bench.jobs.apply(
+        [
+            training_job(
+                "strict", spec={"gpus": {"type": "Share", "sharePercent": 10}, "minimumEnforcement": "MPS"}
+            )
+        ]
+    )
 
     def says_why(job: JobView) -> bool:
         return job.status.waiting is not None and job.status.waiting.reason == "EnforcementNotInCluster"
@@ -184,6 +196,6 @@ def test_a_job_that_demands_what_no_gpu_has_waits_and_says_so(bench: Bench) -> N
     job = bench.jobs.wait(["strict"], says_why, "saying why", 30)["strict"]
     assert job.status.waiting is not None
     assert job.status.waiting.message == (
-        "It demands the enforcement mps, and the GPUs that it accepts are held by watchdog (8)."
+        "It demands the enforcement MPS, and the GPUs that it accepts are held by Watchdog (8)."
     )
     assert bench.jobs.pods() == []

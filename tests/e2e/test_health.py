@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from laneway.api.names import SIMULATED_FAULTS_FILE
 
 from hack.cluster.probes import wait_until
-from hack.demo.install import SYSTEM_NAMESPACE, system_pods
 from hack.demo.jobs import JobView
-from tests.e2e.conftest import Bench, Laneway
+from tests.e2e.conftest import Bench
 from tests.e2e.manifests import SHARED_FOLDER, training_job
-
-_WRITE = (
-    f'printf %s "$1" > {SIMULATED_FAULTS_FILE}.new && mv {SIMULATED_FAULTS_FILE}.new {SIMULATED_FAULTS_FILE}'
-)
-_AGENT = "/opt/venv/bin/laneway-node-agent"
-
-
-def running(job: JobView) -> bool:
-    return job.has("Running")
-
-
-def say(laneway: Laneway, node: str, *faults: dict[str, Any]) -> None:
-    """Replace a node's file of faults."""
-    command = ["/bin/sh", "-ec", _WRITE, "sh", json.dumps({"gpus": faults})]
-    laneway.cluster.node(node).run(command)
-
-
-def gpu_status(laneway: Laneway, node: str, uuid: str) -> dict[str, Any]:
-    """What a node says of one of its GPUs."""
-    gpus = laneway.kubectl.get("gpunode", node)["status"]["gpus"]
-    return dict(next(gpu for gpu in gpus if gpu["uuid"] == uuid))
-
-
-def on_node(laneway: Laneway, node: str, *command: str) -> str:
-    """Run a command in the agent's container, as an operator does."""
-    for name in system_pods(laneway.installation.target, "node"):
-        pod = laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE)
-        if pod["spec"]["nodeName"] == node:
-            place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
-            return laneway.kubectl.run("exec", name, *place, "--", *command)
-    raise AssertionError(f"no node pod on {node}")
+from tests.e2e.node_view import AGENT, gpu_status, on_node, running, set_simulated_faults
 
 
 @pytest.fixture
@@ -54,10 +20,10 @@ def breakable(bench: Bench) -> Iterator[Bench]:
     laneway = bench.laneway
     for node in laneway.kubectl.get("gpunodes")["items"]:
         name = node["metadata"]["name"]
-        say(laneway, name)
+        set_simulated_faults(laneway, name)
         for gpu in node["status"]["gpus"]:
             if "needs a reset" in gpu.get("healthReason", ""):  # others come back by themselves
-                on_node(laneway, name, _AGENT, "gpu", "clear", gpu["uuid"])
+                on_node(laneway, name, AGENT, "gpu", "clear", gpu["uuid"])
     laneway.installation.wait_until_advertised(800)
 
 
@@ -73,7 +39,7 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
     (uuid,) = worker.gpus
     index = gpu_status(laneway, worker.node, uuid)["index"]
 
-    say(laneway, worker.node, {"gpu": index, "xids": [79]})
+    set_simulated_faults(laneway, worker.node, {"gpu": index, "xids": [79]})
 
     def elsewhere(view: JobView) -> bool:
         return running(view) and view.status.placement[0].gpus != (uuid,)
@@ -101,9 +67,9 @@ def test_a_job_leaves_a_gpu_that_broke_and_goes_on_from_its_checkpoint(breakable
 
     wait_until(went_on, "the worker goes on from its checkpoint", 60)
 
-    say(laneway, worker.node)
-    assert "unhealthy" in on_node(laneway, worker.node, _AGENT, "gpu", "list")
-    on_node(laneway, worker.node, _AGENT, "gpu", "clear", uuid)
+    set_simulated_faults(laneway, worker.node)
+    assert "unhealthy" in on_node(laneway, worker.node, AGENT, "gpu", "list")
+    on_node(laneway, worker.node, AGENT, "gpu", "clear", uuid)
     laneway.installation.wait_until_advertised(800)
     assert gpu_status(laneway, worker.node, uuid)["healthy"]
 
@@ -115,12 +81,12 @@ def test_a_gpu_whose_driver_hung_for_a_moment_keeps_its_job(breakable: Bench) ->
     (uuid,) = worker.gpus
     index = gpu_status(laneway, worker.node, uuid)["index"]
 
-    say(laneway, worker.node, {"gpu": index, "hangs": True})
+    set_simulated_faults(laneway, worker.node, {"gpu": index, "hangs": True})
     wait_until(
         lambda: not gpu_status(laneway, worker.node, uuid)["healthy"], "the node takes it out of use", 60
     )
     assert "the driver hangs" in gpu_status(laneway, worker.node, uuid)["healthReason"]
-    say(laneway, worker.node)
+    set_simulated_faults(laneway, worker.node)
     wait_until(lambda: gpu_status(laneway, worker.node, uuid)["healthy"], "the node takes it back", 60)
     laneway.installation.wait_until_advertised(800)
     job = bench.jobs.view("stays")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from laneway.api.names import GPU_PERCENT
 
-from tests.derived_image import derive
 from tests.e2e.conftest import Bench, Laneway
 from tests.e2e.manifests import SMALL_IMAGE
+from tests.support.derived_image import derive
 
 _TELL = """
 import json, os, subprocess, sys
@@ -76,7 +76,7 @@ def start(
     kubectl.run("create", *place, "-f", "-", stdin=json.dumps(pod))
 
 
-def told(bench: Bench, pod: str, container: str) -> list[tuple[str, str, list[str], str]]:
+def reported(bench: Bench, pod: str, container: str) -> list[tuple[str, str, list[str], str]]:
     """What the container's Python and that one's child said, in this order: a module's name, whether the image's sitecustomize ran, the path,
     the variable."""
     text = bench.laneway.kubectl.run("logs", pod, "--container", container, "--namespace", bench.namespace)
@@ -98,13 +98,13 @@ def test_each_container_has_the_path_of_its_own_image(bench: Bench, pinned_image
         wait = ("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{pod}", "--timeout=120s")
         bench.laneway.kubectl.run(*wait, "--namespace", bench.namespace)
 
-    without = told(bench, "without", "plain")
+    without = reported(bench, "without", "plain")
     assert without[0][:2] == ("of the image", "ran")
     assert without[0][2][:3] == ["/opt/own", "/opt/more", "/added"]
     expected = [(name, ran, path, f"/opt/laneway:{variable}") for name, ran, path, variable in without]
     assert len(expected) == 2
-    assert told(bench, "shares", "trainer") == expected
-    assert told(bench, "shares", "prepare") == expected
-    other = told(bench, "shares", "other")
+    assert reported(bench, "shares", "trainer") == expected
+    assert reported(bench, "shares", "prepare") == expected
+    other = reported(bench, "shares", "other")
     assert [line[:2] + line[3:] for line in other] == [("", "", "/opt/laneway:/added")] * 2
     assert other[0][2][0] == "/added"

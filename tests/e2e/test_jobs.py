@@ -1,4 +1,4 @@
-"""TrainingJobs on real nodes: they run, in gangs, make way, wait with reasons and are held to their shares."""
+"""TrainingJobs on real nodes: they run, in gangs, are preempted, wait with reasons and are held to their shares."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from hack.demo.jobs import JobView
 from hack.demo.turns import Turn, by_lane, handovers, overlaps_within_lanes, read_turns
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import EXCLUSIVE_NODE, SHARED_FOLDER, training_job
+from tests.e2e.node_view import running
 
 
 def ended(job: JobView) -> bool:
     return job.ended
-
-
-def running(job: JobView) -> bool:
-    return job.has("Running")
 
 
 def test_a_job_runs_and_says_how_it_went(bench: Bench) -> None:
@@ -26,11 +23,12 @@ def test_a_job_runs_and_says_how_it_went(bench: Bench) -> None:
     job = bench.jobs.wait(["one"], ended, "the end", 90, bench.follow)["one"]
 
     assert {each.type: each.status for each in job.status.conditions} == {
-        "Admitted": "True",
+        "Accepted": "True",
         "Placed": "False",
         "Running": "False",
         "Preempted": "False",
-        "Succeeded": "True",
+        "Suspended": "False",
+        "Complete": "True",
         "Failed": "False",
     }
     assert all(each.reason and each.message for each in job.status.conditions)
@@ -74,7 +72,7 @@ def test_a_gang_trains_together_over_both_nodes(bench: Bench) -> None:
 
     job = bench.jobs.wait(["gang"], ended, "the end", 120, bench.follow)["gang"]
 
-    assert job.has("Succeeded"), job.message("Failed")
+    assert job.has("Complete"), job.message("Failed")
     pods = bench.jobs.pods("gang")
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     bench.outputs.settle()
@@ -96,14 +94,14 @@ def test_a_gang_has_all_of_its_workers_or_none(bench: Bench) -> None:
 
     bench.laneway.kubectl.run("delete", "trainingjob", "holder", "--namespace", bench.namespace)
     pair = bench.jobs.wait(["pair"], ended, "the end", 120)["pair"]
-    assert pair.has("Succeeded"), pair.message("Failed")
+    assert pair.has("Complete"), pair.message("Failed")
 
 
 def test_a_preempted_job_resumes_from_its_checkpoint(bench: Bench) -> None:
     """It has one node; of two newcomers that want a node each, one gets the other node and one gets its place."""
     checkpoint = f"{SHARED_FOLDER}/{bench.namespace}.pt"
     patient = {**EXCLUSIVE_NODE, "preemption": {"gracePeriodSeconds": 20}}
-    # However slow the rest is, it does not end before it has made way; then it has little left to do.
+    # However slow the rest is, it does not end before it is preempted; then it has little left to do.
     until = {"steps": 1_000_000, "steps_after_resume": 20, "pace_seconds": 0.15}
     bench.jobs.apply([training_job("long", spec=patient, checkpoint=checkpoint, **until)])
     bench.jobs.wait(["long"], lambda job: job.status.queue > 0, "falling behind newcomers", 120, bench.follow)
@@ -112,9 +110,9 @@ def test_a_preempted_job_resumes_from_its_checkpoint(bench: Bench) -> None:
     bench.jobs.apply([training_job(name, spec=EXCLUSIVE_NODE, steps=20) for name in shorts])
     views = bench.jobs.wait([*shorts, "long"], ended, "the end", 180, bench.follow)
 
-    assert [views[name].has("Succeeded") for name in shorts] == [True, True]
+    assert [views[name].has("Complete") for name in shorts] == [True, True]
     long = views["long"]
-    assert long.has("Succeeded"), long.message("Failed")
+    assert long.has("Complete"), long.message("Failed")
     assert (long.status.preemptions, long.status.restarts) == (1, 0)
     bench.outputs.settle()
     first, second = (attempt.events for attempt in bench.outputs.attempts("long"))
@@ -127,9 +125,12 @@ def test_a_preempted_job_resumes_from_its_checkpoint(bench: Bench) -> None:
 def test_a_job_that_never_fits_says_why_and_what_would_let_it_run(bench: Bench) -> None:
     bench.jobs.apply(
         [
-            training_job("giant", spec={"gpus": {"perWorker": 16}}),
-            training_job("memory", spec={"gpus": {"memory": "64Gi"}}),
-            training_job("model", spec={"gpus": {"share": 50, "models": ["NVIDIA H100 80GB HBM3"]}}),
+            training_job("giant", spec={"gpus": {"type": "Count", "count": 16}}),
+            training_job("memory", spec={"gpus": {"type": "Memory", "memory": "64Gi"}}),
+            training_job(
+                "model",
+                spec={"gpus": {"type": "Share", "sharePercent": 50, "models": ["NVIDIA H100 80GB HBM3"]}},
+            ),
         ]
     )
 
@@ -148,7 +149,7 @@ def test_a_job_that_never_fits_says_why_and_what_would_let_it_run(bench: Bench) 
 
 
 def test_a_job_that_outgrows_its_share_fails_alone(bench: Bench) -> None:
-    greedy = {"gpus": {"share": 10}, "backoffLimit": 0}
+    greedy = {"gpus": {"type": "Share", "sharePercent": 10}, "backoffLimit": 0}
     bench.jobs.apply(
         [
             training_job("a", steps=500, batch=1797, pace_seconds=0.01),
@@ -162,6 +163,6 @@ def test_a_job_that_outgrows_its_share_fails_alone(bench: Bench) -> None:
     limit_mebibytes = (parse_bytes("512Mi") - parse_bytes("16Mi")) / 10 / 2**20
     assert views["greedy"].has("Failed")
     assert f"{limit_mebibytes:.1f} MiB" in views["greedy"].message("Failed")
-    assert views["a"].has("Succeeded")
-    assert views["b"].has("Succeeded")
+    assert views["a"].has("Complete")
+    assert views["b"].has("Complete")
     assert [views[name].status.restarts for name in "ab"] == [0, 0]

@@ -41,7 +41,7 @@ def test_every_panel_of_the_dashboard_shows_data(bench: Bench, metrics: promethe
     bench.jobs.apply(
         [
             *(training_job(name, steps=100_000, pace_seconds=0.01) for name in ("a", "b", "c")),
-            training_job("waits", spec={"gpus": {"perWorker": 16}}),
+            training_job("waits", spec={"gpus": {"type": "Count", "count": 16}}),
             training_job("reports", steps=100_000, pace_seconds=0.01, report=True),
             training_job("whole", spec=EXCLUSIVE_NODE, steps=100_000, pace_seconds=0.05),
         ]

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from laneway.cli.exit_codes import OK
 from laneway.cli.main import main as laneway_command
 
-from hack.cluster.probes import wait_until
-from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench
 from tests.e2e.kills import kill, restart_counts, wait_until_restarted
 from tests.e2e.manifests import training_job
-from tests.e2e.test_health import on_node
-from tests.e2e.test_survival import containers
+from tests.e2e.node_view import (
+    AGENT,
+    containers,
+    on_node,
+    running,
+    session_of,
+    wait_for_state,
+    wait_until_further,
+)
 
 WORKERS = 2
-_AGENT = "/opt/venv/bin/laneway-node-agent"
-
-
-def running(job: JobView) -> bool:
-    return job.has("Running")
-
-
-def session_of(bench: Bench, pod: str) -> dict[str, Any]:
-    """A pod's session as its node tells it, with the node's name; empty while there is none."""
-    for node in bench.laneway.kubectl.get("gpunodes")["items"]:
-        for gpu in node["status"]["gpus"]:
-            for session in gpu["sessions"]:
-                if (session["namespace"], session["pod"]) == (bench.namespace, pod):
-                    return dict(session) | {"node": node["metadata"]["name"]}
-    return {}
-
-
-def wait_for_state(bench: Bench, pod: str, *states: str) -> dict[str, Any]:
-    wait_until(lambda: session_of(bench, pod).get("state") in states, f"{pod} is {' or '.join(states)}", 90)
-    return session_of(bench, pod)
-
-
-def wait_until_further(bench: Bench, pod: str, iterations: int) -> None:
-    wait_until(lambda: session_of(bench, pod).get("iterations", 0) > iterations, f"{pod} goes on", 90)
 
 
 def command(bench: Bench, *arguments: str) -> None:
@@ -49,7 +28,7 @@ def command(bench: Bench, *arguments: str) -> None:
 
 def start(bench: Bench, name: str, workers: int = 1) -> dict[str, str]:
     """A job that trains; return its containers."""
-    spec = {"workers": workers, "gpus": {"share": 30}}
+    spec = {"workers": workers, "gpus": {"type": "Share", "sharePercent": 30}}
     bench.jobs.apply([training_job(name, spec=spec, steps=100_000, pace_seconds=0.02)])
     bench.jobs.wait([name], running, "running", 120)
     for rank in range(workers):
@@ -68,7 +47,7 @@ def test_a_job_is_offloaded_and_restored_by_command(bench: Bench) -> None:
 
     # The memory and the turns are others'.
     bench.jobs.apply([training_job("between", steps=5)])
-    bench.jobs.wait(["between"], lambda job: job.has("Succeeded"), "running meanwhile", 120)
+    bench.jobs.wait(["between"], lambda job: job.has("Complete"), "running meanwhile", 120)
     for rank, session in enumerate(held):
         assert session_of(bench, f"moved-{rank}")["iterations"] == session["iterations"]
 
@@ -82,7 +61,7 @@ def test_an_order_at_the_nodes_shell_outlives_the_agent(bench: Bench) -> None:
     before = start(bench, "held")
     node = session_of(bench, "held-0")["node"]
     pod = f"{bench.namespace}/held-0"
-    on_node(bench.laneway, node, _AGENT, "order", "pause", pod)
+    on_node(bench.laneway, node, AGENT, "order", "pause", pod)
     paused = wait_for_state(bench, "held-0", "Paused")
 
     restarts = restart_counts(bench.laneway, "node-agent")
@@ -91,7 +70,7 @@ def test_an_order_at_the_nodes_shell_outlives_the_agent(bench: Bench) -> None:
 
     again = wait_for_state(bench, "held-0", "Paused")
     assert again["iterations"] == paused["iterations"]
-    assert f"shell\tPause\t{pod}" in on_node(bench.laneway, node, _AGENT, "order", "list")
-    on_node(bench.laneway, node, _AGENT, "order", "resume", pod)
+    assert f"shell\tPause\t{pod}" in on_node(bench.laneway, node, AGENT, "order", "list")
+    on_node(bench.laneway, node, AGENT, "order", "resume", pod)
     wait_until_further(bench, "held-0", paused["iterations"])
     assert containers(bench) == before

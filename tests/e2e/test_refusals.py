@@ -40,11 +40,17 @@ def test_wrong_chart_values_are_refused(laneway: Laneway, wrong: str, says: str)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"gpus": {"share": 150}}, "share is a percentage of one GPU: write a number from 1 to 100"),
-        ({"gpus": {"share": 50, "perWorker": 1}}, "write exactly one of perWorker"),
-        ({"workers": 0}, "workers is the size of the gang"),
-        ({"sharing": "Exclusive"}, "write gpus.perWorker, or sharing: Lanes"),
-        ({"gpus": {"share": 50}, "sharingg": "Lanes"}, 'unknown field "sharingg"'),
+        (
+            {"gpus": {"type": "Share", "sharePercent": 150}},
+            "spec.gpus.sharePercent in body should be less than or equal to 100",
+        ),
+        (
+            {"gpus": {"type": "Share", "sharePercent": 50, "count": 1}},
+            "count is required when type is Count, and forbidden otherwise",
+        ),
+        ({"workers": 0}, "spec.workers in body should be greater than or equal to 1"),
+        ({"sharing": "Exclusive"}, "set gpus.type to Count"),
+        ({"gpus": {"type": "Share", "sharePercent": 50}, "sharingg": "Lanes"}, 'unknown field "sharingg"'),
     ],
 )
 def test_wrong_specs_are_refused_at_apply_time(bench: Bench, wrong: dict[str, Any], says: str) -> None:
@@ -66,4 +72,4 @@ def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Be
     status = bench.laneway.kubectl.get("pod", "odd", "--namespace", bench.namespace)["status"]
 
     assert status["reason"] == "UnexpectedAdmissionError"
-    assert "250 percent is more than one GPU and no number of whole GPUs" in status["message"]
+    assert "250 percent is more than one GPU and not a number of whole GPUs" in status["message"]

@@ -17,7 +17,7 @@ from hack.cluster.progress import ClusterError
 from hack.demo.api import Api
 from tests.e2e.conftest import Bench
 from tests.e2e.manifests import EXCLUSIVE_NODE, SMALL_IMAGE
-from tests.integration.operator.rival_history import History
+from tests.support.operator.rival_history import History
 
 RIVALS = 6
 WORKERS = 2
@@ -31,9 +31,9 @@ def test_rival_gangs_run_one_after_another_and_never_hold_half(bench: Bench) -> 
     with _watched(bench.laneway.api, bench.namespace, history):
         bench.jobs.apply([_rival(f"rival-{at}") for at in range(RIVALS)])
         wait_until(lambda: history.all_succeeded(RIVALS), f"{RIVALS} gangs have run", 300)
-    told = history.check()
-    print(f"{told.moments} moments; taken back: {dict(told.partial)}")
-    assert set(told.whole) == {f"rival-{at}" for at in range(RIVALS)}
+    found = history.check()
+    print(f"{found.moments} moments; taken back: {dict(found.partial)}")
+    assert set(found.whole) == {f"rival-{at}" for at in range(RIVALS)}
     views = bench.jobs.views().values()
     assert [view.status.restarts for view in views] == [0] * RIVALS
 

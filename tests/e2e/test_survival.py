@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from laneway.api.names import GPU_PERCENT
 
 from hack.cluster.probes import wait_until
 from hack.demo.install import SYSTEM_NAMESPACE, system_pods
-from hack.demo.jobs import JobView
 from tests.e2e.conftest import Bench
 from tests.e2e.kills import kill, restart_counts, restart_kubelets, wait_until_restarted
 from tests.e2e.manifests import EXCLUSIVE_NODE, training_job
-
-
-def running(job: JobView) -> bool:
-    return job.has("Running")
-
-
-def connected(bench: Bench) -> dict[str, dict[str, Any]]:
-    """The sessions of the test's workers whose clients are connected, by pod, as the nodes tell."""
-    return {
-        session["pod"]: session | {"gpu": gpu["uuid"]}
-        for node in bench.laneway.kubectl.get("gpunodes")["items"]
-        for gpu in node["status"]["gpus"]
-        for session in gpu["sessions"]
-        if session["namespace"] == bench.namespace and session["state"] in ("Waiting", "Holding")
-    }
-
-
-def containers(bench: Bench) -> dict[str, str]:
-    """Container ids by pod: another id would be another start."""
-    return {
-        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"]
-        for pod in bench.jobs.pods()
-    }
+from tests.e2e.node_view import connected, containers, running
 
 
 def start_two_jobs(bench: Bench) -> dict[str, str]:
@@ -67,7 +42,7 @@ def test_a_kubelet_restarts(bench: Bench) -> None:
     wait_until_training(bench)
     assert containers(bench) == before
     bench.jobs.apply([training_job("after", steps=5)])
-    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the restart", 90)
+    bench.jobs.wait(["after"], lambda job: job.has("Complete"), "running after the restart", 90)
 
 
 def test_the_device_plugin_is_killed(bench: Bench) -> None:
@@ -85,7 +60,7 @@ def test_the_device_plugin_is_killed(bench: Bench) -> None:
         pod: session["key"] for pod, session in held.items()
     }
     bench.jobs.apply([training_job("after", steps=5)])
-    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the kill", 90)
+    bench.jobs.wait(["after"], lambda job: job.has("Complete"), "running after the kill", 90)
 
 
 def test_the_agent_is_killed(bench: Bench) -> None:
@@ -118,7 +93,7 @@ def test_the_operator_is_killed_in_the_middle(bench: Bench) -> None:
         bench.laneway.kubectl.run(*command)
 
     started = bench.jobs.wait(
-        ["starts"], lambda job: job.has("Succeeded"), "running under a new operator", 120
+        ["starts"], lambda job: job.has("Complete"), "running under a new operator", 120
     )
     assert started["starts"].status.attempt == 1
     now = bench.jobs.wait(
@@ -148,11 +123,11 @@ def test_the_device_plugin_and_the_agent_are_killed_together(bench: Bench) -> No
         pod: (each["key"], each["gpu"]) for pod, each in held.items()
     }
     bench.jobs.apply([training_job("after", steps=5)])
-    bench.jobs.wait(["after"], lambda job: job.has("Succeeded"), "running after the kill", 120)
+    bench.jobs.wait(["after"], lambda job: job.has("Complete"), "running after the kill", 120)
 
 
 def test_a_plain_pod_gets_a_share_and_a_session(bench: Bench) -> None:
-    """Whoever asks for the resource is held to it, TrainingJob or not."""
+    """A pod that requests the resource is held to it, TrainingJob or not."""
     job = training_job("plain", steps=100_000, pace_seconds=0.02)
     spec = job["spec"]["template"]["spec"]
     spec["containers"][0]["resources"] = {"limits": {GPU_PERCENT: "20"}}
@@ -161,7 +136,7 @@ def test_a_plain_pod_gets_a_share_and_a_session(bench: Bench) -> None:
     try:
         wait_until(lambda: set(connected(bench)) == {"plain"}, "the plain pod's client is connected", 60)
         wait_until(
-            lambda: connected(bench)["plain"]["enforcement"] == "watchdog", "the watchdog holds it too", 60
+            lambda: connected(bench)["plain"]["enforcement"] == "Watchdog", "the watchdog holds it too", 60
         )
         session = connected(bench)["plain"]
         assert session["sharePercent"] == 20

@@ -1,4 +1,4 @@
-"""Looks on while something happens: no id with two containers, and no GPU above its capacity, at any look, whoever is asked."""
+"""Observes a scenario: at every look and in every record, no device id has two containers and no GPU exceeds its capacity."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from laneway.api import names
 from hack.cluster.embedded import RunningCluster
 from hack.cluster.progress import ClusterError
 from hack.demo.api import Api
+from tests.e2e.holders import KubeletRecords, agent_sessions, given_twice, percents, published_sessions
 from tests.e2e.manifests import OFFERED_PERCENT
-from tests.e2e.who_holds_what import KubeletRecords, agent_sessions, given_twice, percents, published_sessions
 
 _PAUSE_SECONDS = 0.2
 _WATCH_SECONDS = 5
@@ -70,7 +70,7 @@ class Witness:
             try:
                 look()
             except (grpc.RpcError, OSError, ClusterError):
-                # Who was killed does not answer; what is asserted is that it answered often enough, and never wrongly.
+                # A killed process does not answer; the test asserts enough answers, and no wrong one.
                 continue
             except Exception as error:
                 self.violations.append(f"the witness itself failed: {error!r}")
@@ -97,7 +97,7 @@ class Witness:
         for line in self._api.lines(f"/apis/{names.API_VERSION}/gpunodes", query):
             event = json.loads(line)
             if event["type"] == "ERROR":
-                return  # the API server ends a watch that it cannot serve; the next one begins anew
+                return  # the API server ends a watch that it cannot serve; the next one starts over
             self._look_at_gpu_node(event["object"])
 
     def _look_at_gpu_node(self, gpu_node: dict[str, Any]) -> None:

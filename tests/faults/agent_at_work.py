@@ -15,7 +15,7 @@ from laneway.api import names
 
 from tests.faults.history import History
 from tests.faults.patience import patiently
-from tests.integration.operator.played_cluster import GIB, PlayedCluster
+from tests.support.operator.played_cluster import GIB, PlayedCluster
 
 Raw = dict[str, Any]
 

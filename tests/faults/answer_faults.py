@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.faults.fault import Answer, Cut, Dice, Fault, Request, refusal
+from tests.support.api_faults.fault import Answer, Cut, Dice, Fault, Request, refusal
 
 _REFUSALS = (
     (429, "TooManyRequests", "the server has received too many requests"),

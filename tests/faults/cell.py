@@ -1,7 +1,7 @@
 """One cell: a namespace with nodes of its own, a scripted life in it, and an operator that is disturbed by one fault.
 
-Cells share one API server and play at the same time. What came out of one is judged by the invariants, by who wrote what, and by
-where an undisturbed cell ended.
+Cells share one API server and play at the same time. The outcome of each is compared with the invariants, with the record of writers, and with
+the end of an undisturbed cell.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from laneway.operator.apiserver import ApiError, ApiServer
-from laneway.operator.resources import GPU_NODES, LEASES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
+from laneway.operator.state.resources import GPU_NODES, LEASES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiError, ApiServer
 
-from tests.faults.fault import Fault
-from tests.faults.fault_proxy import FaultProxy, serving
 from tests.faults.gangs_life import GANGS
 from tests.faults.history import History
 from tests.faults.invariants import END_STATE, ONE_WRITER, Violation, violations
-from tests.faults.journal import Journal
 from tests.faults.life import Life, Stage
-from tests.faults.namespace_view import NamespaceView
 from tests.faults.nodes_at_work import NodesAtWork
 from tests.faults.patience import patiently
 from tests.faults.replica import Replica
-from tests.faults.upstream import Upstream
-from tests.integration.operator.played_cluster import PLAYED_IN_LABEL, PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.api_faults.fault import Fault
+from tests.support.api_faults.fault_proxy import FaultProxy, serving
+from tests.support.api_faults.journal import Journal
+from tests.support.api_faults.namespace_view import NamespaceView
+from tests.support.api_faults.upstream import Upstream
+from tests.support.operator.played_cluster import PLAYED_IN_LABEL, PlayedCluster
+from tests.support.operator.waiting import until
 
 Raw = dict[str, Any]
 
@@ -45,7 +45,7 @@ CONFIG: Raw = {
         "activePercent": 100,
     },
     "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30, "serviceSeconds": 2},
-    "patience": {
+    "timeouts": {
         "gangTimeoutSeconds": 300,
         "avoidNodeSeconds": 0,
         "restartBackoffSeconds": 0,
@@ -53,7 +53,7 @@ CONFIG: Raw = {
         "unschedulableSeconds": 300,
         "silentNodeSeconds": 3600,
         "orphanSeconds": 1,
-        "parkSeconds": 600,
+        "pauseSeconds": 600,
     },
     "lease": {"name": LEASE, "durationSeconds": 60, "renewDeadlineSeconds": 40, "retrySeconds": 1},
 }
@@ -111,7 +111,7 @@ class Cell:
         return replica
 
     def kill_and_start(self, replica: Replica) -> None:
-        """Kill a replica, and have it started again at once, with nobody leading: other tests wait for leases to run out."""
+        """Kills a replica and restarts it at once without a leader; other tests wait for leases to expire."""
         replica.kill()
 
         async def start() -> None:
@@ -171,7 +171,7 @@ class Outcome:
 
 
 async def outcome_of(live: Cell, fault: Fault, undisturbed: Raw | None) -> Outcome:
-    """Live through the scenario in a cell whose operator is there, and judge it."""
+    """Plays the scenario in a cell with its operator, and checks the outcome."""
     end, problems = None, []
     try:
         end = await live.live()

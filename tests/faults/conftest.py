@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from laneway.operator.apiserver import connect
+from laneway.operator.watch.apiserver import connect
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.faults.cell import Grounds
-from tests.faults.upstream import upstream
-from tests.integration.conftest import control_plane
-from tests.integration.operator.conftest import operator_kubeconfig
+from tests.support.api_faults.upstream import upstream
+from tests.support.control_planes import control_plane
+from tests.support.operator.fixtures import operator_kubeconfig
 
 __all__ = ["control_plane", "operator_kubeconfig"]
 

@@ -1,6 +1,6 @@
 """The first life: gangs, shares, failures and ends.
 
-Three GPUs on two nodes. A gang is refused by a kubelet once, starts, makes way for an urgent one and comes back; two jobs share a
+Three GPUs on two nodes. A gang is refused by a kubelet once, starts, is preempted by an urgent one and comes back; two jobs share a
 GPU, of which one fails and starts again, is suspended and goes on, and one is deleted while it runs; the urgent one is removed
 by its TTL; one never fits; and in the end a job that needs every GPU shows that none was left behind.
 """
@@ -16,9 +16,9 @@ async def _play(stage: Stage) -> None:
 
     await stage.submit("gang", workers=2)
     await see.running("gang", attempt=2)
-    await stage.submit("half", gpus={"share": 50})
+    await stage.submit("half", gpus={"type": "Share", "sharePercent": 50})
     await see.running("half", attempt=1)
-    await stage.submit("other", gpus={"share": 50})
+    await stage.submit("other", gpus={"type": "Share", "sharePercent": 50})
     await see.running("other", attempt=1)
     await stage.submit("huge", workers=4)
     await see.waiting("huge", "NotEnoughGPUs")
@@ -37,13 +37,13 @@ async def _play(stage: Stage) -> None:
     await stage.change("half", suspend=False)
     await see.running("half", attempt=3)
     await stage.finish("gang")
-    await see.condition("gang", "Succeeded")
+    await see.condition("gang", "Complete")
     await stage.finish("half")
-    await see.condition("half", "Succeeded")
+    await see.condition("half", "Complete")
     await stage.submit("last", workers=3)
     await see.running("last", attempt=1)
     await stage.finish("last")
-    await see.condition("last", "Succeeded")
+    await see.condition("last", "Complete")
 
 
 GANGS = Life("gangs", gpus=(2, 1), play=_play, refusals=frozenset({("gang", 1, 1)}))

@@ -1,7 +1,7 @@
 """Everything that happens to the jobs, pods and GPUNodes of one cell, from watches of our own that nothing disturbs.
 
 A watch shows every version of every object (only while the API server itself is away something may be missed), and resource versions order the changes of all kinds: put together they are each
-state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are judged by it
+state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are checked against it
 (:mod:`tests.faults.invariants`).
 """
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
-from laneway.operator.resources import GPU_NODES, PODS, TRAINING_JOBS, Resource
+from laneway.operator.state.resources import GPU_NODES, PODS, TRAINING_JOBS, Resource
 
-from tests.faults.upstream import Upstream
-from tests.integration.operator.played_cluster import PLAYED_IN_LABEL
+from tests.support.api_faults.upstream import Upstream
+from tests.support.operator.played_cluster import PLAYED_IN_LABEL
 
 Raw = dict[str, Any]
 Seen = TypeVar("Seen")
@@ -154,7 +154,7 @@ class History:
             await asyncio.sleep(0.1)  # the API server is away, or the watch had its time
 
     def _compare(self, resource: Resource, listed: Raw) -> str:
-        """Take note of what a list shows anew; return its version."""
+        """Records the objects of a new list; returns its version."""
         version: str = listed["metadata"]["resourceVersion"]
         known = {each["metadata"]["name"]: each for each in self._of(resource)}
         shown = {each["metadata"]["name"]: each for each in listed["items"]}

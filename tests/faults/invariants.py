@@ -1,4 +1,4 @@
-"""What must hold at every moment, judged by the whole history of a cell: pure.
+"""The invariants of every moment, checked against the whole history of a cell: pure.
 
 The history is replayed change by change; each invariant is asked after each of them. So a state that lasted for one version of
 one object only is seen as well as the last one.
@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from laneway.api import names, quantity
-from laneway.operator.resources import GPU_NODES, TRAINING_JOBS
+from laneway.api import names
+from laneway.operator.state.resources import GPU_NODES, TRAINING_JOBS
 
 from tests.faults.history import Change
 from tests.faults.moment import Moment, Worker, has_ended, is_true, phase_of, worker_of
@@ -31,17 +31,17 @@ ONE_WRITER = "one-writer"
 END_STATE = "end-state"
 
 ALL = {
-    CAPACITY: "no GPU is promised or held beyond what it offers, nor beyond its turns and memory by those that do not stand aside",
+    CAPACITY: "no GPU is promised or held beyond what it offers, nor beyond its turns and memory by those that are not paused or offloaded",
     GANG: "a worker is made only for a gang that has all of its GPUs; a gang runs only when all of its workers do",
     ONE_WRITER: "no write lands once another replica has written the lease",
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
     SERVICE: "attained service, attempts, restarts and preemptions never go back",
-    GRACE: "no worker that runs is taken away without being told to end, nor with less than its grace period",
-    ORDERS: "nobody is told to stand aside without its job's status saying so first, believed before its node says so, or let go on "
-    "while its job stands aside",
+    GRACE: "no running worker is removed without a deletion, nor with less than its grace period",
+    ORDERS: "no worker is told to pause or offload without its job's status saying so first, believed before its node says so, or let go on "
+    "while its job is paused or offloaded",
     END_STATE: "within the deadline the cluster is where an undisturbed operator brings it, nothing left over",
 }
-"""The invariants that are judged, as sentences."""
+"""The invariants, as sentences."""
 
 _PERCENT = 100
 
@@ -65,12 +65,12 @@ def violations(
 
     A worker whose making was in mid-air when its sender stopped leading may appear at any time after: the API server has no
     precondition that refuses it, as it has for changes and deletions. Nothing but the end is asked of one whose gang once had its
-    GPUs: whoever leads takes it away again, and it counts for nothing until then.
+    GPUs: the leader takes it away again, and it counts for nothing until then.
 
     Args:
         changes: all of them, from before the first job was there, ordered by version.
         runs: what the kubelets started.
-        late: the versions that were made by what was in mid-air (:meth:`tests.faults.journal.Journal.late`).
+        late: the versions that were made by what was in mid-air (:meth:`tests.support.api_faults.journal.Journal.late`).
     """
     moment, orders = Moment(), Orders()
     found: list[Violation] = []
@@ -110,7 +110,7 @@ def violations(
 
 
 def _overbooked(moment: Moment) -> Iterator[tuple[str, str]]:
-    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing. One that stands aside holds
+    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing. One that is paused or offloaded holds
     its share of what the GPU offers, and takes no turns."""
     ended = {worker_of(pod) for pod in moment.pods.values() if has_ended(pod)}
     holders: dict[str, dict[Worker, int]] = {}
@@ -184,7 +184,7 @@ def _made_without_intent(before: Raw | None, after: Raw | None, moment: Moment) 
         yield GANG, f"{name} is made for a job that is not there"
         return
     status = job.get("status") or {}
-    if is_true(job, "Succeeded") or is_true(job, "Failed"):
+    if is_true(job, "Complete") or is_true(job, "Failed"):
         yield ONCE, f"{name} is made though its job has ended"
     elif not is_true(job, "Placed") or str(status["attempt"]) != labels[names.ATTEMPT_LABEL]:
         yield (
@@ -222,12 +222,12 @@ def _hurried(before: Raw | None, now: Raw, deleted: bool) -> Iterator[tuple[str,
     if before is None or not before["spec"].get("nodeName") or has_ended(before):
         return
     name = now["metadata"]["name"]
-    told = "deletionTimestamp" in before["metadata"]
-    if deleted and not told:
-        yield GRACE, f"{name} is gone without having been told to end"
+    deleting = "deletionTimestamp" in before["metadata"]
+    if deleted and not deleting:
+        yield GRACE, f"{name} is gone without a deletion"
     grace_seconds = now["metadata"].get("deletionGracePeriodSeconds")
     due_seconds = now["spec"]["terminationGracePeriodSeconds"]
-    if not told and not deleted and grace_seconds is not None and grace_seconds < due_seconds:
+    if not deleting and not deleted and grace_seconds is not None and grace_seconds < due_seconds:
         yield GRACE, f"{name} gets {grace_seconds} of its {due_seconds} s to end"
 
 
@@ -236,8 +236,12 @@ def _service_lost(before: Raw | None, after: Raw | None) -> Iterator[tuple[str, 
     if not old or after is None:
         return
     name = after["metadata"]["name"]
-    for figure in ("attainedService", "executed", "serviceAtPromotion"):
-        if quantity.parse(new.get(figure, "0")) < quantity.parse(old.get(figure, "0")):
+    for figure in (
+        "attainedServiceGPUMilliseconds",
+        "executedMilliseconds",
+        "serviceAtPromotionGPUMilliseconds",
+    ):
+        if new.get(figure, 0) < old.get(figure, 0):
             yield SERVICE, f"{figure} of {name} fell from {old.get(figure)} to {new.get(figure)}"
     for count in ("attempt", "restarts", "preemptions"):
         if new.get(count, 0) < old.get(count, 0):

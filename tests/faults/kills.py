@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from tests.faults.fault import Answer, Cut, Fault, Request
+from tests.support.api_faults.fault import Answer, Cut, Fault, Request
 
 
 class Moment(StrEnum):

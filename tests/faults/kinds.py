@@ -1,6 +1,7 @@
-"""The kinds of faults by name, and how many seeds of each are played when nobody asks for more.
+"""The kinds of faults by name, and how many seeds of each are played by default.
 
-Adding one: a function that adds a replica to a cell and starts it, and a line in KINDS. docs/reliability.md has a row for each.
+To add one, write a function that adds a replica to a cell and starts it, and an entry in KINDS; `make generate` writes its row into
+docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ import asyncio
 import itertools
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from laneway.operator.apiserver import ApiError, Raw, UnknownOutcome
-from laneway.operator.resources import TRAINING_JOBS
+from laneway.operator.state.resources import TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiError, Raw, UnknownOutcome
 
 from tests.faults.answer_faults import Refused, Reset, Slow
 from tests.faults.cell import CONFIG, Cell
-from tests.faults.fault import Dice, Fault, Request
 from tests.faults.gangs_life import GANGS
 from tests.faults.kills import KilledAt, KilledAtEvery, Moment
 from tests.faults.life import Life
-from tests.faults.parking_life import PARKING
+from tests.faults.pausing_life import PAUSING
 from tests.faults.stale_reads import StaleReads
 from tests.faults.watch_faults import Broken, Delayed, Doubled, Dropped
+from tests.support.api_faults.fault import Dice, Fault, Request
 
 KILLS_APART = int(os.environ.get("KILLS_APART") or 8)
 """Seed n kills at the n-th write and at every so-many-th after it, so that so many seeds kill at every write. The first life has about
@@ -34,7 +35,7 @@ _OTHER_MOMENTS = KILLS_APART if os.environ.get("KILLS_APART") else 1
 which writes beside it went through, so one seed does unless somebody asks for more."""
 
 _LISTS_OFTEN: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "relistSeconds": 1}}
-"""What a watch never shows is found by listing anew, which is done every five minutes unless the configuration says otherwise."""
+"""A lost watch event is found by the next list, every five minutes by default."""
 
 _SERVICE_SELDOM: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "serviceSeconds": 300}}
 """Of an operator that dies at its first write each time: on a slow machine attained service would be due in each life, and always be that write."""
@@ -50,7 +51,13 @@ class Kind:
     """Starts the operator of a cell behind the fault with this seed."""
 
     seeds: int
-    """Seeds 1 to so many are played."""
+    """Seeds from 1 to this number are played."""
+
+    description: str
+    """What the fault does, for docs/reliability.md."""
+
+    pattern: str = ""
+    """The pattern of Sieve (Sun et al., OSDI'22) that it belongs to."""
 
     life: Life = GANGS
 
@@ -159,25 +166,73 @@ async def _another_writer(cell: Cell, seed: int) -> Fault:
 
 
 _GANGS: dict[str, Kind] = {
-    "kill-before-write": Kind(partial(_killed_at, Moment.BEFORE), _OTHER_MOMENTS),
-    "kill-unheard-write": Kind(partial(_killed_at, Moment.UNHEARD), _OTHER_MOMENTS),
-    "kill-after-write": Kind(partial(_killed_at, Moment.AFTER), KILLS_APART),
-    "kill-every-write": Kind(_killed_at_every, 1),
-    "watch-delayed": Kind(_seeded(Delayed), 2),
-    "watch-dropped": Kind(_seeded(Dropped, _LISTS_OFTEN), 2),
-    "watch-doubled": Kind(_seeded(Doubled), 2),
-    "watch-broken": Kind(_seeded(Broken, _LISTS_OFTEN), 2),
-    "stale-after-kill": Kind(_killed_into_the_past, 4),
-    "stale-reads": Kind(_in_the_past_now_and_then, 2),
-    "answers-refused": Kind(_seeded(Refused), 2),
-    "answers-lost": Kind(_seeded(Reset), 2),
-    "answers-slow": Kind(_seeded(Slow), 2),
-    "conflicts": Kind(_another_writer, 1),
+    "kill-before-write": Kind(
+        partial(_killed_at, Moment.BEFORE),
+        _OTHER_MOMENTS,
+        "kill −9 before the n-th write is sent",
+        "intermediate states",
+    ),
+    "kill-unheard-write": Kind(
+        partial(_killed_at, Moment.UNHEARD),
+        _OTHER_MOMENTS,
+        "kill −9 after the n-th write is carried out, before its response",
+        "intermediate states",
+    ),
+    "kill-after-write": Kind(
+        partial(_killed_at, Moment.AFTER),
+        KILLS_APART,
+        "kill −9 after the response to the n-th write",
+        "intermediate states",
+    ),
+    "kill-every-write": Kind(
+        _killed_at_every, 1, "kill −9 at the first write of each process", "intermediate states"
+    ),
+    "watch-delayed": Kind(
+        _seeded(Delayed),
+        2,
+        "watch events arrive late, each kind by a different delay: kinds overtake one another",
+        "stale states, reordered",
+    ),
+    "watch-dropped": Kind(
+        _seeded(Dropped, _LISTS_OFTEN), 2, "three of ten watch events never arrive", "unobserved states"
+    ),
+    "watch-doubled": Kind(
+        _seeded(Doubled), 2, "watch events arrive twice, and old ones again", "stale states"
+    ),
+    "watch-broken": Kind(
+        _seeded(Broken, _LISTS_OFTEN),
+        2,
+        "watches end: quietly, inside a line, with 410 Gone; some fail to start",
+        "unobserved states",
+    ),
+    "stale-after-kill": Kind(
+        _killed_into_the_past,
+        4,
+        "kill −9, then all reads are up to 12 changes old for up to 2 s",
+        "stale states",
+    ),
+    "stale-reads": Kind(
+        _in_the_past_now_and_then, 2, "all reads stand still, again and again", "stale states"
+    ),
+    "answers-refused": Kind(
+        _seeded(Refused),
+        2,
+        "a quarter of all requests are refused with 429, 500, 503 or 504, half of them after they were carried out",
+    ),
+    "answers-lost": Kind(
+        _seeded(Reset),
+        2,
+        "a quarter of all connections are reset, before or after the request was carried out",
+    ),
+    "answers-slow": Kind(
+        _seeded(Slow), 2, "each request takes up to 1 s longer, so that concurrent requests land in any order"
+    ),
+    "conflicts": Kind(_another_writer, 1, "another client writes to every job all the time (409 after 409)"),
 }
 
 KINDS: dict[str, Kind] = _GANGS | {
-    f"parking-{name}": Kind(
-        kind.begin, kind.seeds if name.startswith("kill-") else (kind.seeds + 1) // 2, PARKING
+    f"pausing-{name}": replace(
+        kind, seeds=kind.seeds if name.startswith("kill-") else (kind.seeds + 1) // 2, life=PAUSING
     )
     for name, kind in _GANGS.items()
     if name != "kill-every-write"

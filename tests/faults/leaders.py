@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from tests.faults.fault import Answer, Cut, Fault, Request
+from tests.support.api_faults.fault import Answer, Cut, Fault, Request
 
 
 class CutOff(Fault):
-    """While ``is_cut``, nothing passes in either direction, and nobody is told: requests and watches just hang."""
+    """While ``is_cut``, nothing passes in either direction and no error is returned: requests and watches hang."""
 
     def __init__(self) -> None:
         self._passable = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a life is, for whoever plays one: its stage, its script, and what must not hang on who disturbed it."""
+"""A life: its stage, its script, and the end that must not depend on the fault."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.resources import SERVICES
+from laneway.operator.state.resources import SERVICES
 
 from tests.faults.history import History
 from tests.faults.nodes_at_work import NodesAtWork
 from tests.faults.patience import patiently
 from tests.faults.seeing import Seeing
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 Raw = dict[str, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.resources import GPU_NODES, TRAINING_JOBS
+from laneway.operator.state.resources import GPU_NODES, TRAINING_JOBS
 
 from tests.faults.history import Change
 
@@ -64,7 +64,7 @@ class Moment:
         return bool(states) and all(state in STANDS[order] for state in states)
 
     def standing_aside(self) -> set[Worker]:
-        """Return the workers that hold shares and take no turns: ordered, answered, and not told by their job's status to go on."""
+        """Returns the workers that hold shares and take no turns: ordered, answered, and not resumed by their job's status."""
         orders = self.orders
         return {
             worker_of(pod)
@@ -74,7 +74,7 @@ class Moment:
 
     def _goes_on(self, job_uid: str) -> bool:
         job = self.jobs.get(job_uid, {})
-        return making_way(job) is None and is_true(job, "Running")
+        return preempted_in_place(job) is None and is_true(job, "Running")
 
     def name(self, job_uid: str) -> str:
         """Return a job's name, or its uid where it is gone."""
@@ -89,12 +89,12 @@ def orders_of(node: Raw | None) -> dict[str, str]:
     return {each["podUID"]: each["order"] for each in spec.get("orders") or ()}
 
 
-def making_way(job: Raw | None) -> tuple[str, bool] | None:
-    """Return how a job makes way without ending, and whether its status says that it has; None where it does not."""
+def preempted_in_place(job: Raw | None) -> tuple[str, bool] | None:
+    """Returns the preemption action of a job that is preempted in place, and whether its status reports it as done; else None."""
     preemption = ((job or {}).get("status") or {}).get("preemption") or {}
-    if preemption.get("depth") not in STANDS:
+    if preemption.get("action") not in STANDS:
         return None
-    return preemption["depth"], "reachedAt" in preemption
+    return preemption["action"], "reachedAt" in preemption
 
 
 def is_true(job: Raw, kind: str) -> bool:

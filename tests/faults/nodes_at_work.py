@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.apiserver import Raw
-from laneway.operator.resources import PODS
+from laneway.operator.state.resources import PODS
+from laneway.operator.watch.apiserver import Raw
 
 from tests.faults.agent_at_work import AgentAtWork
 from tests.faults.history import History
 from tests.faults.patience import patiently
-from tests.integration.operator.played_cluster import PlayedCluster
+from tests.support.operator.played_cluster import PlayedCluster
 
 _GONE = (404, 409, 422)
 """The pod is not there any more, or not as it was."""
@@ -28,7 +28,7 @@ _HEARTBEAT_SECONDS = 10.0
 """A node that is silent for 50 s is lost for kube-controller-manager."""
 
 _LINGERS_SECONDS = 0.05
-"""A worker that is told to end saves its checkpoint first."""
+"""A worker that is terminated saves its checkpoint first."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,17 +1,17 @@
-"""What must hold of jobs that make way without ending: who is told what, and who is believed to have done it."""
+"""The invariants of jobs that are preempted in place: the orders to nodes, and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from tests.faults.moment import Moment, has_ended, making_way, orders_of, worker_of
+from tests.faults.moment import Moment, has_ended, orders_of, preempted_in_place, worker_of
 
 Raw = dict[str, Any]
 
 
 class Orders:
-    """Remembers what was meant, and judges what is ordered by it."""
+    """Remembers the intended orders and checks the actual ones against them."""
 
     def __init__(self) -> None:
         self._meant: set[tuple[str, int, str]] = set()
@@ -26,14 +26,14 @@ class Orders:
             self._workers[pod["metadata"]["uid"]] = worker_of(pod)
 
     def of_job(self, before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[str]:
-        """Yield what is wrong with what a job's status says now: a job stands aside when all of its nodes have said so."""
-        way = making_way(after)
+        """Yield what is wrong with what a job's status says now: a job is paused when all of its nodes have said so."""
+        way = preempted_in_place(after)
         if after is None or way is None:
             return
         depth, reached = way
         uid, attempt = after["metadata"]["uid"], int(after["status"]["attempt"])
         self._meant.add((uid, attempt, depth))
-        if not reached or making_way(before) == way:
+        if not reached or preempted_in_place(before) == way:
             return
         for pod in moment.pods.values():
             if (
@@ -43,11 +43,11 @@ class Orders:
             ):
                 states = ", ".join(moment.states(pod["metadata"]["uid"])) or "nothing"
                 name = pod["metadata"]["name"]
-                yield f"{after['metadata']['name']} is said to stand aside ({depth}); the node says of {name}: {states}"
+                yield f"{after['metadata']['name']} is reported as preempted in place ({depth}); the node says of {name}: {states}"
 
     def of_node(self, before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[str]:
-        """Yield what is wrong with what a node is ordered now: nobody is ordered what his job's status did not say first, and who
-        stands aside stays ordered to until his job goes on or his worker has ended."""
+        """Yield what is wrong with what a node is ordered now: no worker is ordered what its job's status did not say first, and the
+        order stays until the job goes on or the worker has ended."""
         old, new = orders_of(before), orders_of(after)
         for uid, order in new.items():
             worker = self._workers.get(uid)
@@ -59,8 +59,12 @@ class Orders:
                 continue
             job_uid, attempt, _ = worker_of(pod)
             job = moment.jobs.get(job_uid)
-            if job is not None and making_way(job) == (order, True) and job["status"]["attempt"] == attempt:
-                yield f"{_who(moment, uid)} is let go on, though its job stands aside ({order})"
+            if (
+                job is not None
+                and preempted_in_place(job) == (order, True)
+                and job["status"]["attempt"] == attempt
+            ):
+                yield f"{_who(moment, uid)} is let go on, though its job is preempted in place ({order})"
 
 
 def _who(moment: Moment, pod_uid: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from laneway.operator.apiserver import ApiError, UnknownOutcome
+from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
 
 
 async def patiently(step: Callable[[], Awaitable[Any]], accepted: tuple[int, ...] = ()) -> Any:

@@ -71,8 +71,8 @@ class Seeing:
 
         await self._history.until(f"{name} is known to take turns", look)
 
-    async def stands_aside(self, name: str, reason: str) -> None:
-        """Wait until the operator says that a job has made way without ending, and how."""
+    async def paused_in_place(self, name: str, reason: str) -> None:
+        """Wait until the operator says that a job is paused or offloaded."""
 
         def look() -> bool:
             conditions = self._status(name).get("conditions") or ()
@@ -88,7 +88,7 @@ class Seeing:
             uids = {pod["metadata"]["uid"] for pod in self.pods(name)}
             return bool(uids) and all((uid, order) in self._orders() for uid in uids)
 
-        await self._history.until(f"the workers of {name} are told to {order}", look)
+        await self._history.until(f"the workers of {name} are ordered to {order}", look)
 
     async def nothing_ordered(self) -> None:
         """Wait until no order stands."""

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from laneway.operator.resources import PODS
+from laneway.operator.state.resources import PODS
 
-from tests.faults.fault import Answer, Fault, Request, refusal
+from tests.support.api_faults.fault import Answer, Fault, Request, refusal
 
 _COLLECTIONS = {"pods", "trainingjobs", "gpunodes", "nodes", "priorityclasses"}
 

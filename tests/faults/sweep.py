@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator
 
-from laneway.operator.apiserver import Raw
+from laneway.operator.watch.apiserver import Raw
 
 from tests.faults.cell import Grounds, Outcome, cell, outcome_of
 from tests.faults.gangs_life import GANGS

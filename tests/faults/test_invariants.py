@@ -1,4 +1,4 @@
-"""The judge itself: each invariant is seen to be broken where it is, and a life without faults breaks none."""
+"""The check of the invariants: it finds each broken invariant, and none in a life without faults."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.faults.history import Change
 from tests.faults.invariants import CAPACITY, GANG, GRACE, ONCE, ORDERS, SERVICE, violations
-from tests.faults.journal import Journal, Write
 from tests.faults.nodes_at_work import Run
+from tests.support.api_faults.journal import Journal, Write
 
 Raw = dict[str, Any]
 
@@ -93,8 +93,8 @@ def node(
     }
 
 
-def told(name: str, depth: str, *true: str, reached: bool = False) -> Raw:
-    preemption = {"depth": depth, **({"reachedAt": "t"} if reached else {})}
+def preempted_job(name: str, depth: str, *true: str, reached: bool = False) -> Raw:
+    preemption = {"action": depth, **({"reachedAt": "t"} if reached else {})}
     return job(name, "Placed", "Preempted", *true, gpus=("g0",), preemption=preemption)
 
 
@@ -105,15 +105,15 @@ def a_job_that_pauses() -> Story:
     story.tell("TrainingJob", job("a", "Placed", gpus=("g0",)))
     story.tell("Pod", pod("a", 0, "Running"))
     story.tell("GPUNode", node({}, {"a-0-1": ("Holding", 40)}))
-    story.tell("TrainingJob", told("a", "Pause", "Running"))
+    story.tell("TrainingJob", preempted_job("a", "Pause", "Running"))
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40)}))
     return story
 
 
-def a_job_beside_one_that_stands_aside() -> Story:
+def a_job_beside_one_that_is_paused() -> Story:
     story = a_job_that_pauses()
-    story.tell("TrainingJob", told("a", "Pause", reached=True))
+    story.tell("TrainingJob", preempted_job("a", "Pause", reached=True))
     story.tell("TrainingJob", job("b", "Placed", gpus=("g0",)))
     story.tell("Pod", pod("b", 0, "Running"))
     return story
@@ -125,7 +125,7 @@ def a_gang_that_runs() -> Story:
     for rank in (0, 1):
         story.tell("Pod", pod("a", rank))
         story.tell("Pod", pod("a", rank, "Running"))
-    story.tell("TrainingJob", job("a", "Placed", "Running", attainedService="4"))
+    story.tell("TrainingJob", job("a", "Placed", "Running", attainedServiceGPUMilliseconds=4000))
     return story
 
 
@@ -133,10 +133,10 @@ def test_a_life_without_faults_breaks_nothing() -> None:
     story = a_gang_that_runs()
     for rank in (0, 1):
         story.tell("Pod", pod("a", rank, "Running", deletionTimestamp="t", deletionGracePeriodSeconds=30))
-    story.tell("TrainingJob", job("a", attainedService="9"))
+    story.tell("TrainingJob", job("a", attainedServiceGPUMilliseconds=9000))
     for rank in (0, 1):
         story.tell("Pod", pod("a", rank, "Running", deletionTimestamp="t"), deleted=True)
-    story.tell("TrainingJob", job("a", "Placed", attempt=2, attainedService="9"))
+    story.tell("TrainingJob", job("a", "Placed", attempt=2, attainedServiceGPUMilliseconds=9000))
     story.tell("Pod", pod("a", 0, attempt=2))
     assert story.broken == []
 
@@ -149,7 +149,7 @@ def test_a_gpu_that_is_promised_twice() -> None:
 
 def test_a_gpu_that_is_promised_while_a_worker_leaves_it() -> None:
     story = a_gang_that_runs()
-    story.tell("TrainingJob", job("a", attainedService="9"))
+    story.tell("TrainingJob", job("a", attainedServiceGPUMilliseconds=9000))
     story.tell("TrainingJob", job("b", "Placed", gpus=("g1",)))
     assert story.broken == [CAPACITY]
 
@@ -205,14 +205,16 @@ def test_a_gang_that_is_said_to_run_in_part() -> None:
 
 def test_a_worker_after_the_end_of_its_job() -> None:
     story = Story()
-    story.tell("TrainingJob", job("a", "Succeeded"))
+    story.tell("TrainingJob", job("a", "Complete"))
     story.tell("Pod", pod("a", 0))
     assert story.broken == [ONCE]
 
 
 def test_workers_of_two_attempts_at_a_time() -> None:
     story = a_gang_that_runs()
-    story.tell("TrainingJob", job("a", "Placed", attempt=2, gpus=("g2", "g3"), attainedService="4"))
+    story.tell(
+        "TrainingJob", job("a", "Placed", attempt=2, gpus=("g2", "g3"), attainedServiceGPUMilliseconds=4000)
+    )
     story.tell("Pod", pod("a", 0, attempt=2, gpu="g2"))
     assert ONCE in story.broken
 
@@ -222,7 +224,9 @@ def test_a_worker_that_is_started_twice() -> None:
     assert [each.invariant for each in found] == [ONCE]
 
 
-@pytest.mark.parametrize("lost", [{"attainedService": "3"}, {"attainedService": "4", "attempt": 0}])
+@pytest.mark.parametrize(
+    "lost", [{"attainedServiceGPUMilliseconds": 3000}, {"attainedServiceGPUMilliseconds": 4000, "attempt": 0}]
+)
 def test_service_and_counts_that_go_back(lost: Raw) -> None:
     story = a_gang_that_runs()
     after = job("a", "Placed", "Running")
@@ -243,24 +247,24 @@ def test_a_worker_that_gets_less_than_its_grace_period() -> None:
     assert story.broken == [GRACE]
 
 
-def test_a_job_that_runs_where_another_stands_aside_breaks_nothing() -> None:
-    story = a_job_beside_one_that_stands_aside()
+def test_a_job_that_runs_where_another_is_paused_breaks_nothing() -> None:
+    story = a_job_beside_one_that_is_paused()
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40), "b-0-1": ("Holding", 40)}))
     story.tell("Pod", pod("b", 0, "Succeeded"))
-    story.tell("TrainingJob", job("b", "Succeeded", gpus=("g0",)))
+    story.tell("TrainingJob", job("b", "Complete", gpus=("g0",)))
     story.tell("TrainingJob", job("a", "Placed", "Running", gpus=("g0",)))
     story.tell("GPUNode", node({}, {"a-0-1": ("Paused", 40)}))
     story.tell("GPUNode", node({}, {"a-0-1": ("Holding", 40)}))
     assert story.broken == []
 
 
-def test_a_gpu_that_offers_less_than_is_held_by_those_who_stand_aside_and_those_who_run() -> None:
-    story = a_job_beside_one_that_stands_aside()
+def test_a_gpu_that_offers_less_than_is_held_by_paused_and_running_jobs() -> None:
+    story = a_job_beside_one_that_is_paused()
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40)}, percent=100))
     assert story.broken == [CAPACITY]
 
 
-def test_a_job_that_starts_before_the_node_has_said_that_the_other_stands_aside() -> None:
+def test_a_job_that_starts_before_the_node_has_said_that_the_other_is_paused() -> None:
     story = a_job_that_pauses()
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
     story.tell("TrainingJob", job("b", "Placed", gpus=("g0",)))
@@ -268,21 +272,23 @@ def test_a_job_that_starts_before_the_node_has_said_that_the_other_stands_aside(
 
 
 def test_a_job_that_goes_on_while_another_has_its_turns() -> None:
-    story = a_job_beside_one_that_stands_aside()
+    story = a_job_beside_one_that_is_paused()
     story.tell("TrainingJob", job("a", "Placed", "Running", gpus=("g0",)))
     assert story.broken == [CAPACITY]
 
 
 def test_memory_that_is_not_on_the_host_yet() -> None:
-    story = a_job_beside_one_that_stands_aside()
+    story = a_job_beside_one_that_is_paused()
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Paused", 40), "b-0-1": ("Holding", 60)}))
     assert story.broken == [CAPACITY]
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Offloaded", 40), "b-0-1": ("Holding", 60)}))
     assert story.broken == [CAPACITY]
 
 
-@pytest.mark.parametrize("said", [told("a", "Pause", reached=True), told("a", "Offload", reached=True)])
-def test_a_job_that_is_said_to_stand_aside_before_its_node_says_so(said: Raw) -> None:
+@pytest.mark.parametrize(
+    "said", [preempted_job("a", "Pause", reached=True), preempted_job("a", "Offload", reached=True)]
+)
+def test_a_job_that_is_reported_as_paused_before_its_node_says_so(said: Raw) -> None:
     story = a_job_that_pauses()
     story.tell("GPUNode", node({"a-0-1": "Pause"}, {"a-0-1": ("Holding", 40)}))
     story.tell("TrainingJob", said)
@@ -301,9 +307,9 @@ def test_an_order_to_nobody() -> None:
     assert story.broken == [ORDERS]
 
 
-def test_a_worker_that_is_let_go_on_while_its_job_stands_aside() -> None:
+def test_a_worker_that_is_let_go_on_while_its_job_is_paused() -> None:
     story = a_job_that_pauses()
-    story.tell("TrainingJob", told("a", "Pause", reached=True))
+    story.tell("TrainingJob", preempted_job("a", "Pause", reached=True))
     story.tell("GPUNode", node({}, {"a-0-1": ("Paused", 40)}))
     assert story.broken == [ORDERS]
 

@@ -12,14 +12,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from laneway.operator.resources import LEASES
+from laneway.operator.state.resources import LEASES
 
 from tests.faults.cell import CONFIG, LEASE, Cell, Grounds, Outcome, cell, outcome_of
-from tests.faults.fault import Fault
 from tests.faults.leaders import CutOff, LeaseSeen, Stopping
 from tests.faults.replica import Replica
 from tests.faults.sweep import asked_for_some, report, undisturbed
-from tests.integration.operator.waiting import until
+from tests.support.api_faults.fault import Fault
+from tests.support.operator.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults"),
@@ -146,7 +146,7 @@ async def test_a_leader_that_is_cut_off_from_the_api_server(grounds: Grounds) ->
 
 @pytest.mark.parametrize("ahead_seconds", [120.0, -120.0], ids=["ahead", "behind"])
 async def test_replicas_whose_clocks_differ_by_two_minutes(grounds: Grounds, ahead_seconds: float) -> None:
-    """Leases are never judged by another's clock; what was attained under one clock is not lost under another."""
+    """Leases are never compared with another's clock; what was attained under one clock is not lost under another."""
     async with cell(grounds) as live:
         both = await pair(live, Fault(), ahead_seconds=ahead_seconds)
 
@@ -160,7 +160,7 @@ async def test_replicas_whose_clocks_differ_by_two_minutes(grounds: Grounds, ahe
 
 
 async def test_a_lease_that_is_deleted_under_its_holder(grounds: Grounds) -> None:
-    """Nobody has told the holder: another that took it at once would be a second writer."""
+    """The holder does not know yet: another that took the lease at once would be a second writer."""
     async with cell(grounds) as live:
         both = await pair(live, Fault())
 

@@ -10,10 +10,10 @@ import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.faults.cell import Cell, Grounds, cell, outcome_of
-from tests.faults.fault import Fault
 from tests.faults.kinds import nothing
 from tests.faults.sweep import asked_for_some, report, undisturbed
-from tests.integration.operator.waiting import until
+from tests.support.api_faults.fault import Fault
+from tests.support.operator.waiting import until
 
 pytestmark = pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.faults.cell import Grounds, cell
 from tests.faults.stale_reads import StaleReads
 from tests.faults.sweep import asked_for_some
-from tests.integration.operator.waiting import until
+from tests.support.operator.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(asked_for_some(), reason="CELLS asks for other faults"),

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-from tests.faults.fault import Answer, Dice, Fault, Request, refusal
+from tests.support.api_faults.fault import Answer, Dice, Fault, Request, refusal
 
 _GONE = {
     "type": "ERROR",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.readiness import what_is_missing
-from tests.gpu.workstation import Worker, Workstation
+from tests.support.gpu.workstation import Worker, Workstation
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.workstation import Worker, Workstation
-from tests.integration.node_agent.node import eventually
+from tests.support.gpu.workstation import Worker, Workstation
+from tests.support.node_agent.node import eventually
 
 Job = Callable[..., Worker]
 ITERATIONS = 9

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.driver import process_bytes
-from tests.gpu.workstation import Worker, Workstation
-from tests.integration.node_agent.node import eventually, overlaps
-from tests.integration.node_agent.shell import order
+from tests.support.gpu.driver import process_bytes
+from tests.support.gpu.workstation import Worker, Workstation
+from tests.support.node_agent.node import eventually, overlaps
+from tests.support.node_agent.shell import order
 
 MIB = 1 << 20
 Job = Callable[..., Worker]

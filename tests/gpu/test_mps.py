@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders
 
-from tests.gpu.driver import nvml
-from tests.gpu.workstation import Worker, Workstation
-from tests.integration.node_agent.node import eventually
+from tests.support.gpu.driver import nvml
+from tests.support.gpu.workstation import Worker, Workstation
+from tests.support.node_agent.node import eventually
 
 GIB = 1 << 30
 
@@ -24,11 +24,11 @@ def daemon(workstation: Workstation) -> Iterator[MPSDaemon]:
         )
     if shutil.which(PROGRAM) is None:
         pytest.skip(f"{PROGRAM} is not on the PATH of this machine")
-    told = threading.Event()
-    made = MPSDaemon(MPSFolders(workstation.root / "mps"), [workstation.gpu["uuid"]], told.set)
+    reported = threading.Event()
+    made = MPSDaemon(MPSFolders(workstation.root / "mps"), [workstation.gpu["uuid"]], reported.set)
     made.start()
     try:
-        assert told.wait(60), "the keeper says nothing"
+        assert reported.wait(60), "the keeper says nothing"
         if made.problem:
             pytest.skip(f"MPS does not start on this machine: {made.problem}")
         yield made
@@ -67,19 +67,19 @@ def test_an_agent_that_is_asked_for_mps_says_whether_it_holds(
     """In compute mode DEFAULT processes may go round the server, so the agent must not claim that it holds them."""
     (gpu,) = [gpu for gpu in nvml() if gpu["uuid"] == workstation.gpu["uuid"]]
     daemon.stop()
-    with Workstation("cuda", enforcement={"level": "mps"}) as asked:
+    with Workstation("cuda", enforcement={"level": "MPS"}) as asked:
         if gpu["exclusive_process"] and not gpu["processes_hidden"]:
-            eventually("MPS is in force", lambda: asked.gpu["enforcement"] == "mps", seconds=60)
+            eventually("MPS is in force", lambda: asked.gpu["enforcement"] == "MPS", seconds=60)
         else:
             level = eventually(
                 "it has looked and says why not",
                 lambda: (
                     gpu["enforcement"]
                     if (gpu := asked.gpu)["enforcement_reason"]
-                    and "has not been looked at" not in gpu["enforcement_reason"]
+                    and "has not been read" not in gpu["enforcement_reason"]
                     and "has not been started" not in gpu["enforcement_reason"]
                     else ""
                 ),
                 seconds=60,
             )
-            assert level in ("cooperative", "watchdog")
+            assert level in ("Cooperative", "Watchdog")

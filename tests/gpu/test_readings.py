@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.gpu.driver import SmiGPU, nvidia_smi, nvml
-from tests.integration.node_agent.node import eventually
+from tests.support.gpu.driver import SmiGPU, nvidia_smi, nvml
+from tests.support.node_agent.node import eventually
 
-LIBRARY = Path(__file__).parents[1] / "unit/node_agent/fake_nvml.c"
+LIBRARY = Path(__file__).parents[1] / "support/node_agent/fake_nvml.c"
 FAKE_SMI = """#!/bin/sh
 # Stands for nvidia-smi beside the library that stands for the driver's.
 case "$1" in

@@ -8,20 +8,18 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gpu.workstation import Worker, Workstation
-from tests.integration.node_agent.node import eventually
+from tests.support.gpu.workstation import Worker, Workstation
+from tests.support.node_agent.node import eventually
 
 
 def test_a_job_without_a_client_is_stopped_when_it_holds_more_than_its_quota(
     workstation: Workstation, job: Callable[..., Worker]
 ) -> None:
-    eventually("the GPU was looked at", lambda: "enforcement is" in workstation.node.log, seconds=60)
+    eventually("the GPU was read", lambda: "enforcement level changed" in workstation.node.log, seconds=60)
     gpu = eventually("its level is published", lambda: workstation.gpu, seconds=60)
-    eventually(
-        "it is settled", lambda: "has not been looked at" not in workstation.gpu["enforcement_reason"], 60
-    )
+    eventually("it is settled", lambda: "has not been read" not in workstation.gpu["enforcement_reason"], 60)
     gpu = workstation.gpu
-    if gpu["enforcement"] != "watchdog":
+    if gpu["enforcement"] != "Watchdog":
         pytest.skip(f"no watchdog can be had on this machine: {gpu['enforcement_reason']}")
     worker = job("sly", 5, without_client=True)
     assert worker.ready
@@ -35,4 +33,4 @@ def test_a_job_without_a_client_is_stopped_when_it_holds_more_than_its_quota(
         path.with_suffix(".new").rename(path)
     assert worker.status() == 128 + signal.SIGTERM
     assert "sly" in workstation.node.log
-    assert "by the device's own account, more than its quota" in workstation.node.log
+    assert "of GPU memory as the driver reports, more than its quota" in workstation.node.log

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.support.control_planes import control_plane
 
-import pytest
-
-from hack.cluster.control_plane import LoopbackControlPlane
-from tests.integration.planes import plane_with_crds
-
-
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[LoopbackControlPlane]:
-    """A control plane for the whole session, one for each process of the test run: tests use namespaces of their own."""
-    with plane_with_crds() as plane:
-        yield plane
+__all__ = ["control_plane"]

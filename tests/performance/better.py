@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laneway.scheduling.registry import DEFAULTS
+from laneway.scheduling.config.registry import DEFAULTS
 from laneway.simulator import Report, Simulation, TraceJob, make_nodes, read_trace, report
 from laneway.simulator.setup import make_setup
 from laneway.simulator.traces import ReadOptions
@@ -59,7 +59,7 @@ class Outcome:
     """Of the average JCT, for any schedule."""
 
     against: str
-    """Whom it is compared with; empty: nobody published a figure, and it stands beside our LAS."""
+    """The policy that it is compared with; empty: there is no published figure, only our LAS beside it."""
 
     times_better: float | None
     """Their average JCT over ours."""

@@ -1,14 +1,13 @@
-"""How long one decision takes: order, place, preempt, and check, at 1,000 to 30,000 jobs on as many GPUs.
+"""The duration of one decision: order, place, preempt and check, at 1,000 to 30,000 jobs on as many GPUs.
 
     python -m tests.performance.decision_speed -o speed.json
 
-A cluster of nodes with 8 GPUs each holds as many waiting and running jobs as GPUs: four of ten want a share of one, three a
-whole one, two are gangs of single GPUs, one is a gang with several GPUs for each worker. Every ten seconds of simulated time
-jobs that are through are replaced by new ones, queues are crossed, gangs make way for others. As in the simulator and in the operator,
-a decision that had jobs make way is followed by another at once; each is timed on the processor's clock. The cold decision is the
-first, of a scheduler that knows nothing yet.
+A cluster of nodes with 8 GPUs each holds as many waiting and running jobs as GPUs: four of ten request a share of one, three a
+whole one, two are gangs of single GPUs, one is a gang with several GPUs per worker. Every ten seconds of simulated time, new jobs
+replace finished ones, jobs move between queues, and gangs are preempted. A decision that preempts is followed by another at once, as
+in the simulator and in the operator; each is measured in processor time. The cold decision is the first one of a new scheduler.
 
-Python's collector of cyclic garbage does not run inside a decision: the operator runs it between two of them, and so does this.
+Python's collector of cyclic garbage does not run inside a decision. Like the operator, the benchmark runs it between two decisions.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Speed:
 
 
 class Churn:
-    """A cluster on which jobs come and go, and a scheduler that is told of it."""
+    """A cluster on which jobs come and go, and a scheduler that observes them."""
 
     def __init__(self, gpus: int, chosen: Policies, seed: int = 1) -> None:
         self._random = random.Random(seed)
@@ -83,8 +82,7 @@ class Churn:
         return len(self._jobs) - len(self._ends)
 
     def timed_decision(self) -> float:
-        """Decide and carry it out; go on to the next moment if nobody had to make way. Return how long the decision took, in seconds
-        of the processor."""
+        """Decide and apply; advance the clock unless a job was preempted. Return the processor seconds of the decision."""
         gc.collect()
         gc.disable()
         began = time.process_time()

@@ -3,7 +3,7 @@
     python -m tests.performance.estimates --traces ../shared/traces -o estimates.json
 
 Traces are simulated, and at 200 moments spread over the submissions everybody who is in line and has not started yet is given an
-estimate (``laneway.scheduling.estimates``: jobs that come later are not known to it). In the end the estimate is compared with when
+estimate (``laneway.scheduling.explain.forecast``: jobs that come later are not known to it). In the end the estimate is compared with when
 the job did start. Three kinds of knowledge: durations as they are in the trace; durations that are off by a factor (the standard deviation of
 its natural logarithm is 0.7: half of them off by more than 1.6 times); none, so that who runs is taken to run for as long again.
 Beside it stands what somebody would say who knows only how long those had waited that started so far: their median, from the
@@ -35,7 +35,7 @@ ROUGH = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a job was told at a moment."""
+    """The estimate of one job at one time."""
 
     job: str
     at_seconds: float
@@ -63,7 +63,7 @@ class Outcome:
     """Of the estimates: how many say no less than half of the wait, and no more than twice as much."""
 
     median_bias_seconds: float
-    """Estimated less real: above zero, users are told too late a time."""
+    """Estimated minus real; above zero: the estimate was too late."""
 
     usual_median_error_seconds: float
     """Of who says the median wait of others."""

@@ -31,14 +31,14 @@ from statistics import mean
 
 from laneway.scheduling import Demand, Job, JobState, Node, Policies, policies
 from laneway.scheduling.scheduler import Scheduler
-from laneway.simulator.cluster_files import read_nodes
+from laneway.simulator.nodes_file import read_nodes
 
 from tests.performance.packing_bound import most_percent
 
 WORKLOADS = ("recorded", "several-gpus", "with-cpus")
 PLACEMENTS = ("best-fit", "fgd", "spread", "count")
 UNTIL_RATIO = 1.3
-"""Of the cluster's GPUs: arrivals end when so many have been asked for. That of the paper's published experiments."""
+"""Arrivals end when they have requested this ratio of the cluster's GPUs, as in the paper's published experiments."""
 
 MARKS = (0.9, 1.0, UNTIL_RATIO)
 """When so much has been asked for, what is allocated is written down."""
@@ -60,7 +60,7 @@ class Task:
 
     @property
     def demand(self) -> Demand:
-        """What it is to Laneway."""
+        """Its demand in Laneway."""
         return Demand(gpus_per_worker=self.gpus, share_percent=self.share_percent)
 
 
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3, help="runs whose mean is taken")
     chosen = parser.parse_args(arguments)
     folder = chosen.traces / "alibaba"
-    nodes = read_nodes(folder / "openb_node_list_gpu_node.csv")
+    nodes = read_nodes(str(folder / "openb_node_list_gpu_node.csv"))
     tasks = read_tasks(folder / "openb_pod_list_default.csv")
     outcomes: list[Outcome] = []
     marks = "".join(f"{f'at {100 * mark:.0f} %':>10}" for mark in MARKS)

@@ -15,7 +15,7 @@ from laneway.simulator import TraceJob
 
 
 def alone_seconds(trace: Sequence[TraceJob]) -> float:
-    """Return the average JCT if nobody had to wait for anybody."""
+    """Return the average JCT if no job had to wait for another."""
     return sum(job.duration_seconds for job in trace) / len(trace)
 
 

@@ -63,11 +63,11 @@ class ReferenceOrder:
         }
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whoever goes before it, in the same queue too."""
+        """Return whether the waiting job is before the running one in the order, in the same queue too."""
         return (waiting.queue, waiting.position) < (running.queue, running.position)
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Never: whoever fits may pass."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Return False: every job that fits may pass."""
         return False
 
     def _go_on(self, by_arrival: list[Job], now_seconds: float) -> None:

@@ -20,7 +20,7 @@ from laneway.scheduling import Demand
 from laneway.simulator.trace import TraceJob
 
 GPU_WEIGHTS = {1: 13, 2: 3, 4: 4, 8: 68, 16: 1, 32: 11}
-"""How many jobs of a hundred want so many GPUs: Muri's two larger traces together, rounded."""
+"""Jobs in a hundred, by the number of their GPUs: Muri's two larger traces together, rounded."""
 
 DURATION_LOG_MEAN = 8.2
 DURATION_LOG_DEVIATION = 2.9

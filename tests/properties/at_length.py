@@ -1,8 +1,11 @@
-"""State machines over more steps than the unit tests have time for."""
+"""State machines over more steps than the unit tests have time for, in parts that run in parallel processes."""
 
 from __future__ import annotations
 
+import os
 import random
+from collections import Counter
+from typing import ClassVar, Protocol
 
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
@@ -16,16 +19,37 @@ AT_LENGTH = settings(
 )
 
 
-def run_at_length(machine: type[RuleBasedStateMachine], steps: int) -> None:
-    """Run machines of a class that counts the steps of all (`steps`), until they are so many; each round has other examples.
+LONG = int(os.environ.get("LONG", "1"))
+"""How many times as many steps are tried; ``make test-long`` sets it."""
 
-    Where hypothesis is to try the same examples each time (`CI` is set), these are the same each time, too.
+
+class Counting(Protocol):
+    """A state machine that counts what happens, over all of its instances."""
+
+    happened: ClassVar[Counter[str]]
+
+
+def run_at_length(machine: type[RuleBasedStateMachine], step: str, steps: int, *, part: int) -> Counter[str]:
+    """Runs a :class:`Counting` machine until `step` has happened `steps` times (times LONG); returns what happened.
+
+    Every round and every part has other examples. Where hypothesis is to try the same examples each time (`CI` is set), these are
+    the same each time, too.
     """
-    first = 0 if settings.default.derandomize else random.randrange(2**32)
+
+    happened: Counter[str] = machine.happened  # type: ignore[attr-defined]
+    happened.clear()
+    first = 1_000 * part if settings.default.derandomize else random.randrange(2**32)
     round_number = 0
-    while machine.steps < steps:
-        before = machine.steps
+    while happened[step] < LONG * steps:
+        before = happened[step]
         run_state_machine_as_test(seed(first + round_number)(machine), settings=AT_LENGTH)
-        assert machine.steps > before, "the machine makes no step: this loop would not end"
+        assert happened[step] > before, f"a round without {step!r}: this loop would not end"
         round_number += 1
-    print(f"{machine.steps} steps")
+    print(dict(happened))
+    return happened
+
+
+def assert_often(happened: Counter[str], wanted: dict[str, int]) -> None:
+    """Asserts that each event has happened as often as is wanted, so that the invariants were tried on it."""
+    seldom = {event: happened[event] for event, times in wanted.items() if happened[event] < times}
+    assert not seldom, f"too seldom: {seldom}, wanted {wanted}"

@@ -1,11 +1,10 @@
-"""The walk over all interleavings, on larger cases than the unit tests have time for (some hundred thousand states)."""
+"""The search over all interleavings, on larger cases than the unit tests have time for (some hundred thousand states)."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.lanes.gang_walk import Job, Walk
-from tests.unit.core.lanes.test_no_deadlock import gang, single
+from tests.support.lanes.state_search import Job, StateSearch, gang, single
 
 CASES = {
     "all of two gangs and a job on each GPU come and go": (
@@ -53,9 +52,9 @@ CASES = {
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("capacity", "jobs"), CASES.values(), ids=CASES)
 def test_no_order_of_events_gets_stuck(capacity: int, jobs: tuple[Job, ...]) -> None:
-    walk = Walk(capacity, jobs).run()
+    search = StateSearch(capacity, jobs).run()
     print(
-        f"{walk.states} states, {walk.contested} times somebody in the way, {walk.unsettled} times moved meanwhile"
+        f"{search.states} states, {search.contested} times somebody in the way, {search.unsettled} times moved meanwhile"
     )
-    assert walk.stuck is None, walk.stuck
-    assert walk.states > 20_000
+    assert search.stuck is None, search.stuck
+    assert search.states > 20_000

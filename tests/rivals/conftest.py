@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.conftest import control_plane
-from tests.integration.operator.conftest import cluster, operator_kubeconfig
+from tests.support.control_planes import control_plane
+from tests.support.operator.fixtures import cluster, operator_kubeconfig
 
 __all__ = ["cluster", "control_plane", "operator_kubeconfig"]

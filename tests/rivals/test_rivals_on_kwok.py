@@ -1,6 +1,6 @@
 """Fifty gangs of which no two fit together, on nodes that kwok plays and with the real kube-scheduler: each gets all of its GPUs or none.
 
-All changes of their jobs and pods are watched; see :mod:`tests.integration.operator.rival_history` for what is checked at every moment.
+All changes of their jobs and pods are watched; see :mod:`tests.support.operator.rival_history` for what is checked at every moment.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 from laneway.api import names
-from laneway.operator.apiserver import ApiError, Raw
-from laneway.operator.resources import NODES
+from laneway.operator.state.resources import NODES
+from laneway.operator.watch.apiserver import ApiError, Raw
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.cluster.kwok import PlayedNodes
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.rival_history import History
-from tests.integration.operator.waiting import until
-from tests.integration.operator.watching import beside, watched
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.rival_history import History
+from tests.support.operator.waiting import until
+from tests.support.operator.watching import beside, watched
 
 RIVALS = 50
 WORKERS = 4
@@ -44,7 +44,7 @@ def operator(
 ) -> Iterator[OperatorProcess]:
     """One that gives a gang time to start on a slow machine, and that long keeps it away from a node on which it could not."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["patience"] |= {"gangTimeoutSeconds": GANG_TIMEOUT_SECONDS, "avoidNodeSeconds": 60}
+    config["timeouts"] |= {"gangTimeoutSeconds": GANG_TIMEOUT_SECONDS, "avoidNodeSeconds": 60}
     folder = tmp_path_factory.mktemp("rivals")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process
@@ -74,11 +74,11 @@ async def test_fifty_rival_gangs_run_one_after_another_and_never_hold_half(
                 return history.all_succeeded(RIVALS)
 
             await until("all rivals have run", all_ended, seconds=600)
-    told = history.check()
-    print(f"{told.moments} moments; taken back: {dict(told.partial)}")
+    found = history.check()
+    print(f"{found.moments} moments; taken back: {dict(found.partial)}")
     late = {_name(at) for at in START_ELSEWHERE}
-    assert set(told.whole) == {_name(at) for at in range(RIVALS)}
-    assert late <= set(told.partial), "taken back"
+    assert set(found.whole) == {_name(at) for at in range(RIVALS)}
+    assert late <= set(found.partial), "taken back"
     for name in late:
         status = history.now.jobs[name]["status"]
         assert (status["attempt"] > 1, status["restarts"]) == (True, 0), "tried again, and nobody's failure"

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Base of all names; at most 50 characters, so that suffixes fit. */}}
+{{/* Base of all names. At most 50 characters, so that suffixes fit. */}}
 {{- define "laneway.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -22,12 +22,13 @@ app.kubernetes.io/name: {{ include "laneway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: laneway
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels by which a component's pods are found: (dict "root" $ "component" "operator"). They never change, a Deployment's selector can't. */}}
+{{/* Labels that select a component's pods: (dict "root" $ "component" "operator"). They never change, because a Deployment's selector is immutable. */}}
 {{- define "laneway.selector" -}}
 app.kubernetes.io/name: {{ include "laneway.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -40,19 +41,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .image.repository }}:{{ $tag }}
 {{- end -}}
 
-{{/* node.yaml: gpu.source is said once in the values, for the file and for what follows from it. */}}
+{{/* node.yaml: gpu.source is one value that the file and the templates read. */}}
 {{- define "laneway.nodeConfig" -}}
 {{- toYaml (merge (dict "gpuSource" .Values.gpu.source) .Values.node.config) -}}
 {{- end -}}
 
-{{/* operator.yaml: the planner has to count memory as the agents do, so their lanes are its lanes. */}}
+{{/* operator.yaml: the planner uses the agents' lanes, so that both count memory alike. */}}
 {{- define "laneway.operatorConfig" -}}
 {{- $config := deepCopy .Values.operator.config -}}
 {{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* What no schema can say. */}}
+{{/* Checks that a JSON schema cannot express. */}}
 {{- define "laneway.validate" -}}
 {{- if and (eq .Values.gpu.source "simulated") (empty .Values.gpu.simulated.gpus) -}}
 {{- fail "gpu.source is simulated, but gpu.simulated.gpus is empty: write the GPUs of a node, such as gpu.simulated.gpus=[{model: H100, memory: 80Gi, count: 4}]" -}}

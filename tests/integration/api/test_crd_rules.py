@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from laneway.api import pod_template
+from laneway.api.generate_crds import pod_definitions_text
 
 from hack.cluster.control_plane import LoopbackControlPlane
 
@@ -17,7 +20,7 @@ GOOD: dict[str, Any] = {
     "metadata": {"name": "good", "namespace": "default"},
     "spec": {
         "workers": 2,
-        "gpus": {"share": 50},
+        "gpus": {"type": "Share", "sharePercent": 50},
         "template": {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}},
     },
 }
@@ -35,7 +38,7 @@ def job(path: str = "", value: object = None, **metadata: str) -> dict[str, Any]
         if value is None:
             del place[last]
         else:
-            place[last] = value
+            place[int(last) if last.isdigit() else last] = value
     return result
 
 
@@ -60,52 +63,99 @@ def apply(
 CONTAINER = "spec.template.spec.containers.0"
 
 WRONG = {
-    "two ways to ask for GPUs": (job("spec.gpus.perWorker", 1), "write exactly one of perWorker"),
-    "no way to ask for GPUs": (job("spec.gpus.share"), "write exactly one of perWorker"),
+    "an amount of memory that takes minutes to compute": (
+        job("spec.gpus", {"type": "Memory", "memory": "1e999999999"}),
+        "memory must be a quantity between zero and 1Pi",
+    ),
+    "more memory than any GPU has": (
+        job("spec.gpus", {"type": "Memory", "memory": "1Ei"}),
+        "memory must be a quantity between zero and 1Pi",
+    ),
+    "two amounts of GPU": (
+        job("spec.gpus.count", 1),
+        "count is required when type is Count, and forbidden otherwise",
+    ),
+    "no amount of GPU": (
+        job("spec.gpus.sharePercent"),
+        "sharePercent is required when type is Share, and forbidden otherwise",
+    ),
+    "no kind of amount": (job("spec.gpus.type"), "spec.gpus.type: Required value"),
     "more than a GPU as a share": (
-        job("spec.gpus.share", 150),
-        "write a number from 1 to 100; for several GPUs write perWorker",
+        job("spec.gpus.sharePercent", 150),
+        "spec.gpus.sharePercent in body should be less than or equal to 100",
     ),
-    "no GPU per worker": (job("spec.gpus", {"perWorker": 0}), "write a number from 1 to 16"),
-    "memory without a number": (job("spec.gpus", {"memory": "plenty"}), "such as 512Mi or 8Gi"),
-    "no memory": (job("spec.gpus", {"memory": "0"}), "such as 512Mi or 8Gi"),
-    "no workers": (job("spec.workers", 0), "workers is the size of the gang: write a number from 1 to 1024"),
-    "a part of a GPU for itself": (
-        job("spec.sharing", "Exclusive"),
-        "write gpus.perWorker, or sharing: Lanes",
+    "no GPU per worker": (
+        job("spec.gpus", {"type": "Count", "count": 0}),
+        "spec.gpus.count in body should be greater than or equal to 1",
     ),
+    "memory without a number": (
+        job("spec.gpus", {"type": "Memory", "memory": "plenty"}),
+        "such as 512Mi or 8Gi",
+    ),
+    "no memory": (job("spec.gpus", {"type": "Memory", "memory": "0"}), "such as 512Mi or 8Gi"),
+    "no workers": (job("spec.workers", 0), "spec.workers in body should be greater than or equal to 1"),
+    "too many workers": (
+        job("spec.workers", 1025),
+        "spec.workers in body should be less than or equal to 1024",
+    ),
+    "a part of a GPU for itself": (job("spec.sharing", "Exclusive"), "set gpus.type to Count"),
     "an unknown placement": (
         job("spec.placement", "Anywhere"),
         'supported values: "Auto", "Consolidate", "Spread"',
     ),
     "an unknown way to fit": (
-        job("spec.memory", {"fit": "Squeeze"}),
+        job("spec.memoryFit", "Squeeze"),
         'supported values: "Auto", "Offload", "Recompute", "Off"',
     ),
     "an unknown enforcement": (
         job("spec.minimumEnforcement", "hard"),
-        'supported values: "cooperative", "watchdog", "mps"',
+        'supported values: "Cooperative", "Watchdog", "MPS"',
     ),
-    "negative grace": (job("spec.preemption.gracePeriodSeconds", -1), "write a number from 0 to 3600"),
-    "negative restarts": (job("spec.backoffLimit", -1), "write a number from 0 to 1000"),
-    "a deadline that has passed": (job("spec.activeDeadlineSeconds", 0), "write 1 or more, or leave it out"),
+    "negative grace": (job("spec.preemption.gracePeriodSeconds", -1), "greater than or equal to 0"),
+    "negative restarts": (job("spec.backoffLimit", -1), "greater than or equal to 0"),
+    "a deadline that has passed": (job("spec.activeDeadlineSeconds", 0), "greater than or equal to 1"),
+    "a queue": (job("spec.queueName", "team-a"), "queueName is reserved for a later version: leave it out"),
+    "two priority classes": (
+        job(
+            "spec",
+            {
+                **GOOD["spec"],
+                "priorityClassName": "urgent",
+                "template": {"spec": {**GOOD["spec"]["template"]["spec"], "priorityClassName": "patient"}},
+            },
+        ),
+        "priorityClassName and template.spec.priorityClassName differ: set only one of them",
+    ),
     "a policy that restarts one worker": (
         job("spec.template.spec.restartPolicy", "Always"),
-        "write Never or leave it out",
+        "restartPolicy must be Never or left out",
     ),
     "a node chosen by hand": (
         job("spec.template.spec.nodeName", "n1"),
-        "to narrow the choice write nodeSelector",
+        "to narrow the choice set nodeSelector",
     ),
     "the share asked for in the container": (
         job(f"{CONTAINER}.resources", {"limits": {"laneway.dev/gpu-percent": 10}}),
-        "write spec.gpus, and Laneway adds the share",
+        "set spec.gpus, and Laneway adds the share",
     ),
     "a container without image": (job(f"{CONTAINER}.image"), "image: Required value"),
     "no containers": (job("spec.template.spec.containers", []), "should have at least 1 items"),
-    "a name too long for a host name": (job(name="n" * 58), "write at most 57 lower-case letters"),
-    "a name with a dot": (job(name="v1.5"), "write at most 57 lower-case letters, digits and '-'"),
+    "a variable that is no mapping": (job(f"{CONTAINER}.env", ["A=B"]), 'must be of type object: "string"'),
+    "a name too long for a host name": (job(name="n" * 58), "use at most 57 lower-case letters"),
+    "a name with a dot": (job(name="v1.5"), "use at most 57 lower-case letters, digits and '-'"),
     "a misspelt field": (job("spec.worker", 3), 'unknown field "spec.worker"'),
+    "a misspelt field of the pod": (
+        job("spec.template.spec.nodeSelectr", {"a": "b"}),
+        'unknown field "spec.template.spec.nodeSelectr"',
+    ),
+    "a misspelt field of a container": (
+        job(f"{CONTAINER}.imagePullPolice", "Always"),
+        'unknown field "spec.template.spec.containers[0].imagePullPolice"',
+    ),
+    "metadata that the operator writes": (
+        job("spec.template.metadata", {"name": "mine"}),
+        'unknown field "spec.template.metadata.name"',
+    ),
 }
 
 
@@ -121,9 +171,25 @@ def test_a_wrong_spec_is_refused_at_apply_time(
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("spec.gpus", {"perWorker": 4}),
-        ("spec.gpus", {"memory": "8Gi", "models": ["A100"]}),
+        ("spec.gpus", {"type": "Count", "count": 4}),
+        ("spec.gpus", {"type": "Memory", "memory": "8Gi", "models": ["A100"]}),
         ("spec.suspend", True),
+        ("spec.queueName", ""),
+        ("spec.managedBy", "example.com/other"),
+        ("spec.template.spec.priorityClassName", "system-cluster-critical"),
+        (
+            CONTAINER,
+            {
+                "name": "trainer",
+                "image": "training:1",
+                "ports": [{"containerPort": 80}],
+                "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "resources": {"requests": {"cpu": 2, "memory": "1.5Gi"}},
+                "livenessProbe": {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 5},
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "securityContext": {"capabilities": {"drop": ["ALL"]}},
+            },
+        ),
     ],
 )
 def test_a_right_spec_is_taken(control_plane: LoopbackControlPlane, path: str, value: object) -> None:
@@ -134,7 +200,9 @@ def test_a_right_spec_is_taken(control_plane: LoopbackControlPlane, path: str, v
 def test_what_decides_the_placement_cannot_change_later(control_plane: LoopbackControlPlane) -> None:
     assert apply(control_plane, job(name="fixed")).returncode == 0
     answer = apply(control_plane, job("spec.workers", 3, name="fixed"))
-    assert "workers cannot change once the job is there: delete it and create it anew" in answer.stderr
+    assert "workers is immutable: delete the job and create it again" in answer.stderr
+    answer = apply(control_plane, job("spec.managedBy", "example.com/other", name="fixed"))
+    assert "managedBy is immutable: delete the job and create it again" in answer.stderr
     assert apply(control_plane, job("spec.suspend", True, name="fixed")).returncode == 0
     assert kubectl(control_plane, "delete", "tj", "fixed").returncode == 0
 
@@ -152,17 +220,32 @@ def test_the_api_server_fills_in_the_defaults(control_plane: LoopbackControlPlan
 def test_explain_reads_well(control_plane: LoopbackControlPlane) -> None:
     text = kubectl(control_plane, "explain", "tj.spec.gpus").stdout
     for words in (
-        "perWorker",
-        "Whole GPUs for each worker, 1 to 16.",
-        "share",
-        "Percent of one GPU",
+        "sharePercent",
+        "Share of one GPU for each worker, in percent of its memory and its time.",
+        "count",
+        "Whole GPUs of one node for each worker.",
         "memory",
         "models",
     ):
         assert words in text
     for field in (
         "tj.spec.preemption.gracePeriodSeconds",
-        "tj.status.attainedService",
+        "tj.status.attainedServiceGPUMilliseconds",
         "gn.status.gpus.lanes",
     ):
         assert "DESCRIPTION" in kubectl(control_plane, "explain", field).stdout
+
+
+def test_the_template_is_the_pod_of_this_version_of_kubernetes(control_plane: LoopbackControlPlane) -> None:
+    document = json.loads(kubectl(control_plane, "get", "--raw", "/openapi/v2").stdout)
+    stored = Path(pod_template.__file__).with_suffix(".json").read_text()
+    assert pod_definitions_text(document) == stored, "python -m laneway.api.generate_crds --openapi FILE"
+
+
+def test_a_misspelt_field_is_not_dropped_in_silence(control_plane: LoopbackControlPlane) -> None:
+    """kubectl validates strictly by default, and says what it does where it is told to warn only."""
+    wrong = job(f"{CONTAINER}.imagePullPolice", "Always")
+    assert "strict decoding error: unknown field" in apply(control_plane, wrong, "--dry-run=server").stderr
+    warned = apply(control_plane, wrong, "--dry-run=server", "--validate=warn")
+    assert warned.returncode == 0
+    assert 'Warning: unknown field "spec.template.spec.containers[0].imagePullPolice"' in warned.stderr

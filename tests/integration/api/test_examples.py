@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laneway.api.training_job import WorkerPlacementStatus
-from laneway.operator.manifests import rendezvous_service, worker_pod
-from laneway.operator.records.job_record import parse_job
+from laneway.api.training_job_status import WorkerPlacementStatus
+from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.state.records.job_record import parse_job
 
 from hack.cluster.control_plane import LoopbackControlPlane
 
@@ -48,11 +48,11 @@ def test_an_example_and_its_workers_are_taken(control_plane: LoopbackControlPlan
     (raw,) = (each for each in objects if each["kind"] == "TrainingJob")
     raw["metadata"].setdefault("resourceVersion", "1")
     job = parse_job(raw)
-    assert job.wish is not None, job
-    spec = job.wish.spec
+    assert job.desired is not None, job
+    spec = job.desired.spec
     for rank in range(spec.workers):
-        share_percent = 100 if spec.gpus.share is None else spec.gpus.share
-        gpus = tuple(f"GPU-{rank}-{index}" for index in range(spec.gpus.per_worker or 1))
+        share_percent = 100 if spec.gpus.share_percent is None else spec.gpus.share_percent
+        gpus = tuple(f"GPU-{rank}-{index}" for index in range(spec.gpus_per_worker))
         worker = WorkerPlacementStatus(worker=rank, node="n1", gpus=gpus, sharePercent=share_percent)
         would_take(control_plane, json.dumps(worker_pod(job, spec, worker, 1, None)))
     if spec.workers > 1:

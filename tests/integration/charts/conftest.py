@@ -15,7 +15,7 @@ import pytest
 from hack.chart.generated import CHART
 from hack.cluster.control_plane import LoopbackControlPlane
 from hack.verify.chart import rendered
-from tests.integration.planes import plane_with_crds
+from tests.support.control_planes import plane_with_crds
 
 NAMESPACE = "laneway-system"
 NODES = ("gpu-1", "gpu-2")

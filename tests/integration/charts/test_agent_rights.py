@@ -32,8 +32,8 @@ def container(spec: dict[str, Any], name: str) -> dict[str, Any]:
     ("config", "capabilities"),
     [
         ("{}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: watchdog}}", {"drop": ["ALL"], "add": ["KILL"]}),
-        ("{enforcement: {level: cooperative}}", {"drop": ["ALL"]}),
+        ("{enforcement: {level: Watchdog}}", {"drop": ["ALL"], "add": ["KILL"]}),
+        ("{enforcement: {level: Cooperative}}", {"drop": ["ALL"]}),
     ],
 )
 def test_a_watchdog_may_end_processes_and_nothing_else(
@@ -57,7 +57,7 @@ def test_a_watchdog_may_end_processes_and_nothing_else(
 def test_with_mps_the_agent_has_the_daemons_programs_and_shares_memory_with_its_clients(
     values_file: ValuesFile,
 ) -> None:
-    spec = pod(values_file("node: {config: {enforcement: {level: mps}}}"))
+    spec = pod(values_file("node: {config: {enforcement: {level: MPS}}}"))
     agent = container(spec, "node-agent")
     assert agent["securityContext"] == {
         "runAsUser": 0,

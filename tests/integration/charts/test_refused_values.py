@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.verify.chart import WrongError, rendered
+from hack.verify.chart import rendered
+from hack.verify.failure import CheckFailedError
 
 SIMULATED = "gpu: {source: simulated, simulated: {gpus: [{count: 2}], nvlinks: [[0, 5]]}}"
 
@@ -79,6 +80,6 @@ WRONG = {
 
 @pytest.mark.parametrize(("values", "sentence"), WRONG.values(), ids=WRONG.keys())
 def test_wrong_values_are_refused(values_file: Callable[[str], Path], values: str, sentence: str) -> None:
-    with pytest.raises(WrongError) as refusal:
+    with pytest.raises(CheckFailedError) as refusal:
         rendered(values_file(values))
     assert sentence in str(refusal.value)

@@ -20,7 +20,7 @@ JOB = {
     "kind": "TrainingJob",
     "metadata": {"name": "digits"},
     "spec": {
-        "gpus": {"share": 50},
+        "gpus": {"type": "Share", "sharePercent": 50},
         "template": {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}},
     },
 }

@@ -1,4 +1,4 @@
-"""Pause and offload by command, against a real API server: what ends in the spec of a GPUNode, and whose it is."""
+"""Pause and offload by command, against a real API server: the spec of a GPUNode, and its field managers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.cli.conftest import JOB, Shell
 
 
 class Workers:
-    """A job's running workers on a node of their own, and what that node is ordered."""
+    """A job's running workers on a node of their own, and the orders to that node."""
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
@@ -42,7 +42,7 @@ class Workers:
         self.uids[name] = json.loads(found)["metadata"]["uid"]
 
     def apply(self, manager: str, spec: dict[str, Any]) -> None:
-        """Write the spec as somebody else."""
+        """Apply a spec as another field manager."""
         body = {
             "apiVersion": "laneway.dev/v1alpha1",
             "kind": "GPUNode",
@@ -91,41 +91,41 @@ def workers(shell: Shell, control_plane: LoopbackControlPlane) -> Iterator[Worke
 
 def test_a_job_is_paused_and_resumed(shell: Shell, workers: Workers) -> None:
     assert shell.run("pause", "digits", "--reason", "maintenance") == exit_codes.OK
-    assert f"digits-0 on {workers.node} is to pause" in shell.out
+    assert f"digits-0 on {workers.node} ordered to pause" in shell.out
     assert workers.orders == {"digits-0": ("Pause", "maintenance"), "digits-1": ("Pause", "maintenance")}
     assert shell.run("resume", "digits") == exit_codes.OK, shell.err
     assert workers.orders == {}
 
 
 def test_the_orders_of_others_stay(shell: Shell, workers: Workers) -> None:
-    other = {"podUID": "another-pod", "order": "Pause", "reason": "to make way"}
+    other = {"podUID": "another-pod", "order": "Pause", "reason": "preempted"}
     workers.apply("laneway-operator", {"orders": [other]})
     assert shell.run("offload", "digits") == exit_codes.OK
-    assert workers.orders["another-pod"] == ("Pause", "to make way")
+    assert workers.orders["another-pod"] == ("Pause", "preempted")
     assert workers.orders["digits-0"] == ("Offload", "by hand")
     assert shell.run("restore", "digits") == exit_codes.OK
-    assert workers.orders == {"another-pod": ("Pause", "to make way")}
+    assert workers.orders == {"another-pod": ("Pause", "preempted")}
 
 
-def test_orders_to_pods_that_are_gone_are_taken_back(shell: Shell, workers: Workers) -> None:
+def test_orders_to_pods_that_are_gone_are_withdrawn(shell: Shell, workers: Workers) -> None:
     workers.apply("laneway-cli", {"orders": [{"podUID": "long-gone", "order": "Pause"}]})
     workers.say(*(a_session(pod, uid) for pod, uid in workers.uids.items()))
     assert shell.run("pause", "digits") == exit_codes.OK
     assert workers.orders.keys() == {"digits-0", "digits-1"}
 
 
-def test_the_word_that_ends_an_order_is_that_of_the_order(shell: Shell, workers: Workers) -> None:
+def test_an_order_is_withdrawn_by_its_own_verb(shell: Shell, workers: Workers) -> None:
     assert shell.run("resume", "digits") == exit_codes.FAILED
-    assert "the command line gave no order to digits-0" in shell.err
+    assert "digits-0 has no order from the command line" in shell.err
     assert shell.run("offload", "digits") == exit_codes.OK
     assert shell.run("resume", "digits") == exit_codes.FAILED
-    assert "the order to digits-0 is Offload: write restore" in shell.err
+    assert "the order to digits-0 is Offload: use restore" in shell.err
     assert workers.orders["digits-0"][0] == "Offload", "a refused command changes nothing"
 
 
-def test_a_job_without_workers_or_without_a_node_is_said(shell: Shell, workers: Workers) -> None:
+def test_a_job_without_workers_is_reported(shell: Shell, workers: Workers) -> None:
     assert shell.run("pause", "nobody") == exit_codes.NOT_FOUND
     idle = {**JOB, "metadata": {"name": "idle"}}
     shell.submit(idle)
     assert shell.run("pause", "idle") == exit_codes.FAILED
-    assert "TrainingJob idle has no running workers: there is nothing to pause" in shell.err
+    assert "TrainingJob idle has no running workers to pause" in shell.err

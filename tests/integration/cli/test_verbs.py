@@ -1,12 +1,14 @@
-"""The verbs against a real API server. The test writes the status that the operator would write; nobody else does."""
+"""The verbs against a real API server. The tests write the status in place of the operator."""
 
 from __future__ import annotations
 
 import json
-import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from laneway.cli import exit_codes
+from laneway.cli.cluster import Cluster
 
 from tests.integration.cli.conftest import JOB, Shell
 
@@ -21,68 +23,82 @@ def condition(type_: str, reason: str, message: str) -> dict[str, Any]:
     }
 
 
+def after_the_first_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
+    """Let something change between the first look at a job and the watch that follows."""
+    watch = Cluster.watch
+
+    def watch_and_change(
+        cluster: Cluster, namespace: str, name: str, deadline_seconds: float | None
+    ) -> Iterator[dict[str, Any] | None]:
+        states = watch(cluster, namespace, name, deadline_seconds)
+        yield next(states)
+        change()
+        yield from states
+
+    monkeypatch.setattr(Cluster, "watch", watch_and_change)
+
+
 def test_a_job_from_its_submission_to_its_end(shell: Shell) -> None:
     assert shell.submit(JOB) == exit_codes.OK
     assert f"laneway wait digits -n {shell.namespace}" in shell.out
     shell.set_status(
         "digits",
+        state="Pending",
+        reason="GPUsBusy",
         queue=1,
-        conditions=[condition("Admitted", "Admitted", "It is considered.")],
+        conditions=[condition("Accepted", "Accepted", "It is considered.")],
         waiting={"reason": "GPUsBusy", "message": "It needs a GPU.", "unblock": "Wait.", "position": 3},
     )
     assert shell.run("list") == exit_codes.OK
-    assert "GPUsBusy (#3)" in shell.out
+    assert shell.out.splitlines()[1].split()[:3] == ["digits", "Pending", "GPUsBusy"]
     assert shell.run("explain", "digits") == exit_codes.OK
-    assert "What would let it run: Wait." in shell.out
+    assert "To run: Wait." in shell.out
     assert shell.run("logs", "digits") == exit_codes.NOT_FOUND
-    assert "nothing is written yet: digits waits: It needs a GPU." in shell.err
+    assert "no logs yet: digits is pending: It needs a GPU." in shell.err
     assert shell.run("get", "digits", "-o", "json") == exit_codes.OK
     assert json.loads(shell.out)["status"]["queue"] == 1
-    shell.set_status("digits", waiting=None, conditions=[condition("Succeeded", "Completed", "All is well.")])
+    shell.set_status("digits", waiting=None, conditions=[condition("Complete", "Completed", "All is well.")])
     assert shell.run("wait", "digits") == exit_codes.OK
     assert shell.run("delete", "digits", "--wait") == exit_codes.OK
     assert shell.run("get", "digits") == exit_codes.NOT_FOUND
     assert shell.run("delete", "digits", "--ignore-not-found") == exit_codes.OK
 
 
-def test_wait_sees_a_change_that_comes_while_it_waits(shell: Shell) -> None:
+def test_wait_sees_a_change_that_comes_while_it_waits(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.submit(JOB)
     failed = condition("Failed", "BackoffLimitExceeded", "Worker 0 failed 4 times.")
-    later = threading.Timer(1.0, shell.set_status, args=("digits",), kwargs={"conditions": [failed]})
-    later.start()
+    after_the_first_look(monkeypatch, lambda: shell.set_status("digits", conditions=[failed]))
     assert shell.run("wait", "digits", "--timeout", "60s") == exit_codes.FAILED
-    later.join()
     assert "Worker 0 failed 4 times." in shell.out
 
 
-def test_wait_gives_up_in_time_and_says_why_the_job_waits(shell: Shell) -> None:
+def test_wait_times_out_and_explains_why_the_job_waits(shell: Shell) -> None:
     shell.submit(JOB)
     assert shell.run("wait", "digits", "--for", "Running", "--timeout", "2s") == exit_codes.TIMED_OUT
-    assert "gave up after 2s: digits has not been looked at yet." in shell.err
+    assert "timed out after 2s: The operator has not seen digits yet." in shell.err
 
 
-def test_wait_sees_that_a_job_is_deleted(shell: Shell) -> None:
+def test_wait_sees_that_a_job_is_deleted(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.submit(JOB)
-    later = threading.Timer(
-        1.0, shell.kubectl, args=("delete", "trainingjob", "digits", "-n", shell.namespace)
+    after_the_first_look(
+        monkeypatch, lambda: shell.kubectl("delete", "trainingjob", "digits", "-n", shell.namespace)
     )
-    later.start()
     assert shell.run("wait", "digits", "--for", "deleted", "--timeout", "60s") == exit_codes.OK
-    later.join()
+    monkeypatch.undo()
     assert shell.run("wait", "digits") == exit_codes.NOT_FOUND
 
 
 def test_refusals_of_the_api_server_are_passed_on(shell: Shell) -> None:
-    wrong = {**JOB, "spec": {**JOB["spec"], "gpus": {"share": 200}}}  # type: ignore[dict-item]
+    wrong = {**JOB, "spec": {**JOB["spec"], "gpus": {"type": "Share", "sharePercent": 200}}}  # type: ignore[dict-item]
     assert shell.submit(wrong) == exit_codes.FAILED
-    assert "share is a percentage of one GPU: write a number from 1 to 100" in shell.err
+    assert "spec.gpus.sharePercent in body should be less than or equal to 100" in shell.err
     assert shell.submit(JOB, "-o", "name") == exit_codes.OK
     assert shell.out.strip() == "trainingjob.laneway.dev/digits"
     assert shell.submit(JOB) == exit_codes.FAILED
-    assert "is there already: delete it first, or choose another name" in shell.err
+    assert "already exists: delete it first, or choose another name" in shell.err
     other = {**JOB, "metadata": {"name": "digits", "namespace": "elsewhere"}}
     assert shell.submit(other) == exit_codes.USAGE
-    assert "leave one out" in shell.err
+    assert "remove one of them" in shell.err
 
 
 def test_events_of_a_job_and_its_workers_in_order(shell: Shell) -> None:
@@ -107,8 +123,8 @@ def test_events_of_a_job_and_its_workers_in_order(shell: Shell) -> None:
     assert shell.run("events", "nobody") == exit_codes.NOT_FOUND
 
 
-def test_an_empty_namespace_and_a_job_that_is_not_there(shell: Shell) -> None:
+def test_an_empty_namespace_and_a_missing_job(shell: Shell) -> None:
     assert shell.run("list") == exit_codes.OK
-    assert shell.out == f"There are no TrainingJobs in namespace {shell.namespace}.\n"
+    assert shell.out == f"No TrainingJobs found in namespace {shell.namespace}.\n"
     assert shell.run("explain", "nobody") == exit_codes.NOT_FOUND
-    assert f"there is no TrainingJob nobody in namespace {shell.namespace}" in shell.err
+    assert f"TrainingJob nobody in namespace {shell.namespace} not found" in shell.err

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job
 from tests.integration.client.rendezvous_ports import rendezvous_ports
-from tests.integration.node_agent.node import Node
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Node
 
 
 @pytest.fixture(scope="session")
 def rendezvous_port() -> Callable[[], int]:
-    """Gives ports on which the ranks of a gang can meet, another one each time."""
+    """Returns ports on which the ranks of a gang can meet, a new one each time."""
     ports = rendezvous_ports()
     return lambda: next(ports)
 
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """Makes nodes, with their agents running; ends them with the test."""
+    """Makes nodes with running agents; ends them after the test."""
     nodes: list[Node] = []
 
     def make(**config: Any) -> Node:
@@ -38,7 +38,7 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Starts jobs, each in a working folder of its own unless `work` names one; ends them with the test."""
+    """Starts jobs, each in its own working folder unless `work` names one; ends them after the test."""
     jobs: list[Job] = []
 
     def start(*command: str, work: Path | None = None, **options: Any) -> Job:

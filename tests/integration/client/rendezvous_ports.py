@@ -1,4 +1,4 @@
-"""Ports on which the ranks of a gang meet, that nothing else takes between choosing and listening."""
+"""Ports on which the ranks of a gang meet, which no other program takes between choosing and listening."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _PORTS_PER_WORKER = 1_000
 
 
 def rendezvous_ports() -> Iterator[int]:
-    """Free ports, each once.
+    """Yields free ports, each once.
 
-    A free port of the range that the kernel uses for outgoing connections may be given to any connection of any test
-    before rank 0 listens on it, some seconds later. These lie outside it, and each worker of pytest-xdist has its own.
+    The kernel may give a free port of its range for outgoing connections to any test's connection before rank
+    0 listens on it, some seconds later. These ports lie outside that range, and each worker of pytest-xdist
+    has its own.
     """
     low, high = map(int, _OUTGOING.read_text(encoding="ascii").split())
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -1,4 +1,4 @@
-"""Iterations of unmodified PyTorch scripts are found, and nothing that they compute changes."""
+"""Iterations of unmodified PyTorch scripts are detected, and their results do not change."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.client.jobs import Job, turns
-from tests.integration.node_agent.node import Node, eventually, overlaps
+from tests.support.client.jobs import Job, turns
+from tests.support.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 
 KINDS = {
-    # kind: iterations that 12 steps of it are
+    # kind: iterations in 12 of its steps
     "ranks": 22,  # two processes; a child of multiprocessing takes part from its first optimizer's step on
     "without-modules": 12,
     "mlp": 12,
     "cnn": 12,
     "transformer": 12,
     "accumulating": 12,
-    "evaluating": 12,  # of training; the evaluations have turns, and are not counted
+    "evaluating": 12,  # training iterations; the evaluations have turns and are not counted
     "generating": 0,
     "closures": 12,
-    "scaled": 12,  # of which three steps are skipped
+    "scaled": 12,  # including three skipped steps
     "adversarial": 24,  # the critic's and the generator's steps
     "in-a-row": 12,
     "wrapped": 12,
@@ -34,7 +34,7 @@ KINDS = {
 }
 
 
-def test_results_are_the_same_to_the_bit_and_iterations_are_found(make_node: MakeNode, run: Run) -> None:
+def test_results_are_bitwise_equal_and_iterations_are_detected(make_node: MakeNode, run: Run) -> None:
     without = run("train.py", *KINDS)
     expected = {result["kind"]: result for result in without.results()}
     node = make_node()
@@ -73,8 +73,8 @@ PLACES = [
 ]
 
 
-def test_who_waits_between_iterations_holds_no_lane(make_node: MakeNode, run: Run) -> None:
-    # Nobody's turn is taken away: the neighbour trains only where the lane was given back.
+def test_a_script_that_waits_between_iterations_holds_no_lane(make_node: MakeNode, run: Run) -> None:
+    # No turn is revoked: the neighbour trains only where the lane was released.
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1, "timeoutSeconds": 3000})
     neighbour = run("without_handler.py", container=node.container("neighbour", 40))
     assert neighbour.line() == "running"

@@ -1,4 +1,5 @@
-"""Checkpoints of real PyTorch trainings: processes are ended at any moment, and the loss curve is that of an undisturbed run, bit for bit."""
+"""Checkpoints of real PyTorch trainings: processes end at any moment, and the loss curve is that of an
+undisturbed run, bit for bit."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job, end_of
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.client.jobs import Job, end_of
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 STEPS = 36
-"""Of the script, in one process: 3 epochs of 12 batches."""
+"""The script's, in one process: 3 epochs of 12 batches."""
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def start(tmp_path: Path, run: Run) -> Callable[..., Job]:
 
 
 def curve(work: Path, rank: int = 0) -> dict[Any, str]:
-    """What the script wrote of each step and epoch; one that was trained in two lives was the same in both."""
+    """Returns what the script wrote of each step and epoch; repeated steps must be equal in both runs."""
     found: dict[Any, str] = {}
     for line in (work / f"steps.{rank}").read_text().splitlines():
         entry = json.loads(line)
@@ -69,7 +70,7 @@ def partial(work: Path) -> list[Path]:
         "accumulated gradients",
     ],
 )
-def test_a_training_that_is_killed_again_and_again_has_the_undisturbed_loss_curve(
+def test_a_repeatedly_killed_training_has_the_undisturbed_loss_curve(
     start: Callable[..., Job], tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
@@ -88,7 +89,7 @@ def test_a_training_that_is_killed_again_and_again_has_the_undisturbed_loss_curv
         )
 
 
-def test_a_process_that_is_killed_while_it_saves_goes_on_from_the_save_before(
+def test_a_process_killed_during_a_save_resumes_from_the_save_before(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     options = ("--epochs=1", "--width=100000", "--every-steps=1")
@@ -97,7 +98,7 @@ def test_a_process_that_is_killed_while_it_saves_goes_on_from_the_save_before(
     job = start(*options, work=work)
 
     def caught_saving() -> list[Path]:
-        """Stopped with a half-written file and two whole ones; else it runs on."""
+        """Stops it with a half-written file and two complete ones; otherwise it runs on."""
         if len(checkpoints(work)) < 2 or not partial(work):
             return []
         os.kill(job.pid, signal.SIGSTOP)
@@ -117,7 +118,7 @@ def test_a_process_that_is_killed_while_it_saves_goes_on_from_the_save_before(
     assert not partial(work), "what was half written is cleared away"
 
 
-def test_sigterm_saves_at_the_next_boundary_and_the_job_goes_on_from_there(
+def test_sigterm_saves_at_the_next_boundary_and_the_job_resumes_there(
     start: Callable[..., Job], make_node: MakeNode, run: Run, tmp_path: Path
 ) -> None:
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
@@ -140,7 +141,7 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_goes_on_from_there(
     assert curve(work) == curve(undisturbed)
 
 
-def test_a_torn_checkpoint_is_refused_with_a_sentence_and_the_one_before_is_used(
+def test_a_truncated_checkpoint_is_rejected_and_the_one_before_is_used(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
@@ -150,12 +151,12 @@ def test_a_torn_checkpoint_is_refused_with_a_sentence_and_the_one_before_is_used
     newest.write_bytes(newest.read_bytes()[:-1000])
     status, output, errors = start("--epochs=1", work=work).failure()
     assert status == 0, errors
-    assert f"{newest.name} is torn" in errors
+    assert f"{newest.name} is truncated" in errors
     assert json.loads(output.splitlines()[0])["step"] == 4
     assert curve(work) == curve(undisturbed)
 
 
-def test_foreign_checkpoints_are_refused_with_a_sentence_and_the_newest_of_its_own_is_used(
+def test_foreign_checkpoints_are_rejected_and_the_jobs_newest_is_used(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     undisturbed, work, other = tmp_path / "undisturbed", tmp_path / "work", tmp_path / "other"
@@ -170,19 +171,19 @@ def test_foreign_checkpoints_are_refused_with_a_sentence_and_the_newest_of_its_o
     status, output, errors = start("--epochs=1", work=work).failure()
     assert status == 0, errors
     assert (
-        f"checkpoint 20: {of_nobody.name} is no checkpoint of Laneway, or torn at its beginning; the one before is used"
+        f"checkpoint 20: {of_nobody.name} is not a Laneway checkpoint, or is truncated at its beginning; trying the one before"
         in errors
     )
     assert (
-        "checkpoint 13: it is of another job: 0.weight of its model has the shape (8, 16), the script's (32, 16); "
-        "the one before is used"
+        "checkpoint 13: it belongs to another job: 0.weight of its model has shape (8, 16); the script's has (32, 16); "
+        "trying the one before"
     ) in errors
     assert json.loads(output.splitlines()[0])["step"] == 8
     assert curve(work) == curve(undisturbed)
     assert not of_nobody.exists(), "the next life would come upon it again"
 
 
-def test_checkpoints_of_another_model_are_refused_and_left_as_they_are(
+def test_checkpoints_of_another_model_are_rejected_and_unchanged(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
@@ -191,9 +192,10 @@ def test_checkpoints_of_another_model_are_refused_and_left_as_they_are(
     status, _, errors = start("--epochs=1", "--width=8", work=work).failure()
     assert status == 1
     assert (
-        "it is of another job: 0.weight of its model has the shape (32, 16), the script's (8, 16)" in errors
+        "it belongs to another job: 0.weight of its model has shape (32, 16); the script's has (8, 16)"
+        in errors
     )
-    assert "to begin anew, empty the folder or name another" in errors
+    assert "to start over, empty the folder or choose another" in errors
     assert checkpoints(work) == before
 
 
@@ -214,12 +216,12 @@ class Gang:
         ]
 
     def results(self) -> list[list[dict[str, Any]]]:
-        """What each printed, both at their good end."""
+        """Waits for both ranks to succeed; returns what each printed."""
         return [job.results() for job in self.jobs]
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_all_ranks_stop_at_one_step_when_one_of_them_is_asked_to(
+def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int], asked: int
 ) -> None:
     epochs = "--epochs=200"
@@ -237,7 +239,7 @@ def test_all_ranks_stop_at_one_step_when_one_of_them_is_asked_to(
         assert curve(work, rank) == curve(undisturbed, rank)
 
 
-def test_ranks_go_on_from_the_newest_generation_that_is_whole_for_all_of_them(
+def test_ranks_resume_from_the_newest_complete_generation(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
@@ -256,7 +258,7 @@ def test_ranks_go_on_from_the_newest_generation_that_is_whole_for_all_of_them(
         assert curve(work, rank) == curve(undisturbed, rank)
 
 
-def test_all_ranks_save_together_when_the_first_finds_that_it_is_time(
+def test_all_ranks_save_together_when_rank_0_is_due(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     work = tmp_path / "work"
@@ -267,7 +269,7 @@ def test_all_ranks_save_together_when_the_first_finds_that_it_is_time(
     assert 0 < results[0][0]["step"] == results[1][0]["step"] <= 1000
 
 
-def test_a_job_with_another_number_of_ranks_goes_on_from_the_same_step(
+def test_a_job_with_another_number_of_ranks_resumes_at_the_same_step(
     start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
 ) -> None:
     work = tmp_path / "work"
@@ -275,5 +277,5 @@ def test_a_job_with_another_number_of_ranks_goes_on_from_the_same_step(
         job.failure()
     status, output, errors = start(work=work).failure()
     assert status == 0, errors
-    assert "the checkpoint is of 2 ranks, this job has 1" in errors
+    assert "the checkpoint has 2 ranks and this job 1" in errors
     assert json.loads(output.splitlines()[0])["step"] == 9

@@ -1,4 +1,4 @@
-"""The example of a gang with checkpoints: real PyTorch, two ranks on gloo, one of them told to end."""
+"""The example of a gang with checkpoints: real PyTorch, two ranks on gloo, one of which gets SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.client.jobs import EXAMPLES, Job
+from tests.support.client.jobs import EXAMPLES, Job
 
 MANY_STEPS = 1_000_000
 SMALL = ("--batch=64", "--width=8", "--blocks=1")
@@ -43,7 +43,7 @@ def ranks(
     return start
 
 
-def test_the_ranks_of_the_example_stop_together_and_go_on_together(ranks: Callable[[int], list[Job]]) -> None:
+def test_the_ranks_of_the_example_stop_and_resume_together(ranks: Callable[[int], list[Job]]) -> None:
     first = ranks(MANY_STEPS)
     while not first[0].line().startswith("step"):
         pass  # it trains
@@ -53,7 +53,7 @@ def test_the_ranks_of_the_example_stop_together_and_go_on_together(ranks: Callab
 
     results = [
         job.results() for job in ranks(1)
-    ]  # fewer steps than they have done: they resume, and end at once
+    ]  # fewer steps than they have done: they resume and end at once
     assert [said[-1]["event"] for said in results] == ["end", "end"]
     starts = [said[0]["step"] for said in results]
     assert starts[0] == starts[1] >= 50, "both at the step at which they had stopped"

@@ -1,4 +1,4 @@
-"""Jobs whose activations do not fit their share train all the same, on a real agent, and come out as if they had had room."""
+"""Jobs whose activations exceed their share train on a real agent with the same results as without a limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job
-from tests.integration.node_agent.node import Container, Node
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Container, Node
 
 Run = Callable[..., Job]
 GPU_MEBIBYTES = 48
@@ -29,13 +29,13 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def outcome(job: Job) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """What a training comes to, step by step, and what the client counted meanwhile."""
+    """A training's result, step by step, and the client's counts."""
     *results, counts = job.results()
     return results, counts
 
 
 class Plain:
-    """A job that had room for everything: what it printed, and what it needed."""
+    """A job without a limit: what it printed and needed."""
 
     def __init__(self, node: Node, work: Path, model: str) -> None:
         pod = f"plain-{model}"
@@ -48,14 +48,14 @@ class Plain:
         container.remove()
 
     def share(self, percent: float) -> int:
-        """The smallest share of the GPU that holds so much of its ephemeral memory."""
+        """Returns the smallest share of the GPU that holds this part of its ephemeral memory."""
         needed = self.persistent_bytes + self.ephemeral_bytes * percent / 100
         return math.ceil(100 * needed / (GPU_MEBIBYTES << 20))
 
 
 @pytest.fixture(scope="module")
 def plain(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Plain]:
-    """Runs each model once with room for everything."""
+    """Runs each model once without a limit."""
     runs: dict[str, Plain] = {}
 
     def of(model: str) -> Plain:
@@ -81,65 +81,67 @@ def container(node: Node) -> Iterator[Callable[[int], Container]]:
 
 
 def assert_equal(results: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Losses and gradients of all steps, within what another order of additions may change."""
+    """Checks losses and gradients of all steps, within what another order of additions may change."""
     assert len(results) == len(expected)
     for result, other in zip(results[:-1], expected[:-1], strict=True):
         assert result["loss"] == pytest.approx(other["loss"], rel=1e-5)
         assert result["norms"] == pytest.approx(other["norms"], rel=1e-4, abs=1e-7)
-    # Batch normalisation's running statistics have moved once a step, however often a forward ran.
+    # Batch normalisation's running statistics have changed once a step, however often a forward ran.
     assert results[-1]["buffers"] == pytest.approx(expected[-1]["buffers"], rel=1e-5)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_is_moved_comes_back_ahead_of_its_use_and_is_the_same_to_the_bit(
+def test_offloaded_storages_are_prefetched_and_bitwise_equal(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
-    room = plain(model)
-    job = run("fit_training.py", model, container=container(room.share(40)), LANEWAY_FIT="Offload")
+    unlimited = plain(model)
+    job = run("fit_training.py", model, container=container(unlimited.share(40)), LANEWAY_FIT="Offload")
     results, counts = outcome(job)
-    assert_equal(results, room.results)
-    assert results[-1] == room.results[-1], "copies are exact: every bit is the same"
+    assert_equal(results, unlimited.results)
+    assert results[-1] == unlimited.results[-1], "copies are exact: every bit is the same"
     assert counts["fetched_ahead"] > 0, "not all that is away comes when the backward pass waits for it"
     assert counts["computed_again"] == 0
 
 
 @pytest.mark.parametrize("model", [*MODELS, "chance"])
-def test_modules_compute_again_and_give_the_same_gradients(
+def test_recomputed_modules_give_the_same_gradients(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
-    """The MLP, the CNN and the transformer have dropout, the CNN and the ResNet running statistics; `chance` draws from
-    Python's and NumPy's generators as well."""
-    room = plain(model)
-    job = run("fit_training.py", model, container=container(room.share(65)), LANEWAY_FIT="Recompute")
+    """The MLP, the CNN and the transformer have dropout, the CNN and the ResNet running statistics; `chance`
+    draws from Python's and NumPy's generators as well."""
+    unlimited = plain(model)
+    job = run("fit_training.py", model, container=container(unlimited.share(65)), LANEWAY_FIT="Recompute")
     results, counts = outcome(job)
-    assert_equal(results, room.results)
+    assert_equal(results, unlimited.results)
     assert counts["modules_chosen"] > 0
     assert counts["computed_again"] > 0, "moving storages did not stand in for it"
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_left_to_itself_a_job_trains_within_a_part_of_the_memory_it_would_use(
+def test_auto_trains_within_a_part_of_the_memory(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
-    room = plain(model)
+    unlimited = plain(model)
     results, _ = outcome(
-        run("fit_training.py", model, container=container(room.share(65)), LANEWAY_FIT="Auto")
+        run("fit_training.py", model, container=container(unlimited.share(65)), LANEWAY_FIT="Auto")
     )
-    assert_equal(results, room.results)
+    assert_equal(results, unlimited.results)
 
 
 @pytest.mark.parametrize("model", ["cnn", "transformer"])
-def test_left_to_itself_it_computes_again_what_is_dear_to_move(
+def test_auto_recomputes_what_is_expensive_to_move(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run, model: str
 ) -> None:
-    room = plain(model)
-    job = run("fit_training.py", model, SLOW_COPIES, container=container(room.share(65)), LANEWAY_FIT="Auto")
+    unlimited = plain(model)
+    job = run(
+        "fit_training.py", model, SLOW_COPIES, container=container(unlimited.share(65)), LANEWAY_FIT="Auto"
+    )
     results, counts = outcome(job)
-    assert_equal(results, room.results)
+    assert_equal(results, unlimited.results)
     assert counts["computed_again"] > 0
 
 
-def test_without_it_the_job_runs_out_of_memory(
+def test_without_fit_the_job_runs_out_of_memory(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run
 ) -> None:
     job = run("fit_training.py", "mlp", container=container(plain("mlp").share(65)), LANEWAY_FIT="Off")
@@ -148,7 +150,7 @@ def test_without_it_the_job_runs_out_of_memory(
     assert "Laneway: out of GPU memory" in errors
 
 
-def test_what_scripts_do_with_saved_tensors_goes_on_as_ever(
+def test_scripts_that_use_saved_tensors_are_unaffected(
     container: Callable[[int], Container], run: Run
 ) -> None:
     expected = run("fit_surprises.py").results()
@@ -156,7 +158,7 @@ def test_what_scripts_do_with_saved_tensors_goes_on_as_ever(
     assert run("fit_surprises.py", container=container(60), LANEWAY_FIT="Offload").results() == expected
 
 
-def test_batches_of_other_sizes_are_learned_anew(
+def test_batches_of_other_sizes_are_learned_again(
     plain: Callable[[str], Plain], container: Callable[[int], Container], run: Run
 ) -> None:
     sizes = "--sizes=1024,1024,1024,1024,640,1024,320,1024"

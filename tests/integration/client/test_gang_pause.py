@@ -1,19 +1,21 @@
-"""The workers of a gang stop after the same iteration, although each is told by itself: none is caught waiting for another."""
+"""The workers of a gang stop after the same iteration although each is ordered separately, so none waits for
+another inside one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.integration.client.jobs import Job
-from tests.integration.node_agent.node import Node, eventually
-from tests.integration.node_agent.shell import order
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.shell import order
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 
 
 class Workers:
-    """Two ranks, each in a pod of its own; without a number of steps they go on until the first is told that it is enough."""
+    """Two ranks in separate pods; without a number of steps they train until the first is told that it is
+    enough."""
 
     def __init__(self, run: Run, port: int, steps: int | None = None, node: Node | None = None) -> None:
         self.node = node
@@ -38,13 +40,13 @@ class Workers:
                 pass
 
     def give(self, verb: str) -> None:
-        """To one after the other, as commands reach nodes."""
+        """Orders one worker after the other, as commands reach nodes."""
         assert self.node is not None
         for rank in range(2):
             order(self.node, verb, f"default/worker-{rank}")
 
     def await_state(self, state: str) -> list[int]:
-        """Wait until both are in a state; return how many iterations each has done."""
+        """Waits until both are in a state; returns how many iterations each has done."""
         node = self.node
         assert node is not None
 
@@ -55,7 +57,7 @@ class Workers:
         return [node.session(f"worker-{rank}")["iterations"] for rank in range(2)]
 
 
-def test_a_gang_is_paused_and_offloaded_whole_and_ends_as_if_it_had_not_been(
+def test_a_paused_and_offloaded_gang_ends_as_if_undisturbed(
     make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     workers = Workers(run, rendezvous_port(), node=make_node(turns={"timeoutSeconds": 120}))

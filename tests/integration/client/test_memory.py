@@ -1,4 +1,5 @@
-"""Memory is measured, not declared, and the quota holds: on a simulated GPU the process's CPU tensors stand for its memory."""
+"""Memory is measured, not declared, and the quota holds: on a simulated GPU, CPU tensors stand for its
+memory."""
 
 from __future__ import annotations
 
@@ -6,25 +7,26 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.client.jobs import EXAMPLES, Job, turns
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.client.jobs import EXAMPLES, Job, turns
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 
 
-def test_the_profile_is_what_the_process_really_holds(make_node: MakeNode, run: Run) -> None:
+def test_the_profile_matches_what_the_process_holds(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     (own,) = run("own_account.py", container=node.container("job", 50)).results()
     sizes = node.session("job")["sizes"]
     assert sizes["persistent_bytes"] == pytest.approx(own["persistent"], rel=0.05)
-    # Kept for the backward pass: the outputs of two hidden layers; at the peak a third is there, and gradients of the like.
+    # Kept for the backward pass: the outputs of two hidden layers; at the peak also a third one, and
+    # gradients of that size.
     assert 2 * own["activation"] < sizes["ephemeral_bytes"] < 6 * own["activation"]
     assert sizes["model_bytes"] == 4 * (256 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10)
     assert sizes["largest_tensor_bytes"] == 4 * 512 * 512
 
 
-def test_a_job_that_outgrows_its_share_fails_alone_and_names_the_limit(make_node: MakeNode, run: Run) -> None:
+def test_a_job_that_exceeds_its_share_fails_alone_and_names_the_limit(make_node: MakeNode, run: Run) -> None:
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1})
     neighbour = run(
         "digits.py", "--steps=60", "--batch=512", scripts=EXAMPLES, container=node.container("neighbour", 40)
@@ -44,27 +46,27 @@ def test_a_job_that_outgrows_its_share_fails_alone_and_names_the_limit(make_node
         "torch.OutOfMemoryError: Laneway: out of GPU memory: this process may hold 20.0 MiB"
     )
     assert "would have fitted" in last
-    eventually("the agent has heard of it", lambda: "hit its memory quota" in node.log)
+    eventually("the agent knows of it", lambda: "hit its memory quota" in node.log)
     assert neighbour.results()[-1]["steps"] == 60
     assert sum(turn["iterations"] for turn in turns(node, "neighbour")) == 60
 
 
-def test_a_script_that_catches_the_error_can_go_on_with_less(make_node: MakeNode, run: Run) -> None:
+def test_a_script_that_catches_the_error_can_continue_with_less(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = run("catches_out_of_memory.py", container=node.container("job", 2))
     assert job.lines() == ["out of memory", "went on with less"]
 
 
-def test_a_batch_that_is_suddenly_too_large_is_refused_at_once(make_node: MakeNode, run: Run) -> None:
-    """In the middle of a training of which only some iterations are watched."""
+def test_a_suddenly_too_large_batch_is_refused_at_once(make_node: MakeNode, run: Run) -> None:
+    """In the middle of a training of which only some iterations are traced."""
     node = make_node()
     job = run("catches_out_of_memory.py", "100", container=node.container("job", 2))
     assert job.lines() == ["out of memory", "went on with less"]
-    eventually("the agent has heard of it", lambda: "hit its memory quota" in node.log)
+    eventually("the agent knows of it", lambda: "hit its memory quota" in node.log)
 
 
-def test_a_job_within_its_share_fails_where_others_have_filled_the_gpu(make_node: MakeNode, run: Run) -> None:
-    node = make_node(health={"lookSeconds": 1})
+def test_a_job_within_its_share_fails_on_a_gpu_filled_by_others(make_node: MakeNode, run: Run) -> None:
+    node = make_node(health={"probeSeconds": 1})
     (node.root / "run/laneway/simulated-faults.yaml").write_text(
         "gpus: [{gpu: 0, processes: {999999: 980Mi}}]"
     )

@@ -1,4 +1,5 @@
-"""What the client says that a process holds, beside what others say of it: all of Python's objects, and the C library."""
+"""The client's figures of a process's memory, compared with all of Python's objects and the C library's
+figures."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.client.jobs import Job
-from tests.integration.node_agent.node import Node
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Node
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
@@ -17,7 +18,7 @@ NOT_ALLOCATED_BY_MALLOC = ("shared", "freed_all")
 NOT_KNOWN_TO_PYTHON = ("kept_for_a_backward_pass",)
 
 
-def test_whichever_way_memory_comes_or_goes_it_is_counted(make_node: MakeNode, run: Run) -> None:
+def test_memory_is_counted_however_it_is_allocated_or_freed(make_node: MakeNode, run: Run) -> None:
     lines = run("memory_truth.py", "ways", container=make_node().container("job", 50)).results()
     assert len(lines) == 13
     for line in lines:
@@ -36,7 +37,7 @@ def test_whichever_way_memory_comes_or_goes_it_is_counted(make_node: MakeNode, r
     assert end["client"] == pytest.approx(end["objects"], rel=0.05)
 
 
-def test_what_changes_in_iterations_that_are_not_watched_is_found(make_node: MakeNode, run: Run) -> None:
+def test_changes_in_untraced_iterations_are_found(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     grew, shrank = run("memory_truth.py", "unwatched", container=node.container("job", 50)).results()
     for line in (grew, shrank):
@@ -46,7 +47,7 @@ def test_what_changes_in_iterations_that_are_not_watched_is_found(make_node: Mak
     )
 
 
-def test_what_is_compiled_is_compiled_and_measured_all_the_same(make_node: MakeNode, run: Run) -> None:
+def test_compiled_code_is_still_compiled_and_measured(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     (line,) = run("memory_truth.py", "compiled", container=node.container("job", 50)).results()
     assert line["compiled_frames"] > 0

@@ -1,4 +1,4 @@
-"""The client beside what it finds in a container: it helps where it can, and otherwise nobody notices it."""
+"""The client in unusual containers: it works where it can, and does no harm where it cannot."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job, turns
-from tests.integration.node_agent.node import Node, eventually, overlaps
-from tests.torch_runtime import torch_runtime
+from tests.support.client.jobs import Job, turns
+from tests.support.node_agent.node import Node, eventually, overlaps
+from tests.support.torch_runtime import torch_runtime
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 
 
-def test_a_user_without_rights_on_a_read_only_image_has_turns_and_one_without_an_agent_has_none(
+def test_an_unprivileged_user_on_a_read_only_image_has_turns_with_an_agent(
     make_node: MakeNode, run: Run, tmp_path: Path
 ) -> None:
     if os.getuid() != 0 or torch_runtime().root is None:
@@ -39,7 +39,7 @@ def test_a_user_without_rights_on_a_read_only_image_has_turns_and_one_without_an
 
 @pytest.fixture
 def late_node(tmp_path: Path) -> Iterator[Node]:
-    """A node whose agent does not run yet."""
+    """A node whose agent is not running yet."""
     root = tmp_path / "late"
     root.mkdir()
     node = Node(root)
@@ -47,7 +47,7 @@ def late_node(tmp_path: Path) -> Iterator[Node]:
     node.end()
 
 
-def test_an_agent_may_come_late_and_go_at_any_time_and_the_client_may_fail(late_node: Node, run: Run) -> None:
+def test_an_agent_may_come_late_and_go_and_the_client_may_fail(late_node: Node, run: Run) -> None:
     folder = late_node.container("job", 50).folder
     job = run("disturbed.py", laneway=folder, LANEWAY_AGENT_TIMEOUT_SECONDS="0.5")
     assert int(job.line()) > 0, "it trains without an agent"
@@ -61,11 +61,11 @@ def test_an_agent_may_come_late_and_go_at_any_time_and_the_client_may_fail(late_
     job.enough()
     lines = job.lines()
     assert lines[-1].startswith('{"same": true,'), lines[-1]
-    warnings = [line for line in lines if line.startswith("a fault in the client")]
+    warnings = [line for line in lines if line.startswith("internal error in the client")]
     assert len(warnings) == 1, "said once, and never again"
 
 
-def test_an_agent_that_lives_says_so_to_whoever_waits(make_node: MakeNode) -> None:
+def test_a_live_agent_answers_pings_of_waiting_clients(make_node: MakeNode) -> None:
     process = make_node().container("job", 50).await_socket().process()
     assert process.hello()["answers_ping"] is True
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_an_agent_that_lives_says_so_to_whoever_waits(make_node: MakeNode) -> No
         process.expect("pong")
 
 
-def test_an_agent_that_hangs_holds_up_nobody_for_good_and_gives_turns_again_when_it_wakes_up(
+def test_a_hung_agent_blocks_nobody_for_good_and_grants_turns_when_it_wakes_up(
     make_node: MakeNode, run: Run
 ) -> None:
     """Two jobs of one lane: when the agent is stopped, one of them waits for a turn, and soon both do."""
@@ -89,7 +89,7 @@ def test_an_agent_that_hangs_holds_up_nobody_for_good_and_gives_turns_again_when
     os.kill(node.agent_pid, signal.SIGSTOP)
     for job, before in zip(jobs, reached, strict=True):
         while int(job.line()) <= before + 1000:
-            pass  # more than it has steps in a quantum: it trains on without turns
+            pass  # more steps than it does in a quantum: it trains on without turns
     os.kill(node.agent_pid, signal.SIGCONT)
     woke_seconds = time.time()
 
@@ -103,4 +103,4 @@ def test_an_agent_that_hangs_holds_up_nobody_for_good_and_gives_turns_again_when
         job.enough()
     for job in jobs:
         assert job.lines()[-1].startswith('{"same": true,')
-    assert "could not be dealt with" not in node.log, node.log
+    assert "packet handling failed" not in node.log, node.log

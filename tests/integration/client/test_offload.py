@@ -1,4 +1,4 @@
-"""Pause, offload and restore of a real PyTorch job in the middle of its training, ordered at the node's shell."""
+"""Pause, offload and restore of a real PyTorch job during its training, ordered on the node's command line."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.integration.client.jobs import Job
-from tests.integration.node_agent.node import Node, eventually
-from tests.integration.node_agent.shell import order
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.shell import order
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 
 
 def reach(job: Job, step: int) -> None:
-    """Wait until it has trained so far."""
+    """Waits until it has trained this far."""
     while job.line() != f"step {step}":
         pass
 
 
 def in_state(node: Node, state: str) -> dict[str, Any]:
-    """Wait until the job's session is in a state; return it."""
+    """Waits until the job's session is in a state; returns it."""
     return dict(
         eventually(
             f"the session is {state}",
@@ -33,12 +33,12 @@ def in_state(node: Node, state: str) -> dict[str, Any]:
 
 
 def paced(run: Run, node: Node, kind: str = "tied-adam") -> Job:
-    """A training that goes on until it is told that it is enough."""
+    """A training that runs until it is told that it is enough."""
     return run("offloaded.py", kind, "--pace=0.02", container=node.container("job", 50))
 
 
 def ends_as_if_undisturbed(job: Job, run: Run, kind: str = "tied-adam") -> int:
-    """Let it end, and compare with a training of as many steps that nobody moved; return how many they were."""
+    """Ends it, and compares it with an undisturbed training of as many steps; returns their number."""
     job.enough()
     (actual,) = job.results()
     steps = len(actual["losses"])
@@ -48,7 +48,7 @@ def ends_as_if_undisturbed(job: Job, run: Run, kind: str = "tied-adam") -> int:
 
 
 @pytest.mark.parametrize("kind", ["tied-sgd", "tied-adam", "batchnorm-sgd", "batchnorm-adam"])
-def test_a_job_that_was_offloaded_in_mid_epoch_ends_as_if_it_had_not_been(
+def test_a_job_offloaded_in_mid_epoch_ends_as_if_undisturbed(
     make_node: MakeNode, run: Run, kind: str
 ) -> None:
     node = make_node()
@@ -73,7 +73,7 @@ def test_a_job_that_was_offloaded_in_mid_epoch_ends_as_if_it_had_not_been(
     assert node.session("job")["iterations"] == steps
 
 
-def test_a_job_may_be_moved_again_and_again(make_node: MakeNode, run: Run) -> None:
+def test_a_job_may_be_moved_repeatedly(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = paced(run, node)
     for step in (5, 15, 25, 35):
@@ -84,7 +84,7 @@ def test_a_job_may_be_moved_again_and_again(make_node: MakeNode, run: Run) -> No
     ends_as_if_undisturbed(job, run)
 
 
-def test_a_script_that_is_stopped_while_its_memory_is_away_has_it_back_for_its_checkpoint(
+def test_a_script_stopped_while_offloaded_has_its_memory_back_for_its_checkpoint(
     make_node: MakeNode, run: Run
 ) -> None:
     node = make_node()
@@ -98,7 +98,7 @@ def test_a_script_that_is_stopped_while_its_memory_is_away_has_it_back_for_its_c
     assert saved["numbers"] == saved["expected"]
 
 
-def test_an_agent_that_is_restarted_knows_who_is_offloaded(make_node: MakeNode, run: Run) -> None:
+def test_a_restarted_agent_knows_which_jobs_are_offloaded(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     job = paced(run, node)
     reach(job, 10)

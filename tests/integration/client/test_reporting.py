@@ -1,17 +1,17 @@
-"""What a script reports reaches the agent: while it trains, and its last word after its end."""
+"""What a script reports reaches the agent: while it trains, and its last report after its end."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from tests.integration.client.jobs import Job, end_of
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.client.jobs import Job, end_of
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
 STEPS, WIDTH, DATA_SECONDS = 10**6, 64, 0.002
-"""Of the script."""
+"""The script's."""
 
 
 def test_progress_loss_and_the_time_for_data_reach_the_agent(make_node: MakeNode, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM stops a training between two iterations, and a script that saves a checkpoint goes on from there."""
+"""SIGTERM stops a training between two iterations, and a script that saves a checkpoint resumes there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.client.jobs import EXAMPLES, Job
-from tests.integration.node_agent.node import Node, eventually
-from tests.integration.node_agent.shell import order
+from tests.support.client.jobs import EXAMPLES, Job
+from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.shell import order
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
@@ -76,7 +76,7 @@ def test_a_script_that_waits_for_its_turn_is_stopped_at_once(make_node: MakeNode
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
+def test_ranks_end_after_the_same_iteration_when_one_is_asked_to(
     make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int], asked: int
 ) -> None:
     node, port = make_node(), rendezvous_port()
@@ -103,7 +103,7 @@ def test_ranks_end_after_the_same_iteration_when_one_of_them_is_asked_to(
     assert said[0]["steps"] >= 20
 
 
-def test_ranks_that_are_paused_are_stopped_where_they_stand(
+def test_paused_ranks_are_stopped_where_they_are(
     make_node: MakeNode, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     node, port = make_node(turns={"timeoutSeconds": 120}), rendezvous_port()

@@ -1,11 +1,11 @@
-"""Trainings with a node's agent: turns of jobs and of ranks, and what becomes of them when the agent goes."""
+"""Trainings with a node's agent: turns of jobs and ranks, and what happens when the agent goes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.integration.client.jobs import EXAMPLES, Job, end_of, turns
-from tests.integration.node_agent.node import Node, eventually, overlaps
+from tests.support.client.jobs import EXAMPLES, Job, end_of, turns
+from tests.support.node_agent.node import Node, eventually, overlaps
 
 MakeNode = Callable[..., Node]
 Run = Callable[..., Job]
@@ -64,7 +64,7 @@ def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
     assert node.session("job")["sizes"], "no process of the container that asked for a turn owes its profile"
 
 
-def test_an_agent_that_dies_is_not_missed_and_found_again(make_node: MakeNode, run: Run) -> None:
+def test_a_training_survives_the_agents_death_and_finds_the_next_one(make_node: MakeNode, run: Run) -> None:
     node = make_node()
     container = node.container("job", 50)
     job = run(

@@ -1,4 +1,4 @@
-"""The client's image is made from its wheel."""
+"""The client's image is built from its wheel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.torch_runtime import CLIENT, REPOSITORY
+from tests.support.torch_runtime import CLIENT, REPOSITORY
 
 
 def test_the_wheel_holds_all_of_the_client(tmp_path: Path) -> None:

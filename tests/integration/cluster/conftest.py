@@ -43,7 +43,7 @@ def archives(root: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 @contextmanager
 def own_cluster(name: str, nodes: int, archives: tuple[Path, ...]) -> Iterator[RunningCluster]:
-    """A cluster of this name made anew, gone afterwards. A second test run on this machine waits for its turn."""
+    """A new cluster of this name, gone afterwards. A second test run on this machine waits for its turn."""
     with exclusive(state_root() / ".locks" / f"tests-{name}.lock"):
         bring_down(name)
         try:

@@ -7,35 +7,31 @@ from pathlib import Path
 import pytest
 
 from hack.cluster import backends, kind
-from hack.cluster.backends import Backend, Surroundings, choose
+from hack.cluster.backends import Backend, Machine, choose
 
 OWN = "/var/lib/laneway-clusters/laneway/kubeconfig"
 
 
 @pytest.mark.parametrize(
-    ("surroundings", "wanted"),
+    ("machine", "wanted"),
     [
+        pytest.param(Machine("/home/me/prod", OWN, "docker", True), Backend.KUBECONFIG, id="explicit-wins"),
+        pytest.param(Machine(OWN, OWN, "", False), Backend.EMBEDDED, id="own-kubeconfig-is-no-other-cluster"),
+        pytest.param(Machine(OWN, OWN, "docker", True), Backend.KIND, id="own-kubeconfig-of-kind"),
+        pytest.param(Machine("", OWN, "docker", True), Backend.KIND, id="docker-and-kind"),
+        pytest.param(Machine("", OWN, "podman", True), Backend.KIND, id="podman-and-kind"),
         pytest.param(
-            Surroundings("/home/me/prod", OWN, "docker", True), Backend.KUBECONFIG, id="explicit-wins"
-        ),
-        pytest.param(
-            Surroundings(OWN, OWN, "", False), Backend.EMBEDDED, id="own-kubeconfig-is-no-other-cluster"
-        ),
-        pytest.param(Surroundings(OWN, OWN, "docker", True), Backend.KIND, id="own-kubeconfig-of-kind"),
-        pytest.param(Surroundings("", OWN, "docker", True), Backend.KIND, id="docker-and-kind"),
-        pytest.param(Surroundings("", OWN, "podman", True), Backend.KIND, id="podman-and-kind"),
-        pytest.param(
-            Surroundings("", OWN, "docker", True, True),
+            Machine("", OWN, "docker", True, True),
             Backend.EMBEDDED,
             id="kind-does-not-hide-an-embedded-one",
         ),
-        pytest.param(Surroundings("", OWN, "docker", False), Backend.EMBEDDED, id="engine-without-kind"),
-        pytest.param(Surroundings("", OWN, "", True), Backend.EMBEDDED, id="kind-without-an-engine"),
-        pytest.param(Surroundings("", OWN, "", False), Backend.EMBEDDED, id="bare-machine"),
+        pytest.param(Machine("", OWN, "docker", False), Backend.EMBEDDED, id="engine-without-kind"),
+        pytest.param(Machine("", OWN, "", True), Backend.EMBEDDED, id="kind-without-an-engine"),
+        pytest.param(Machine("", OWN, "", False), Backend.EMBEDDED, id="bare-machine"),
     ],
 )
-def test_backend_is_chosen_in_order(surroundings: Surroundings, wanted: Backend) -> None:
-    choice = choose(surroundings)
+def test_backend_is_chosen_in_order(machine: Machine, wanted: Backend) -> None:
+    choice = choose(machine)
     assert choice.backend is wanted
     assert choice.reason
 

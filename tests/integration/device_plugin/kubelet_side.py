@@ -139,7 +139,7 @@ class KubeletSide:
         return self._call("GetDevicePluginOptions", plugin.Empty())
 
     def wait_for_devices(self, healthy: int, unhealthy: int = 0, timeout_seconds: float = 60) -> None:
-        """Wait until the plugin has said that it has so many devices."""
+        """Wait until the plugin has advertised this many devices."""
         with self.changed:
             done = self.changed.wait_for(
                 lambda: (len(self.healthy), len(self.unhealthy)) == (healthy, unhealthy), timeout_seconds

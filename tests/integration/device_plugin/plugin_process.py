@@ -38,7 +38,7 @@ class PluginNode:
     kubeconfig: Path | None = None
     options: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
-    doors: list[socket.socket] = field(default_factory=list)
+    listeners: list[socket.socket] = field(default_factory=list)
 
     @property
     def containers(self) -> Path:
@@ -101,12 +101,12 @@ class PluginNode:
         """End what runs."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
-        for door in self.doors:
-            door.close()
+        for listener in self.listeners:
+            listener.close()
 
     def page(self, path: str) -> tuple[int, str]:
         """Get a page of the plugin's HTTP endpoint."""
-        port = re.search(r"health on port (\d+)", self.log)
+        port = re.search(r"port=(\d+)", self.log)
         assert port is not None, self.log
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=5) as answer:
@@ -127,14 +127,14 @@ class PluginNode:
             return None
         return record
 
-    def open_door(self, ids: tuple[str, ...]) -> None:
+    def open_socket(self, ids: tuple[str, ...]) -> None:
         """Open the container's socket once it is named, as the agent does."""
 
         def open_when_named() -> None:
             wait_until(lambda: self.record(ids) is not None, "the container is named")
-            door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            door.bind(str(self.folder(ids) / "agent.sock"))
-            door.listen()
-            self.doors.append(door)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            listener.bind(str(self.folder(ids) / "agent.sock"))
+            listener.listen()
+            self.listeners.append(listener)
 
         threading.Thread(target=open_when_named, daemon=True).start()

@@ -16,13 +16,13 @@ import grpc.aio
 import pytest
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.image_paths import ImagePaths
-from laneway.device_plugin.kubelet_records import Holder
-from laneway.device_plugin.pod_facts import PodFacts
+from laneway.device_plugin.pod_info import PodInfo
+from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.proto import cri_pb2 as cri
 from laneway.device_plugin.runtime_images import RuntimeImages
 
 from tests.integration.device_plugin.plugin_process import PluginNode
-from tests.unit.device_plugin.builders import ids, pod
+from tests.support.device_plugin.builders import ids, pod
 
 TAKEN = ids(0, range(50))
 HOLDER = Holder("default", "a", "trainer", frozenset(TAKEN))
@@ -73,16 +73,18 @@ class Side:
     paths: ImagePaths
     socket: Path
 
-    async def start(self, known: PodFacts | None, life: int | None = None) -> str | None:
+    async def start(self, known: PodInfo | None, generation: int | None = None) -> str | None:
         """Write down what there is of the container that starts; return what its client will find."""
-        key = self.folders.make_fresh(TAKEN) if not self.folders.keys() else self.folders.keys()[0]
-        await self.paths.write_down(TAKEN, HOLDER, known, self.folders.life(key) if life is None else life)
+        key = self.folders.create(TAKEN) if not self.folders.keys() else self.folders.keys()[0]
+        await self.paths.record(
+            TAKEN, HOLDER, known, self.folders.generation(key) if generation is None else generation
+        )
         file = self.folders.path(key) / "image-pythonpath"
         return file.read_text() if file.exists() else None
 
 
 @contextlib.asynccontextmanager
-async def asking(node: PluginNode, connect_seconds: float, answer_seconds: float) -> AsyncIterator[Side]:
+async def admitting(node: PluginNode, connect_seconds: float, answer_seconds: float) -> AsyncIterator[Side]:
     path, folders = node.root / "runtime.sock", ContainerFolders(node.containers)
     images = RuntimeImages(path, connect_seconds, answer_seconds)
     try:
@@ -94,7 +96,7 @@ async def asking(node: PluginNode, connect_seconds: float, answer_seconds: float
 @pytest.fixture
 async def side(node: PluginNode) -> AsyncIterator[Side]:
     """It waits for longer than any answer takes."""
-    async with asking(node, connect_seconds=30, answer_seconds=30) as patient:
+    async with admitting(node, connect_seconds=30, answer_seconds=30) as patient:
         yield patient
 
 
@@ -105,8 +107,8 @@ def runtime() -> Runtime:
     return made
 
 
-async def test_each_start_of_a_container_finds_what_its_image_says_then(side: Side, runtime: Runtime) -> None:
-    """A pod's image may be changed in place: its containers start anew, with the same ids."""
+async def test_each_start_of_a_container_finds_its_images_current_value(side: Side, runtime: Runtime) -> None:
+    """A pod's image may be changed in place: its containers start again, with the same ids."""
     async with runtime.serve(side.socket):
         assert await side.start(pod("a")) == "/opt/own"
         runtime.images[IMAGE] = ["PYTHONPATH=/opt/other"]
@@ -115,19 +117,19 @@ async def test_each_start_of_a_container_finds_what_its_image_says_then(side: Si
         assert await side.start(pod("a")) is None
 
 
-async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
+async def test_an_unknown_pythonpath_refuses_nothing_and_is_logged_once(
     node: PluginNode, side: Side, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         assert await side.start(pod("a")) is None
     assert [record.message for record in caplog.records] == [
-        f"containers start without their images' own PYTHONPATH: there is no container runtime at {side.socket}"
+        f"image PYTHONPATH unknown, containers start without it error='there is no container runtime at {side.socket}'"
     ]
 
     with socket.socket(socket.AF_UNIX) as nobodys:
         nobodys.bind(str(side.socket))
-        async with asking(node, connect_seconds=0, answer_seconds=30) as hurried:
+        async with admitting(node, connect_seconds=0, answer_seconds=30) as hurried:
             assert await hurried.start(pod("a")) is None
         assert "UNAVAILABLE" in caplog.messages[-1]
     side.socket.unlink()
@@ -135,15 +137,15 @@ async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
     async with runtime.serve(side.socket):
         runtime.info = {"Docker": "{}"}
         assert await side.start(pod("a")) is None
-        assert "does not tell the environment of images" in caplog.messages[-1]
+        assert "does not report images' environments" in caplog.messages[-1]
         runtime.answers.clear()
-        async with asking(node, connect_seconds=30, answer_seconds=0.1) as hurried:
+        async with admitting(node, connect_seconds=30, answer_seconds=0.1) as hurried:
             assert await hurried.start(pod("a")) is None
         assert "DEADLINE_EXCEEDED" in caplog.messages[-1]
         runtime.answers.set()
         runtime.info = None
         assert await side.start(None) is None
-        assert "pod default/a is not known" in caplog.messages[-1]
+        assert "pod default/a is unknown" in caplog.messages[-1]
         runtime.images["image-of-other"] = runtime.images.pop(IMAGE)
         assert await side.start(pod("a")) is None
         assert f"has no image '{IMAGE}'" in caplog.messages[-1]
@@ -154,11 +156,9 @@ async def test_what_cannot_be_learnt_refuses_nothing_and_is_said_once(
     assert await side.start(pod("a")) == "/opt/own", "an earlier start's stays while nobody tells better"
     async with runtime.serve(side.socket):
         runtime.images[IMAGE] = ["PYTHONPATH=/opt/next"]
-        assert await side.start(pod("a")) == "/opt/next", "a runtime that was started anew is found"
+        assert await side.start(pod("a")) == "/opt/next", "a restarted runtime is found"
 
 
-async def test_what_was_learnt_is_not_written_over_the_next_container_with_its_ids(
-    side: Side, runtime: Runtime
-) -> None:
+async def test_a_late_answer_is_not_written_for_the_next_container(side: Side, runtime: Runtime) -> None:
     async with runtime.serve(side.socket):
-        assert await side.start(pod("a"), life=17) is None
+        assert await side.start(pod("a"), generation=17) is None

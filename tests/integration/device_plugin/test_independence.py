@@ -1,7 +1,7 @@
 """Nothing in the plugin holds up more than the container that it is about, and what is learnt late is not written down.
 
 The plugin's service runs here in the test's own process, behind gRPC as on a node, so that the test decides when the agent
-opens a door and when the API server answers.
+opens a socket and when the API server answers.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import pytest
 from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
 from laneway.device_plugin.admission import Admission
-from laneway.device_plugin.allocation import Terms
+from laneway.device_plugin.allocation import AllocationSettings
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.grpc_methods import device_plugin_handlers
 from laneway.device_plugin.image_paths import ImagePaths
-from laneway.device_plugin.kubelet_records import KubeletRecords
-from laneway.device_plugin.latest import Latest
-from laneway.device_plugin.methods import device_plugin_handlers
+from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.metrics import Metrics
 from laneway.device_plugin.node_pods import NodePods
 from laneway.device_plugin.plugin_service import PluginService
+from laneway.device_plugin.pod_resources import PodResourcesClient
 from laneway.device_plugin.proto import deviceplugin_pb2 as plugin
 from laneway.device_plugin.share_manager import ShareManager, Timing
 
 from tests.integration.device_plugin.kubelet_side import Booking, KubeletSide
 from tests.integration.device_plugin.plugin_process import PluginNode
-from tests.unit.device_plugin.builders import gpu, ids, inventory, raw_pod
+from tests.support.device_plugin.builders import gpu, ids, inventory, raw_pod
 
 FOR_EVER = 3600.0
 DEADLINE_SECONDS = 30
@@ -66,14 +66,14 @@ class SlowApi:
 
 @dataclass
 class InProcess:
-    """The plugin's service, and calls to it as the kubelet makes them."""
+    """The plugin's service, called as the kubelet calls it."""
 
     kubelet: KubeletSide
     folders: ContainerFolders
     shares: ShareManager
     channel: grpc.aio.Channel
-    doors: contextlib.ExitStack
-    living: set[str]
+    listeners: contextlib.ExitStack
+    running: set[str]
     """The uids of the pods that have processes."""
 
     async def allocate(self, pod: str, taken: tuple[str, ...]) -> None:
@@ -95,11 +95,11 @@ class InProcess:
         )
         await call(request, timeout=DEADLINE_SECONDS)
 
-    def open_door(self, taken: tuple[str, ...]) -> None:
+    def open_socket(self, taken: tuple[str, ...]) -> None:
         """Listen in the container's folder, as the agent does."""
-        door = self.doors.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        door.bind(str(self.folders.socket(container_key(taken))))
-        door.listen()
+        listener = self.listeners.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listener.bind(str(self.folders.socket(container_key(taken))))
+        listener.listen()
 
     def named(self, taken: tuple[str, ...]) -> str:
         """The pod in the record of these ids; empty where there is none."""
@@ -122,18 +122,18 @@ def place(node: PluginNode) -> Iterator[tuple[Path, KubeletSide]]:
 async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterator[InProcess]:
     root, kubelet = place
     containers = ContainerFolders(root / "containers")
-    records = KubeletRecords(root / "pod-resources" / "kubelet.sock")
+    records = PodResourcesClient(root / "pod-resources" / "kubelet.sock")
     pods = NodePods(api)
-    living: set[str] = set()
+    running: set[str] = set()
     shares = ShareManager(
-        containers, records, pods, Timing(pod_read=FOR_EVER, unnamed=FOR_EVER), lambda: living
+        containers, records, pods, Timing(pod_read=FOR_EVER, unnamed=FOR_EVER), lambda: running
     )
-    known: Latest[Inventory] = Latest()
+    known: LatestValue[Inventory] = LatestValue()
     known.publish(inventory(gpu(0), gpu(1)))
     service = PluginService(
         Folders(containers=root / "containers"),
         containers,
-        Terms("env"),
+        AllocationSettings("env"),
         known,
         Admission(records, pods),
         records,
@@ -147,9 +147,9 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
     address = f"unix://{root}/p.sock"
     server.add_insecure_port(address)
     await server.start()
-    with contextlib.ExitStack() as doors:
+    with contextlib.ExitStack() as listeners:
         async with grpc.aio.insecure_channel(address) as channel:
-            yield InProcess(kubelet, containers, shares, channel, doors, living)
+            yield InProcess(kubelet, containers, shares, channel, listeners, running)
     await server.stop(None)
     await records.close()
 
@@ -163,32 +163,34 @@ async def until(condition: Any) -> None:
 @pytest.mark.parametrize(
     "other", [ids(1, range(50)), ids(0, range(50, 100))], ids=["another GPU", "the same GPU"]
 )
-async def test_who_waits_for_the_agent_holds_up_no_other(running: InProcess, other: tuple[str, ...]) -> None:
+async def test_waiting_for_the_agent_delays_no_other_container(
+    running: InProcess, other: tuple[str, ...]
+) -> None:
     first = ids(0, range(50))
     await running.allocate("first", first)
     held_up = asyncio.create_task(running.start(first))
     await until(lambda: running.named(first) == "first")
 
     await running.allocate("other", other)
-    running.open_door(other)
+    running.open_socket(other)
     await running.start(other)
 
     assert not held_up.done()
     assert running.named(other) == "other"
-    running.open_door(first)
+    running.open_socket(first)
     await held_up
 
 
-async def test_who_waits_for_the_api_server_holds_up_no_other(running: InProcess, api: SlowApi) -> None:
+async def test_waiting_for_the_api_server_delays_no_other_container(running: InProcess, api: SlowApi) -> None:
     first, other = ids(0, range(50)), ids(1, range(50))
     api.slow = "first"
     await running.allocate("first", first)
-    running.open_door(first)
+    running.open_socket(first)
     held_up = asyncio.create_task(running.start(first))
     await api.asked.wait()
 
     await running.allocate("other", other)
-    running.open_door(other)
+    running.open_socket(other)
     await running.start(other)
 
     assert not held_up.done()
@@ -198,9 +200,7 @@ async def test_who_waits_for_the_api_server_holds_up_no_other(running: InProcess
     assert running.named(first) == "first"
 
 
-async def test_what_was_learnt_of_a_container_is_not_written_over_the_next_one_with_its_ids(
-    running: InProcess, api: SlowApi
-) -> None:
+async def test_a_late_record_is_not_written_for_the_next_container(running: InProcess, api: SlowApi) -> None:
     """The comparison with the kubelet's records asks about a pod, and meanwhile its ids go to another."""
     taken = ids(0, range(50))
     api.slow = "former"
@@ -210,7 +210,7 @@ async def test_what_was_learnt_of_a_container_is_not_written_over_the_next_one_w
 
     running.kubelet.end("former")
     await running.allocate("next", taken)
-    running.open_door(taken)
+    running.open_socket(taken)
     await running.start(taken)
     api.answer.set()
     await comparing
@@ -218,20 +218,20 @@ async def test_what_was_learnt_of_a_container_is_not_written_over_the_next_one_w
     assert running.named(taken) == "next"
 
 
-async def test_a_kubelet_that_lists_nobody_yet_takes_no_folder_away(running: InProcess, api: SlowApi) -> None:
+async def test_a_kubelet_that_lists_no_pods_yet_removes_no_folder(running: InProcess, api: SlowApi) -> None:
     """Right after its start the kubelet knows of no pod, while all of them run on."""
-    lives, ended, unnamed = (ids(0, range(start, start + 20)) for start in (0, 20, 40))
+    alive, ended, unnamed = (ids(0, range(start, start + 20)) for start in (0, 20, 40))
     api.unknown = "unnamed"
-    for pod, taken in (("lives", lives), ("ended", ended), ("unnamed", unnamed)):
+    for pod, taken in (("lives", alive), ("ended", ended), ("unnamed", unnamed)):
         await running.allocate(pod, taken)
-        running.open_door(taken)
+        running.open_socket(taken)
         await running.start(taken)
-    running.living.add("uid-lives")
+    running.running.add("uid-lives")
 
     listed, running.kubelet.pods = running.kubelet.pods, []
     await running.shares.reconcile()
 
-    assert [running.named(taken) for taken in (lives, ended, unnamed)] == ["lives", "", "unnamed"]
+    assert [running.named(taken) for taken in (alive, ended, unnamed)] == ["lives", "", "unnamed"]
     running.kubelet.pods = [pod for pod in listed if pod.name != "ended"]
     await running.shares.reconcile()
-    assert [running.named(taken) for taken in (lives, ended, unnamed)] == ["lives", "", "unnamed"]
+    assert [running.named(taken) for taken in (alive, ended, unnamed)] == ["lives", "", "unnamed"]

@@ -16,23 +16,8 @@ from laneway.api.device_ids import shares_of
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.device_plugin.kubelet_side import KubeletSide
 from tests.integration.device_plugin.plugin_process import PluginNode, wait_until
-from tests.unit.device_plugin.builders import gpu, inventory
-
-RIGHTS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: test-device-plugin}
-rules:
-- {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}
-- {apiGroups: [""], resources: [nodes], verbs: [get]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: test-device-plugin}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-device-plugin}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: test-device-plugin}
-"""
+from tests.integration.device_plugin.rights import RIGHTS
+from tests.support.device_plugin.builders import gpu, inventory
 
 
 class Cluster:
@@ -141,7 +126,7 @@ def test_a_container_is_named_with_its_job(
     labels = {names.JOB_LABEL: "digits", names.RANK_LABEL: "1", names.ATTEMPT_LABEL: "1"}
     first = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels)
     taken = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
-    running.open_door(taken)
+    running.open_socket(taken)
     kubelet.start(taken)
     record = running.record(taken)
     assert record is not None
@@ -153,7 +138,7 @@ def test_a_container_is_named_with_its_job(
     second = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels | {names.ATTEMPT_LABEL: "2"})
     again = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
     assert again == taken
-    running.open_door(again)
+    running.open_socket(again)
     kubelet.start(again)
     record = running.record(again)
     assert record is not None
@@ -172,7 +157,7 @@ def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_lat
     try:
         assert kubelet.admit("known", 50, namespace=cluster.namespace) == taken
         other = kubelet.admit("not-known", 30, namespace=cluster.namespace)
-        running.open_door(other)
+        running.open_socket(other)
         kubelet.start(other)
         record = running.record(other)
         assert record is not None
@@ -201,11 +186,11 @@ def test_a_restarted_plugin_knows_the_operators_choice(
 def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
-    """The kubelet asks again and again, so it starts once its GPU is held as it demands."""
-    annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"}
+    """The kubelet retries, so the container starts once its GPU has the demanded level."""
+    annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "Watchdog"}
     cluster.create("strict", 50, gpus="GPU-1", annotations=annotations)
     taken = kubelet.admit("strict", 50, namespace=cluster.namespace)
-    running.open_door(taken)
+    running.open_socket(taken)
 
     with pytest.raises(grpc.RpcError) as raised:
         kubelet.start(taken)
@@ -213,27 +198,27 @@ def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
     for said in (
         "GPU-1",
         cluster.node,
-        "'watchdog'",
-        "'cooperative'",
+        "'Watchdog'",
+        "'Cooperative'",
         "enforcement.level",
         "Lower the annotation",
     ):
         assert said in raised.value.details()
     record = running.record(taken)
     assert record is not None
-    assert record["minimum_enforcement"] == "watchdog"
+    assert record["minimum_enforcement"] == "Watchdog"
 
-    held = {"enforcement": "watchdog", "enforcement_reason": "no MPS: a simulated GPU has no MPS"}
+    held = {"enforcement": "Watchdog", "enforcement_reason": "no MPS: a simulated GPU has no MPS"}
     running.write_inventory(
         inventory(*(gpu(index, **held) for index in range(4))).model_copy(update={"node": cluster.node})
     )
     wait_until(lambda: starts(kubelet, taken), "it starts")
 
-    cluster.create("misspelt", 20, annotations={names.MINIMUM_ENFORCEMENT_ANNOTATION: "Watchdog"})
+    cluster.create("misspelt", 20, annotations={names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"})
     other = kubelet.admit("misspelt", 20, namespace=cluster.namespace)
     with pytest.raises(grpc.RpcError) as raised:
         kubelet.start(other)
-    assert "'Watchdog', which is no level: write one of cooperative, watchdog, mps" in raised.value.details()
+    assert "'watchdog', which is no level: write one of Cooperative, Watchdog, MPS" in raised.value.details()
 
 
 def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:

@@ -11,7 +11,7 @@ from laneway.api.device_ids import shares_of
 
 from tests.integration.device_plugin.kubelet_side import KubeletSide
 from tests.integration.device_plugin.plugin_process import PluginNode, wait_until
-from tests.unit.device_plugin.builders import gpu, ids, inventory
+from tests.support.device_plugin.builders import gpu, ids, inventory
 
 
 def test_it_registers_once_the_gpus_are_known(node: PluginNode, kubelet: KubeletSide) -> None:
@@ -32,7 +32,7 @@ def test_it_registers_once_the_gpus_are_known(node: PluginNode, kubelet: Kubelet
     assert kubelet.numa["GPU-1::7"] == []
 
 
-def test_health_goes_both_ways_and_a_bad_inventory_changes_nothing(
+def test_health_changes_both_ways_and_an_invalid_inventory_changes_nothing(
     node: PluginNode, kubelet: KubeletSide
 ) -> None:
     node.write_inventory(inventory(gpu(0), gpu(1)))
@@ -44,7 +44,7 @@ def test_health_goes_both_ways_and_a_bad_inventory_changes_nothing(
 
     node.write_inventory('{"version": 1, "node": "n1", "gpus": [{}]}')
     wait_until(
-        lambda: "keeping the last good one" in node.page("/healthz")[1], "it says that it keeps the old one"
+        lambda: "keeping the last valid one" in node.page("/healthz")[1], "it says that it keeps the old one"
     )
     assert "gpus.0.uuid: Field required" in node.page("/healthz")[1]
     assert (len(kubelet.healthy), len(kubelet.unhealthy)) == (100, 100)
@@ -63,7 +63,7 @@ def test_a_container_from_admission_to_end(node: PluginNode, kubelet: KubeletSid
     assert list(node.folder(taken).iterdir()) == []
     assert kubelet.allocated.mounts[0].host_path == str(node.folder(taken))
 
-    node.open_door(taken)
+    node.open_socket(taken)
     kubelet.start(taken)
     record = node.record(taken)
     assert record is not None
@@ -117,7 +117,7 @@ def test_ids_that_mean_a_split_or_a_sick_gpu_are_refused_with_a_sentence(
     assert "50 percent in one piece free (free percent: GPU-0 30, GPU-1 40" in raised.value.details()
 
 
-def test_ids_of_a_living_container_are_neither_offered_nor_given_again(
+def test_ids_of_a_living_container_are_neither_offered_nor_allocated_again(
     node: PluginNode, kubelet: KubeletSide
 ) -> None:
     """The kubelet may offer an id that is held when listing and allocating cross."""
@@ -134,7 +134,7 @@ def test_ids_of_a_living_container_are_neither_offered_nor_given_again(
     assert "held by another container" in raised.value.details()
 
 
-def test_nobody_holds_the_ids_that_are_to_start(node: PluginNode, kubelet: KubeletSide) -> None:
+def test_a_start_without_a_holder_is_refused(node: PluginNode, kubelet: KubeletSide) -> None:
     node.write_inventory(inventory(gpu(0)))
     node.start()
     kubelet.wait_for_devices(100)
@@ -143,7 +143,7 @@ def test_nobody_holds_the_ids_that_are_to_start(node: PluginNode, kubelet: Kubel
         kubelet.start(ids(0, range(5)))
 
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert "PodResources name no pod that holds GPU-0::0 and 4 more" in raised.value.details()
+    assert "the kubelet lists no pod that holds GPU-0::0 and 4 more" in raised.value.details()
 
 
 def test_it_registers_with_a_restarted_kubelet(node: PluginNode) -> None:
@@ -152,7 +152,7 @@ def test_it_registers_with_a_restarted_kubelet(node: PluginNode) -> None:
     with KubeletSide(node.device_plugins, node.pod_resources_socket) as first:
         first.wait_for_devices(100)
         taken = first.admit("plain", 30)
-        node.open_door(taken)
+        node.open_socket(taken)
         first.start(taken)
         pods = first.pods
     inode = node.folder(taken).stat().st_ino
@@ -177,7 +177,7 @@ def test_it_registers_again_when_the_kubelet_drops_it(node: PluginNode, kubelet:
     assert len(kubelet.registrations) == 2
 
 
-def test_it_serves_anew_when_its_socket_is_wiped(node: PluginNode, kubelet: KubeletSide) -> None:
+def test_it_serves_again_when_its_socket_is_wiped(node: PluginNode, kubelet: KubeletSide) -> None:
     node.write_inventory(inventory(gpu(0)))
     node.start()
     kubelet.wait_for_devices(100)
@@ -191,13 +191,14 @@ def test_it_serves_anew_when_its_socket_is_wiped(node: PluginNode, kubelet: Kube
 
 
 def test_all_is_rebuilt_after_a_kill(node: PluginNode, kubelet: KubeletSide) -> None:
-    """From the kubelet's own records: names are written again, what nobody holds goes, nothing is given twice."""
+    """From the kubelet's records alone, records are rewritten, abandoned folders go, and no id is given
+    twice."""
     node.write_inventory(inventory(gpu(0), gpu(1)))
     node.start()
     kubelet.wait_for_devices(200)
     kept, wiped, ended = (kubelet.admit(name, 40) for name in ("kept", "wiped", "ended"))
     for taken in (kept, wiped, ended):
-        node.open_door(taken)
+        node.open_socket(taken)
         kubelet.start(taken)
 
     node.kill()

@@ -23,10 +23,10 @@ from hack.cluster.images import PAUSE_IMAGE, pause_archive
 from hack.cluster.probes import answers_ok
 from hack.cluster.processes import Component
 from hack.cluster.teardown import bring_down
-from tests.derived_image import derive
 from tests.integration.device_plugin.plugin_process import wait_until
-from tests.integration.device_plugin.test_pods import RIGHTS
-from tests.unit.device_plugin.builders import gpu
+from tests.integration.device_plugin.rights import RIGHTS
+from tests.support.derived_image import derive
+from tests.support.device_plugin.builders import gpu
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root: namespaces, mounts, cgroups")
 
@@ -180,7 +180,7 @@ def test_it_registers_with_a_real_kubelet(node: RealNode) -> None:
 
 
 def test_twelve_pods_of_mixed_sizes_get_ids_and_names(node: RealNode) -> None:
-    """Those with a choice on the GPU that was chosen, the others in the room that is left, and none split."""
+    """Those with a choice on the GPU that was chosen, the others in the remaining capacity, and none split."""
     workers = {name.replace("-", "_"): (size, f"GPU-{index}") for name, (index, size) in WORKERS.items()}
     node.create(**workers)
     node.kubectl.run("wait", "--for=condition=PodScheduled", "pods", "--all", "--timeout=60s")
@@ -212,7 +212,7 @@ def test_it_registers_again_when_the_kubelet_restarts_and_pods_run_on(node: Real
     assert node.records() == records
 
 
-def test_after_a_kill_nothing_is_given_twice_and_pods_run_on(node: RealNode) -> None:
+def test_after_a_kill_no_id_is_given_twice_and_pods_run_on(node: RealNode) -> None:
     before = node.wait_until_running(12)
 
     node.plugin.kill()
@@ -243,7 +243,7 @@ def test_a_sick_gpu_is_taken_off_and_comes_back(node: RealNode) -> None:
     node.wait_until_running(12)
 
 
-def test_whole_gpus_are_distinct_and_joined_by_nvlink(node: RealNode) -> None:
+def test_whole_gpus_are_distinct_and_connected_by_nvlink(node: RealNode) -> None:
     node.delete_all()
     pairs = {0: 2, 1: 3, 2: 0, 3: 1}
     node.offer(*(gpu(index, numa_node=0, nvlink_peers=(f"GPU-{peer}",)) for index, peer in pairs.items()))

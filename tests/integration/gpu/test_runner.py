@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.torch_runtime import REPOSITORY
+from tests.support.torch_runtime import REPOSITORY
 
 
 def run(*arguments: str, **environment: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
-from tests.integration.node_agent.node import Node
+from tests.support.node_agent.node import Node
 
 
 @pytest.fixture

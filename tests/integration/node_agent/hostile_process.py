@@ -192,7 +192,7 @@ class Hostile:
         return self._again_and_again(seconds, attack)
 
     def profiles_up_and_down(self, seconds: float, step_seconds: float = 0.02) -> dict[str, Any]:
-        """Sizes that cut the lanes anew, at a rate that is not cut off."""
+        """Sizes that change the lanes, at a rate that is not cut off."""
         sizes = itertools.cycle([(1 << 20, 1 << 20), (1 << 20, 400 << 20), (450 << 20, 1 << 20)])
 
         def attack(line: Line) -> int:
@@ -317,12 +317,12 @@ class Hostile:
         os._exit(0)
 
     def refusal(self, name: str) -> dict[str, Any]:
-        """Return what is said to who comes through a door."""
+        """Return what a client of a socket is told."""
         line = Line(path=f"/run/laneway/{name}")
         return line.receive()
 
     def hand_over(self, address: str) -> dict[str, Any]:
-        """Open a session, and give the connection to whoever asks at an address outside the container."""
+        """Open a session, and give the connection to each process that asks at an address outside the container."""
         line = Line()
         line.hello()
         with socket.socket(socket.AF_UNIX) as listener:
@@ -336,9 +336,9 @@ class Hostile:
 
     def take_over(self, address: str) -> dict[str, Any]:
         """Take a connection from such a one, and a turn over it."""
-        with socket.socket(socket.AF_UNIX) as giver:
-            giver.connect(address)
-            _, descriptors, _, _ = socket.recv_fds(giver, 1, 1)
+        with socket.socket(socket.AF_UNIX) as receiver:
+            receiver.connect(address)
+            _, descriptors, _, _ = socket.recv_fds(receiver, 1, 1)
         self.taken = socket.socket(fileno=descriptors[0])
         self.taken.settimeout(20)
         self.taken.send(b'{"type":"request"}')
@@ -402,7 +402,7 @@ class Hostile:
         Args:
             seconds: for how long.
             hold_seconds: how long a turn is kept.
-            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that cut the lanes anew.
+            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that change the lanes.
         """
         until = time.monotonic() + seconds
         turns = 0

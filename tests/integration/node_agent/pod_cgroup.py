@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 
 from hack.cluster import cgroups
-from tests.integration.node_agent.node import PeerProcess
+from tests.support.node_agent.node import PeerProcess
 
 
 class PodCgroup:

@@ -11,9 +11,9 @@ import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
 from tests.integration.node_agent.pod_cgroup import PodCgroup
-from tests.integration.node_agent.shell import order
+from tests.support.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.shell import order
 
 MakeNode = Callable[..., Node]
 
@@ -36,7 +36,7 @@ def process_of(node: Node, pod: PodCgroup) -> PeerProcess:
 
 
 def spec(node: Node, pod: PodCgroup, *orders: str) -> dict[str, Any]:
-    given = [{"podUID": pod.uid, "order": what, "reason": "to make way"} for what in orders]
+    given = [{"podUID": pod.uid, "order": what, "reason": "preempted"} for what in orders]
     return {
         "apiVersion": "laneway.dev/v1alpha1",
         "kind": "GPUNode",
@@ -71,7 +71,7 @@ def test_a_pod_is_paused_offloaded_and_brought_back_by_the_spec(
         return found if found.get("state") == state else None
 
     paused = eventually("the cluster is told", lambda: session("Paused"))
-    assert paused["message"] == "paused by order (to make way)"
+    assert paused["message"] == "paused by order (preempted)"
     eventually("what it holds is told", lambda: cluster.sessions(node.name)["a"].get("heldBytes") == 50 << 20)
 
     give(cluster, node, pod, "Offload")
@@ -90,7 +90,7 @@ def test_a_pod_is_paused_offloaded_and_brought_back_by_the_spec(
     eventually("the cluster is told", lambda: session("Holding"))
 
 
-def test_the_stronger_of_two_sources_counts_and_the_other_one_stays(
+def test_the_stronger_of_two_orders_applies_and_the_other_stays(
     make_published: MakeNode, cluster: Cluster, pod: PodCgroup
 ) -> None:
     node = make_published().start("--port", "0")
@@ -102,10 +102,10 @@ def test_the_stronger_of_two_sources_counts_and_the_other_one_stays(
     process.expect("offload")
     process.send("offloaded", freed_bytes=50 << 20, seconds=0.1)
     give(cluster, node, pod, "Pause")
-    listed = "cluster\tPause\tdefault/a\tto make way"
+    listed = "cluster\tPause\tdefault/a\tpreempted"
     eventually("both are listed", lambda: listed in order(node, "list"))
     order(node, "restore", "default/a")
-    eventually("the other's counts", lambda: "to make way" in node.session("a")["message"])
+    eventually("the other's counts", lambda: "preempted" in node.session("a")["message"])
     assert node.session("a")["state"] == "Offloaded", "paused, and its memory is where it was"
     give(cluster, node, pod)
     process.expect("restore")
@@ -123,7 +123,7 @@ def test_the_node_leaves_the_orders_of_others_in_the_spec(
     assert cluster.gpu_node(node.name)["spec"] == spec(node, pod, "Pause")["spec"]
 
 
-def test_an_order_finds_a_pod_whose_uid_is_learnt_later(
+def test_an_order_finds_a_pod_whose_uid_is_learned_later(
     make_published: MakeNode, cluster: Cluster, pod: PodCgroup
 ) -> None:
     node = make_published().start("--port", "0")
@@ -142,7 +142,7 @@ def test_the_last_orders_stay_while_the_api_server_is_away(make_published: MakeN
         cluster = Cluster(plane)
         for path in sorted(Path("crds").glob("*.yaml")):
             cluster.apply(*yaml.safe_load_all(path.read_text()))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        plane.wait_for_crds()
         node = make_published(plane.kubeconfig).start("--port", "0")
         published(cluster, node)
         process = process_of(node, pod)
@@ -150,7 +150,7 @@ def test_the_last_orders_stay_while_the_api_server_is_away(make_published: MakeN
         process.expect("pause")
         process.send("paused")
         plane.kill("kube-apiserver")
-        eventually("it is logged", lambda: "orders cannot be read, the last ones stay" in node.log, 60)
+        eventually("it is logged", lambda: "cannot read orders" in node.log, 60)
         node.kill()
         node.start("--port", "0")
         process.hello(n=1, can=["pause"])
@@ -166,11 +166,11 @@ def test_the_last_orders_stay_while_the_api_server_is_away(make_published: MakeN
         process.expect("grant", n=1)
 
 
-def test_a_node_that_may_not_read_is_told_so_and_goes_on(
+def test_a_node_without_read_access_logs_it_and_continues(
     make_published: MakeNode, cluster: Cluster, pod: PodCgroup
 ) -> None:
     stranger = cluster.plane.kubeconfig_for("stranger", "nobody")
     node = make_published(stranger).start("--port", "0")
-    eventually("it is quoted", lambda: "orders cannot be read, the last ones stay (try 1" in node.log)
+    eventually("it is quoted", lambda: "cannot read orders, keeping the previous ones try=1" in node.log)
     process = process_of(node, pod)
     assert process.turn() == 1

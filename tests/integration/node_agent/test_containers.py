@@ -7,7 +7,7 @@ import shutil
 import stat
 from collections.abc import Callable
 
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -16,7 +16,7 @@ def pods(node: Node) -> dict[str, str]:
     return {session["pod"]: session["state"] for session in node.get("/sessions")}
 
 
-def test_a_container_finds_its_door_soon_after_its_record(make_node: MakeNode) -> None:
+def test_a_containers_socket_follows_its_record_soon(make_node: MakeNode) -> None:
     node = make_node().start()
     container = node.container("a").await_socket()
     mode = container.socket.stat().st_mode
@@ -71,7 +71,7 @@ def test_bad_records_are_named_and_ignored_and_good_ones_go_on(make_node: MakeNo
     bad.await_socket()
 
 
-def test_what_the_plugin_learns_later_is_taken_over(make_node: MakeNode) -> None:
+def test_later_updates_of_a_record_are_applied(make_node: MakeNode) -> None:
     node = make_node().start()
     container = node.container("a").await_socket()
     process = container.process()
@@ -113,7 +113,7 @@ def test_folders_that_are_wiped_end_no_session_that_lives(make_node: MakeNode) -
     assert pods(node) == {"a": "Holding"}
 
 
-def test_the_inventory_tells_the_plugin_what_there_is(make_node: MakeNode) -> None:
+def test_the_inventory_lists_gpus_and_health(make_node: MakeNode) -> None:
     node = make_node(overcommitPercent=150, reserveMebibytes=100)
     node.profile = {
         "gpus": [

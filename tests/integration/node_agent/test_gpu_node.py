@@ -15,22 +15,22 @@ import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 
 
-def test_a_gpu_that_is_out_of_use_is_told_with_the_reason(make_published: MakeNode, cluster: Cluster) -> None:
+def test_an_unhealthy_gpu_is_reported_with_the_reason(make_published: MakeNode, cluster: Cluster) -> None:
     node = make_published().start("--port", "0")
     eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
     before_seconds = time.time()
     (node.root / "run/laneway/simulated-faults.yaml").write_text("gpus: [{gpu: 1, xids: [79]}]")
 
-    def told() -> dict[str, Any] | None:
+    def reported() -> dict[str, Any] | None:
         status = dict(cluster.gpu_node(node.name)["status"])
         return None if status["gpus"][1]["healthy"] else status
 
-    status = eventually("it is told", told)
+    status = eventually("it is reported", reported)
     sound, broken = status["gpus"]
     assert sound["healthy"]
     assert "unhealthySince" not in sound
@@ -41,7 +41,7 @@ def test_a_gpu_that_is_out_of_use_is_told_with_the_reason(make_published: MakeNo
     assert conditions["GPUsHealthy"]["message"].startswith(f"{broken['uuid']}: XID 79")
 
 
-def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNode, cluster: Cluster) -> None:
+def test_a_node_reports_its_gpus_and_sessions(make_published: MakeNode, cluster: Cluster) -> None:
     node = make_published(reserveMebibytes=100).start("--port", "0")
     eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
     status = cluster.gpu_node(node.name)["status"]
@@ -54,7 +54,7 @@ def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNo
 
     process = node.container("digits-0", 50, job="digits", rank=0, attempt=1).await_socket().process()
     session = eventually("it is allocated", lambda: cluster.sessions(node.name).get("digits-0"))
-    assert (session["state"], session["enforcement"], session["profiled"]) == ("Allocated", "none", False)
+    assert (session["state"], session["enforcement"], session["profiled"]) == ("Allocated", "None", False)
     assert (session["job"], session["sharePercent"], session["quotaBytes"]) == ("digits", 50, 450 << 20)
     process.hello()
     process.profile(50, 100)
@@ -65,7 +65,7 @@ def test_a_node_says_what_it_has_and_follows_its_sessions(make_published: MakeNo
         return found if found["profiled"] and found["state"] == "Holding" else None
 
     session = eventually("it holds a turn", holding)
-    assert session["enforcement"] == "cooperative"
+    assert session["enforcement"] == "Cooperative"
     assert (session["persistentBytes"], session["ephemeralBytes"]) == (50 << 20, 100 << 20)
     assert session["lane"] == 0
     (lane,) = cluster.gpu_node(node.name)["status"]["gpus"][0]["lanes"]
@@ -116,7 +116,7 @@ def test_the_object_goes_with_its_node_and_comes_back_if_it_is_deleted(
     assert managers == {"laneway-node"}
     cluster.kubectl("delete", "gpunode", node.name, "--wait=false")
     eventually(
-        "it is written anew",
+        "it is written again",
         lambda: (
             cluster.gpu_node(node.name).get("metadata", {}).get("uid", found["metadata"]["uid"])
             != found["metadata"]["uid"]
@@ -129,14 +129,14 @@ def test_turns_go_on_while_the_api_server_is_away(make_published: MakeNode) -> N
         cluster = Cluster(plane)
         for path in sorted(Path("crds").glob("*.yaml")):
             cluster.apply(*yaml.safe_load_all(path.read_text()))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        plane.wait_for_crds()
         node = make_published(plane.kubeconfig).start("--port", "0")
         eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))
         plane.kill("kube-apiserver")
         process = node.container("a").await_socket().process()
         process.hello()
         assert process.turn() == 1
-        eventually("the failure is logged", lambda: "the GPUNode could not be written" in node.log, 40)
+        eventually("the failure is logged", lambda: "cannot write GPUNode" in node.log, 40)
         plane.start("kube-apiserver")
         eventually("it is written again", lambda: "a" in cluster.sessions(node.name), 60)
 

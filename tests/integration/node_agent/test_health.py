@@ -1,4 +1,4 @@
-"""What goes wrong with a GPU of a real agent: who is told, and how it comes back."""
+"""Failures of a GPU under a real agent: how they are reported, and how it recovers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from laneway.node_agent.main import main
 
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
-QUICK = {"lookSeconds": 1, "answerSeconds": 1, "cleanSeconds": 1, "cleanLooks": 1}
+QUICK = {"probeSeconds": 1, "answerSeconds": 1, "cleanSeconds": 1, "cleanProbes": 1}
 
 
 def say(node: Node, text: str) -> None:
@@ -24,7 +24,7 @@ def say(node: Node, text: str) -> None:
 
 
 def gpu(node: Node, index: int = 0) -> dict[str, Any]:
-    """What the device plugin is told of a GPU."""
+    """What the device plugin reads of a GPU."""
     inventory: dict[str, Any] = json.loads((node.root / "run/laneway/inventory.json").read_text())
     found: dict[str, Any] = inventory["gpus"][index]
     return found
@@ -34,7 +34,7 @@ def until_healthy(node: Node, healthy: bool) -> None:
     eventually(f"healthy is {healthy}", lambda: gpu(node)["healthy"] is healthy)
 
 
-def test_an_xid_is_told_to_everybody_and_survives_the_agent(make_node: MakeNode) -> None:
+def test_an_xid_is_reported_everywhere_and_survives_the_agent(make_node: MakeNode) -> None:
     node = make_node(health=QUICK).start()
     assert gpu(node)["healthy"]
     say(node, "gpus: [{gpu: 0, xids: [79, 13]}]")
@@ -46,8 +46,8 @@ def test_an_xid_is_told_to_everybody_and_survives_the_agent(make_node: MakeNode)
     assert f'laneway_gpu_healthy{{gpu="{node.gpus[1]}",node="n1"}} 1.0' in metrics
     for xid in (13, 79):
         assert f'laneway_gpu_xid_errors_total{{gpu="{node.gpus[0]}",node="n1",xid="{xid}"}} 1.0' in metrics
-    assert f"GPU {node.gpus[0]} is unhealthy: XID 79" in node.log
-    assert "XID 13 (graphics engine exception); it stays in use" in node.log
+    assert f'GPU unhealthy gpu={node.gpus[0]} reason="XID 79' in node.log
+    assert "xid='XID 13 (graphics engine exception)" in node.log
 
     reason = gpu(node)["health_reason"]
     node.kill()
@@ -59,7 +59,7 @@ def test_an_xid_is_told_to_everybody_and_survives_the_agent(make_node: MakeNode)
 
     assert main(["gpu", "--root", str(node.root), "clear", "0"]) == 0
     until_healthy(node, True)
-    assert "was cleared by an operator" in node.log
+    assert "cleared by an operator" in node.log
     node.kill()
     node.start()
     assert gpu(node)["healthy"]
@@ -75,7 +75,7 @@ def test_a_gpu_that_may_come_back_does_so_by_itself(make_node: MakeNode) -> None
     assert gpu(node)["health_reason"] == ""
 
 
-def test_a_driver_that_hangs_hangs_nothing_else(make_node: MakeNode) -> None:
+def test_a_hanging_driver_blocks_nothing_else(make_node: MakeNode) -> None:
     node = make_node(health=QUICK).start()
     process = node.container("a", 50).await_socket().process()
     process.hello()
@@ -88,7 +88,7 @@ def test_a_driver_that_hangs_hangs_nothing_else(make_node: MakeNode) -> None:
     until_healthy(node, True)
 
 
-def test_a_wrong_file_of_faults_is_named_and_changes_nothing(make_node: MakeNode, tmp_path: Path) -> None:
+def test_an_invalid_faults_file_is_logged_and_changes_nothing(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(health=QUICK).start()
     say(node, "gpus: [{gpu: 0, lots: true}]")
     eventually("the mistake is logged", lambda: "gpus.0.lots: Extra inputs are not permitted" in node.log)

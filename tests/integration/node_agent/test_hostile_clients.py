@@ -1,4 +1,4 @@
-"""Clients that break the protocol are told and cut off; the others' turns go on."""
+"""Clients that break the protocol are disconnected with a reason; the others' turns continue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -39,7 +39,7 @@ WRONG_BEFORE_HELLO = {
 }
 
 WRONG_AFTER_HELLO = {
-    "a second hello": (json.dumps(HELLO), "has said hello already"),
+    "a second hello": (json.dumps(HELLO), "already sent one"),
     "no number": (json.dumps({**PROFILE, "iterations": True}), "'iterations' is True"),
     "a negative size": (json.dumps({**PROFILE, "persistent_bytes": -1}), "'persistent_bytes' is -1"),
     "not a number": (json.dumps({**PROFILE, "iteration_seconds": float("nan")}), "NaN is not a number"),
@@ -121,7 +121,7 @@ def test_a_process_of_another_container_is_refused(make_node: MakeNode) -> None:
     (intruder.folder / "victim.sock").hardlink_to(victim.socket)
     process.do("connect", name="victim.sock")
     assert "does not see the folder of default/victim" in process.expect("error")["reason"]
-    assert "turned away" in node.log
+    assert "connection rejected" in node.log
 
 
 def test_a_process_outside_the_pod_is_refused(make_node: MakeNode) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from laneway.node_agent.sessions.limits import DESCRIPTORS_KEPT, DESCRIPTORS_PER_PROCESS, Limits
+from laneway.node_agent.sessions.limits import DESCRIPTORS_PER_PROCESS, RESERVED_DESCRIPTORS, Limits
 
-from tests.integration.node_agent.footprint import Footprint, comes_back
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.footprint import Footprint, comes_back
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -36,14 +36,17 @@ def takes_a_turn(process: PeerProcess) -> None:
     process.end()
 
 
-def test_of_ten_thousand_connections_few_are_taken_and_the_rest_cost_the_agent_nothing(
+def test_few_of_ten_thousand_connections_are_accepted_and_the_others_cost_nothing(
     make_node: MakeNode,
 ) -> None:
     node = make_node().start()
     other, attacker = bystander(node), hostile(node)
     before = Footprint.of(node)
     outcome = attacker.do("hoard", count=10_000)
-    eventually("they are turned away", lambda: "gets no more" in node.log or "connects too often" in node.log)
+    eventually(
+        "they are turned away",
+        lambda: "gets no more" in node.log or "container connects too often" in node.log,
+    )
     during = Footprint.of(node)
     assert during.descriptors <= before.descriptors + DESCRIPTORS_PER_PROCESS * LIMITS.processes
     assert during.threads == before.threads
@@ -71,13 +74,13 @@ def test_processes_that_open_a_session_and_live_on_are_bounded(make_node: MakeNo
 def test_the_descriptors_of_a_node_are_shared_out(make_node: MakeNode) -> None:
     node = make_node()
     most = 4
-    node.starter = ["prlimit", f"--nofile={DESCRIPTORS_KEPT + DESCRIPTORS_PER_PROCESS * most * 2}"]
+    node.starter = ["prlimit", f"--nofile={RESERVED_DESCRIPTORS + DESCRIPTORS_PER_PROCESS * most * 2}"]
     node.start()
     first, second = hostile(node, "a"), hostile(node, "b")
     before = Footprint.of(node)
     assert first.do("fork_sessions", count=most + 2)["let_in"] == most
     assert second.do("fork_sessions", count=most + 2)["let_in"] == most
-    assert "4 living processes of the container have had a session already" in node.log
+    assert "the container already has sessions for 4 living processes" in node.log
     for attacker in (first, second):
         attacker.do("end_children")
     comes_back(node, before)

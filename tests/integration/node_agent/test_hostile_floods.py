@@ -1,4 +1,5 @@
-"""Processes that send without end: each is cut off or held back and logged in few lines, and the agent takes no more afterwards."""
+"""Processes that flood the agent: each is disconnected or throttled, logged in few lines, and leaves
+nothing behind."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 from laneway.node_agent.sessions.limits import Limits
 
-from tests.integration.node_agent.footprint import Footprint, comes_back
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.footprint import Footprint, comes_back
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -18,15 +19,15 @@ SECONDS = 3.0
 LIMITS = Limits()
 
 FLOODS = {
-    "flood": "packets a second that no yield asked for",
+    "flood": "packets a second without a request to yield",
     "garbage": "the packet is not JSON",
-    "stray_releases": "packets a second that no yield asked for",
-    "requests_in_turn": "packets a second that no yield asked for",
-    "turns_for_nothing": "packets a second that no yield asked for",
+    "stray_releases": "packets a second without a request to yield",
+    "requests_in_turn": "packets a second without a request to yield",
+    "turns_for_nothing": "packets a second without a request to yield",
     "connect_and_close": "connects too often",
-    "deaf": "does not read; closing",
+    "deaf": "client does not read",
 }
-"""Each attack, and what the log says of it."""
+"""Each attack, and its log message."""
 
 
 IN_A_LANE_OF_ITS_OWN = {"requests_in_turn", "turns_for_nothing"}
@@ -42,7 +43,7 @@ def bystander(node: Node) -> PeerProcess:
 
 
 @pytest.mark.parametrize("attack", FLOODS)
-def test_who_sends_without_end_is_cut_off_and_others_take_turns(make_node: MakeNode, attack: str) -> None:
+def test_a_flooding_process_is_disconnected_and_others_take_turns(make_node: MakeNode, attack: str) -> None:
     node = make_node(lanes={"maxPerGpu": 2 if attack in IN_A_LANE_OF_ITS_OWN else 1}).start()
     other = bystander(node)
     container = node.container("hostile", 20).await_socket()
@@ -56,7 +57,7 @@ def test_who_sends_without_end_is_cut_off_and_others_take_turns(make_node: MakeN
     lines = [line for line in node.log.splitlines() if "default/hostile" in line and " WARNING " in line]
     assert 1 <= len(lines) <= 12, lines
     assert len(turns) > 20, len(turns)
-    most = 2 * (LIMITS.packets_at_once + LIMITS.accepts_at_once) + 20 * SECONDS * LIMITS.packets_per_second
+    most = 2 * (LIMITS.packet_burst + LIMITS.accept_burst) + 20 * SECONDS * LIMITS.packets_per_second
     assert outcome["done"] <= most, outcome
     assert not [
         turn for turn in node.get("/turns") if turn["pod"] == "bystander" and turn["end"] == "revoked"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node_agent.footprint import Footprint, comes_back
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.footprint import Footprint, comes_back
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -58,18 +58,18 @@ def shut_everybody_out(folder: Path) -> None:
 
 
 ATTACKS: dict[str, tuple[Callable[[Path, int], None], str]] = {
-    "its socket is a folder": (replace_by_folder, "no socket can be opened"),
-    "the name that it is made under is taken": (squat_on_the_temporary_name, "no socket can be opened"),
+    "its socket is a folder": (replace_by_folder, "cannot open socket"),
+    "the name that it is made under is taken": (squat_on_the_temporary_name, "cannot open socket"),
     "its socket is a link": (replace_by_link, ""),
-    "its record is a pipe": (replace_record_by_pipe, "is no regular file"),
+    "its record is a pipe": (replace_record_by_pipe, "not a regular file"),
     "its record is a link": (replace_record_by_link, "cannot be read"),
-    "its record claims more": (claim_more, "these are not the ids"),
+    "its record claims more": (claim_more, "is not the hash of these ids"),
 }
 
 
 @pytest.mark.parametrize("what", ATTACKS)
-def test_a_spoiled_folder_costs_its_container_its_door_at_most(make_node: MakeNode, what: str) -> None:
-    attack, told = ATTACKS[what]
+def test_a_spoiled_folder_costs_its_container_at_most_its_socket(make_node: MakeNode, what: str) -> None:
+    attack, expected = ATTACKS[what]
     node = make_node().start()
     other = node.container("other", 20).await_socket().process()
     assert other.pid
@@ -77,11 +77,11 @@ def test_a_spoiled_folder_costs_its_container_its_door_at_most(make_node: MakeNo
     shares = node.session("hostile")["share_percent"], node.session("hostile")["quota_bytes"]
     before = Footprint.of(node)
     attack(container.folder, node.agent_pid)
-    eventually("it is told of", lambda: told in node.log)
+    eventually("it is logged", lambda: expected in node.log)
     other.hello()
     other.turn()
     assert (node.session("hostile")["share_percent"], node.session("hostile")["quota_bytes"]) == shares
-    lines = [line for line in node.log.splitlines() if told and told in line]
+    lines = [line for line in node.log.splitlines() if expected and expected in line]
     assert len(lines) <= 8, lines
     assert Path("/etc/passwd").stat().st_mode & 0o777 == 0o644
     other.end()
@@ -119,7 +119,7 @@ def test_files_made_without_end_do_not_keep_others_from_their_turns(make_node: M
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root there is nobody whom a folder's mode keeps out")
-def test_a_folder_that_nobody_may_look_into_is_not_taken_for_one_that_is_gone(make_node: MakeNode) -> None:
+def test_an_unreadable_folder_does_not_count_as_removed(make_node: MakeNode) -> None:
     node = make_node()
     # As in its pod: root without the right to pass over a file's mode.
     node.starter = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
@@ -129,6 +129,6 @@ def test_a_folder_that_nobody_may_look_into_is_not_taken_for_one_that_is_gone(ma
     process.hello()
     process.turn()
     shut_everybody_out(container.folder)
-    eventually("it is told of", lambda: "cannot be looked at: Permission denied" in node.log)
+    eventually("it is told of", lambda: "cannot read record" in node.log)
     assert node.session("hostile")["state"] == "Holding"
     assert len(node.session("hostile")["processes"]) == 1

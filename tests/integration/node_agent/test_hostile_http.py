@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from laneway.node_agent.report.bounded_server import MOST_CONNECTIONS, MOST_LEAVING
+from laneway.node_agent.report.bounded_server import MAX_CLOSING, MAX_CONNECTIONS
 
-from tests.integration.node_agent.footprint import Footprint, comes_back
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.footprint import Footprint, comes_back
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -53,8 +53,8 @@ def test_the_port_answers_others_under_attack(make_node: MakeNode, attack: str, 
         for path in ("/healthz", "/metrics", "/sessions", "/turns") * 3:
             eventually(f"{path} is answered", lambda path=path: answered(node, path))
             during = Footprint.of(node)
-            assert during.threads <= before.threads + MOST_CONNECTIONS + MOST_LEAVING
-            assert during.descriptors <= before.descriptors + MOST_CONNECTIONS + MOST_LEAVING + 8
+            assert during.threads <= before.threads + MAX_CONNECTIONS + MAX_CLOSING
+            assert during.descriptors <= before.descriptors + MAX_CONNECTIONS + MAX_CLOSING + 8
             assert during.resident_bytes <= before.resident_bytes + (96 << 20)
         done = [len(worker.finish()["iterations"]) for worker in workers]
         assert min(done) > 20, done

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -55,7 +55,7 @@ def test_sizes_that_go_up_and_down_leave_the_neighbours_lanes_alone(make_node: M
     assert 2 <= len(lanes_seen) <= 6, lanes_seen
 
 
-def test_a_turn_of_an_earlier_connection_is_believed_by_an_agent_that_has_just_started_only(
+def test_only_a_restarted_agent_accepts_a_turn_of_an_earlier_connection(
     make_node: MakeNode,
 ) -> None:
     node = make_node(lanes={"maxPerGpu": 1}).start()
@@ -68,7 +68,7 @@ def test_a_turn_of_an_earlier_connection_is_believed_by_an_agent_that_has_just_s
     assert node.session("a")["state"] == "Holding"
 
 
-def test_who_claims_a_turn_after_a_restart_is_asked_to_give_it_back_at_once(make_node: MakeNode) -> None:
+def test_a_claimed_turn_after_a_restart_is_asked_back_at_once(make_node: MakeNode) -> None:
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 60_000}).start()
     holder, other = neighbours(node)
     eventually("both are known", lambda: all(s["sizes"] for s in node.get("/sessions")))

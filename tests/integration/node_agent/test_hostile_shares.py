@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node_agent.node import Node
+from tests.support.node_agent.node import Node
 
 MakeNode = Callable[..., Node]
 
@@ -18,9 +18,7 @@ TIMEOUT_SECONDS = 1
 
 
 @pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "move"])
-def test_who_hogs_its_turns_and_says_otherwise_gets_its_share_and_no_more(
-    make_node: MakeNode, trick: str
-) -> None:
+def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: MakeNode, trick: str) -> None:
     node = make_node(
         lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}
     ).start()

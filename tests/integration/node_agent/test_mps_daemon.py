@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders, MPSTiming
 
-from tests.integration.node_agent.node import eventually
+from tests.support.node_agent.node import eventually
 
 GPUS = ["GPU-1", "GPU-2"]
-QUICK = MPSTiming(start=10, look=0.1, least_backoff=0.05, most_backoff=0.2)
+QUICK = MPSTiming(start=10, check_interval=0.1, min_backoff=0.05, max_backoff=0.2)
 FAKE = Path(__file__).with_name("fake_mps_control.py")
 
 
 class Keeper:
-    """A daemon's keeper, and what it says."""
+    """A supervised daemon, and its reported problems."""
 
     def __init__(self, folders: MPSFolders) -> None:
         self.folders = folders

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.node_agent.node import Container, Node, PeerProcess, eventually
-from tests.integration.node_agent.shell import order, shell
+from tests.support.node_agent.node import Container, Node, PeerProcess, eventually
+from tests.support.node_agent.shell import order, shell
 
 MakeNode = Callable[..., Node]
 PAUSED_WORD = 3
@@ -46,7 +46,7 @@ def test_a_holder_is_paused_at_its_boundary_and_goes_on_when_it_is_resumed(make_
     first, second = start(node.container("a")), start(node.container("b"))
     turn = first.turn()
     first.do("write", word=9, value=1)
-    assert order(node, "pause", "default/a", "--reason", "by hand") == "default/a: Pause is ordered\n"
+    assert order(node, "pause", "default/a", "--reason", "by hand") == "default/a: Pause ordered\n"
     first.expect("pause")
     assert first.do("read", word=PAUSED_WORD)["value"] == 1
     second.send("request")
@@ -70,7 +70,7 @@ def test_a_holder_is_paused_at_its_boundary_and_goes_on_when_it_is_resumed(make_
     assert in_state(node, "a", "Holding")["message"] == ""
 
 
-def test_the_memory_of_an_offloaded_container_is_somebody_elses_until_it_is_restored(
+def test_memory_of_an_offloaded_container_is_available_until_it_is_restored(
     make_node: MakeNode,
 ) -> None:
     node = make_node().start()
@@ -133,7 +133,7 @@ def test_a_client_that_can_neither_pause_nor_offload_gets_no_turns(make_node: Ma
     process.expect("grant")
 
 
-def test_who_does_not_answer_is_told_of(make_node: MakeNode) -> None:
+def test_a_process_that_does_not_answer_is_reported(make_node: MakeNode) -> None:
     node = make_node(turns={"timeoutSeconds": 1}).start()
     process = start(node.container("a"))
     process.turn()
@@ -145,13 +145,13 @@ def test_who_does_not_answer_is_told_of(make_node: MakeNode) -> None:
     assert "has not answered pause in 1 s" in node.log
 
 
-def test_answers_that_nobody_can_give_end_the_connection(make_node: MakeNode) -> None:
+def test_answers_without_the_capability_end_the_connection(make_node: MakeNode) -> None:
     node = make_node().start()
     process = node.container("a").await_socket().process()
     process.hello(can=["pause"])
     process.send("paused")  # late, or early: it is no fault
     process.send("offloaded", freed_bytes=1, seconds=0.1)
-    assert "did not say that it can offload" in process.expect("error")["reason"]
+    assert "did not list the capability offload" in process.expect("error")["reason"]
 
 
 def test_an_order_holds_for_processes_that_come_later(make_node: MakeNode) -> None:
@@ -169,7 +169,7 @@ def test_an_order_holds_for_processes_that_come_later(make_node: MakeNode) -> No
     order(node, "resume", "default/a")
 
 
-def test_a_spoiled_file_is_named_and_changes_nothing(make_node: MakeNode) -> None:
+def test_an_invalid_orders_file_is_logged_and_changes_nothing(make_node: MakeNode) -> None:
     node = make_node().start()
     process = start(node.container("a"))
     order(node, "pause", "default/a")
@@ -188,7 +188,7 @@ def test_a_spoiled_file_is_named_and_changes_nothing(make_node: MakeNode) -> Non
     process.expect("resume")
 
 
-def test_a_file_that_is_deleted_orders_nothing(make_node: MakeNode) -> None:
+def test_a_deleted_orders_file_means_no_orders(make_node: MakeNode) -> None:
     node = make_node().start()
     process = start(node.container("a"))
     order(node, "pause", "default/a")
@@ -198,9 +198,7 @@ def test_a_file_that_is_deleted_orders_nothing(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("restart", ["kill", "terminate"])
-def test_an_offloaded_container_is_one_after_a_restart_of_the_agent(
-    make_node: MakeNode, restart: str
-) -> None:
+def test_an_offloaded_container_stays_offloaded_over_a_restart(make_node: MakeNode, restart: str) -> None:
     node = make_node().start()
     process = start(node.container("a", 60))
     offload(node, process)
@@ -222,7 +220,7 @@ def test_an_offloaded_container_is_one_after_a_restart_of_the_agent(
     process.expect("grant", n=1)
 
 
-def test_a_process_that_fetched_its_memory_while_the_agent_was_away_is_told_again(
+def test_a_process_that_restored_without_an_agent_is_told_again(
     make_node: MakeNode,
 ) -> None:
     node = make_node().start()
@@ -241,7 +239,7 @@ def test_a_process_that_fetched_its_memory_while_the_agent_was_away_is_told_agai
     in_state(node, "a", "Offloaded")
 
 
-def test_a_holder_that_is_to_pause_keeps_its_turn_over_a_crash_of_the_agent(make_node: MakeNode) -> None:
+def test_a_pausing_holder_keeps_its_turn_over_a_crash_of_the_agent(make_node: MakeNode) -> None:
     node = make_node(lanes={"maxPerGpu": 1}).start()
     holder, other = start(node.container("a")), start(node.container("b"))
     holder.turn()
@@ -251,8 +249,8 @@ def test_a_holder_that_is_to_pause_keeps_its_turn_over_a_crash_of_the_agent(make
     state = node.root / "var/lib/laneway/agent/state.json"
 
     def is_saved() -> bool:
-        holds = [hold for gpu in json.loads(state.read_text())["gpus"] for hold in gpu["holds"]]
-        return sum(bool(hold["processes"]) for hold in holds) == 2
+        holds = [lease for gpu in json.loads(state.read_text())["gpus"] for lease in gpu["leases"]]
+        return sum(bool(lease["processes"]) for lease in holds) == 2
 
     eventually("the state is saved", is_saved)
     node.kill()
@@ -286,13 +284,13 @@ def test_a_container_that_goes_while_it_is_offloaded_leaves_its_ids_free(make_no
     assert fresh.turn() == 1, "the order was to another pod"
 
 
-def test_the_shell_says_what_it_ordered_and_refuses_what_makes_no_sense(make_node: MakeNode) -> None:
+def test_the_shell_confirms_orders_and_refuses_impossible_ones(make_node: MakeNode) -> None:
     node = make_node().start()
     node.container("a", pod_uid="uid-of-a").await_socket()
     refused = shell(node, "pause", "default/nobody")
     assert refused.returncode == 1
     assert (
-        "no container of default/nobody holds a share of a GPU of this node; there are default/a"
+        "no container of default/nobody holds a share of this node's GPUs; pods that do: default/a"
         in refused.stderr
     )
     assert "write NAMESPACE/POD" in shell(node, "pause", "nobody").stderr
@@ -301,4 +299,4 @@ def test_the_shell_says_what_it_ordered_and_refuses_what_makes_no_sense(make_nod
     assert order(node, "list") == "shell\tOffload\tdefault/a\ta test\n"
     assert "write `order restore default/a`" in shell(node, "resume", "default/a").stderr
     order(node, "restore", "default/a")
-    assert order(node, "list") == "nothing is ordered\n"
+    assert order(node, "list") == "no orders\n"

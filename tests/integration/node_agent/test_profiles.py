@@ -7,7 +7,7 @@ from typing import Any
 
 from laneway.api.template_profile import TemplateProfile
 
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 MIB = 1 << 20
@@ -36,14 +36,14 @@ def test_unknown_jobs_start_one_after_the_other_and_known_ones_side_by_side(make
     assert session_of(node, "a")["lane"] == 0
     waiting = session_of(node, "b")
     assert waiting["lane"] is None, "80 % and 80 % do not fit, and nothing is known of either"
-    assert "a counts with the whole share until profiled" in waiting["message"]
+    assert "a counts with the full share until profiled" in waiting["message"]
     for pod in ("c", "d"):
         connected(node, pod, 80, gpu=1, profile=KNOWN)
     assert {session_of(node, pod)["lane"] for pod in ("c", "d")} == {0, 1}
     assert session_of(node, "c")["sizes"] is None, "what is known of the template was not measured of it"
 
 
-def test_the_first_profile_of_an_unknown_job_lets_others_in(make_node: MakeNode) -> None:
+def test_the_first_profile_of_an_unknown_job_admits_others(make_node: MakeNode) -> None:
     node = make_node(lanes={"paddingPercent": 0}).start()
     first = connected(node, "a", 80)
     connected(node, "b", 80)
@@ -52,7 +52,7 @@ def test_the_first_profile_of_an_unknown_job_lets_others_in(make_node: MakeNode)
     eventually("b has a lane", lambda: session_of(node, "b")["lane"] is not None)
 
 
-def test_a_client_is_told_what_is_known_of_its_template(make_node: MakeNode) -> None:
+def test_a_welcome_has_the_profile_of_the_template(make_node: MakeNode) -> None:
     node = make_node().start()
     process = node.container("a", 50, profile=KNOWN).await_socket().process()
     profile = process.hello()["profile"]
@@ -61,7 +61,7 @@ def test_a_client_is_told_what_is_known_of_its_template(make_node: MakeNode) -> 
     assert profile["iteration_seconds_spread"] == 0.01
 
 
-def test_growth_beyond_what_is_known_of_a_template_is_followed(make_node: MakeNode) -> None:
+def test_growth_beyond_the_template_is_applied(make_node: MakeNode) -> None:
     node = make_node(lanes={"paddingPercent": 0}).start()
     small, grows = (connected(node, pod, 90, profile=KNOWN) for pod in ("small", "grows"))
     assert session_of(node, "small")["lane"] != session_of(node, "grows")["lane"]
@@ -74,7 +74,7 @@ def test_growth_beyond_what_is_known_of_a_template_is_followed(make_node: MakeNo
     grows.expect("yield")
 
 
-def test_spread_and_rest_are_told_and_outlive_the_agent(make_node: MakeNode) -> None:
+def test_spread_and_remaining_time_are_reported_and_survive_the_agent(make_node: MakeNode) -> None:
     node = make_node().start()
     process = connected(node, "a", 50)
     process.turn()
@@ -101,7 +101,7 @@ def test_spread_and_rest_are_told_and_outlive_the_agent(make_node: MakeNode) -> 
     assert session_of(node, "a")["sizes"] == sizes
 
 
-def test_a_process_on_a_real_gpu_is_told_what_its_framework_takes_of_the_quota(make_node: MakeNode) -> None:
+def test_a_welcome_on_a_real_gpu_has_the_framework_reserve(make_node: MakeNode) -> None:
     node = make_node(lanes={"frameworkMebibytes": 100, "paddingPercent": 0}).start()
     container = node.container("a", 50).await_socket()
     assert container.process().hello()["framework_bytes"] == 0

@@ -15,8 +15,8 @@ import pynvml
 import pytest
 from laneway.node_agent.enforcement.mps_daemon import PROGRAM
 
-from tests.integration.node_agent.node import Node, eventually
 from tests.integration.node_agent.pod_cgroup import PodCgroup
+from tests.support.node_agent.node import Node, eventually
 
 pytestmark = [
     pytest.mark.skipif(
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 GPUS = ["GPU-11111111-0000-0000-0000-000000000000", "GPU-22222222-0000-0000-0000-000000000000"]
-LIBRARY = Path(__file__).parents[2] / "unit/node_agent/fake_nvml.c"
+LIBRARY = Path(__file__).parents[2] / "support/node_agent/fake_nvml.c"
 MPS_CONTROL = Path(__file__).with_name("fake_mps_control.py")
 WORKS = "import time; print('ready', flush=True); time.sleep(600)"
 
@@ -58,7 +58,7 @@ def make_node(tmp_path: Path, driver: Path) -> Iterator[Callable[..., Node]]:
     nodes = []
 
     def make(config: dict[str, Any], **settings: int) -> Node:
-        node = Node(tmp_path, gpuSource="nvml", health={"lookSeconds": 1}, **config)
+        node = Node(tmp_path, gpuSource="nvml", health={"probeSeconds": 1}, **config)
         node.use_gpus(GPUS)
         node.environment = {
             "LD_LIBRARY_PATH": str(driver),
@@ -79,9 +79,7 @@ def gpu(node: Node) -> dict[str, Any]:
     return found
 
 
-def test_who_holds_more_than_its_quota_by_nvmls_word_is_stopped(
-    make_node: Callable[..., Node], pod: PodCgroup
-) -> None:
+def test_a_process_over_its_quota_in_nvml_is_stopped(make_node: Callable[..., Node], pod: PodCgroup) -> None:
     process = pod.run([sys.executable, "-c", WORKS])
     node = make_node(
         {"watchdog": {"graceSeconds": 1, "killSeconds": 600}}, compute_processes=1, first_pid=process.pid
@@ -90,16 +88,15 @@ def test_who_holds_more_than_its_quota_by_nvmls_word_is_stopped(
     eventually("it has ended", lambda: process.poll() is not None, 40)
     assert process.returncode == -signal.SIGTERM
     assert (
-        "its process holds 3.0 GiB of the GPU by the device's own account"
-        in node.session("greedy")["message"]
+        "its process holds 3.0 GiB of GPU memory as the driver reports" in node.session("greedy")["message"]
     )
-    assert gpu(node)["enforcement"] == "watchdog"
+    assert gpu(node)["enforcement"] == "Watchdog"
 
 
-def test_clients_of_the_mps_server_are_held_by_it(make_node: Callable[..., Node], pod: PodCgroup) -> None:
+def test_clients_of_the_mps_server_are_at_level_mps(make_node: Callable[..., Node], pod: PodCgroup) -> None:
     process = pod.run([sys.executable, "-c", WORKS])
     node = make_node(
-        {"enforcement": {"level": "mps"}},
+        {"enforcement": {"level": "MPS"}},
         compute_processes=1,
         mps_processes=1,
         first_pid=process.pid,
@@ -108,18 +105,20 @@ def test_clients_of_the_mps_server_are_held_by_it(make_node: Callable[..., Node]
     )
     node.container("client", 50, pod_uid=pod.uid)
     node.container("bystander", 50, pod_uid=pod.uid.replace("-4", "-5"))
-    eventually("MPS is in force", lambda: gpu(node)["enforcement"] == "mps")
+    eventually("MPS is in force", lambda: gpu(node)["enforcement"] == "MPS")
     assert gpu(node)["enforcement_reason"] == ""
-    eventually("its process is a client", lambda: node.session("client")["enforcement"] == "mps")
-    assert node.session("bystander")["enforcement"] == "watchdog", "it has no client there yet"
+    eventually("its process is a client", lambda: node.session("client")["enforcement"] == "MPS")
+    assert node.session("bystander")["enforcement"] == "Watchdog", "it has no client there yet"
     pipe = node.root / "run/laneway/mps/pipe"
     daemon = int((pipe / "nvidia-cuda-mps-control.pid").read_text())
     assert f"starting for {','.join(GPUS)}" in (node.root / "run/laneway/mps/log/control.log").read_text()
 
     os.kill(daemon, signal.SIGKILL)
-    became = f"GPU {GPUS[0]}: enforcement is"
-    eventually("it falls back meanwhile", lambda: f"{became} watchdog: no MPS: the MPS control" in node.log)
-    eventually("it is there again", lambda: node.log.count(f"{became} mps") == 2)
+    became = f"enforcement level changed gpu={GPUS[0]} level="
+    eventually(
+        "it falls back meanwhile", lambda: f"{became}Watchdog reason='no MPS: the MPS control" in node.log
+    )
+    eventually("it is there again", lambda: node.log.count(f"{became}MPS") == 2)
 
     assert node.terminate() == 0
     assert not (pipe / "control").exists(), "it was told to quit"
@@ -128,13 +127,13 @@ def test_clients_of_the_mps_server_are_held_by_it(make_node: Callable[..., Node]
 @pytest.mark.parametrize(
     ("settings", "level", "says"),
     [
-        ({"compute_processes": 1}, "watchdog", "nvidia-smi --compute-mode EXCLUSIVE_PROCESS"),
-        ({"compute_processes": 2}, "cooperative", "NVML does not tell how much memory process 101 holds"),
+        ({"compute_processes": 1}, "Watchdog", "nvidia-smi --compute-mode EXCLUSIVE_PROCESS"),
+        ({"compute_processes": 2}, "Cooperative", "NVML does not report the memory of process 101"),
     ],
 )
-def test_what_cannot_be_held_is_said(
+def test_an_impossible_level_is_reported_with_the_reason(
     make_node: Callable[..., Node], settings: dict[str, int], level: str, says: str
 ) -> None:
-    node = make_node({"enforcement": {"level": "mps"}}, **settings)
+    node = make_node({"enforcement": {"level": "MPS"}}, **settings)
     eventually("it is said", lambda: says in gpu(node)["enforcement_reason"])
     assert gpu(node)["enforcement"] == level

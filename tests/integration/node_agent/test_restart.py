@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.integration.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.node import Node, PeerProcess, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -25,13 +25,13 @@ def saved(node: Node, *pods: str) -> None:
     def is_there() -> bool:
         if not path.exists():
             return False
-        holds = [hold for gpu in json.loads(path.read_text())["gpus"] for hold in gpu["holds"]]
-        return {hold["pod"] for hold in holds if hold["counted"] and hold["processes"]} >= set(pods)
+        holds = [lease for gpu in json.loads(path.read_text())["gpus"] for lease in gpu["leases"]]
+        return {lease["pod"] for lease in holds if lease["counted"] and lease["processes"]} >= set(pods)
 
     eventually("the state is saved", is_there)
 
 
-def test_a_holder_keeps_its_turn_over_a_crash_and_nobody_else_gets_it(make_node: MakeNode) -> None:
+def test_a_holder_keeps_its_turn_over_a_crash_and_no_other_gets_it(make_node: MakeNode) -> None:
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10}).start()
     holder, other = session(node, "a"), session(node, "b")
     holder.turn()
@@ -83,7 +83,7 @@ def test_a_process_that_does_not_come_back_is_waited_for_no_longer_than_the_time
     assert "its memory counts" in node.session("a")["message"]
 
 
-def test_a_turn_of_before_is_not_honoured_later(make_node: MakeNode) -> None:
+def test_a_turn_of_an_earlier_agent_is_not_accepted_later(make_node: MakeNode) -> None:
     node = make_node().start()
     holder = session(node, "a")
     holder.turn()
@@ -114,7 +114,7 @@ def test_lanes_counters_and_profiles_survive(make_node: MakeNode) -> None:
     assert node.session("b")["iterations"] == 42
 
 
-def test_who_waited_for_a_lane_waits_again_and_is_not_taken_to_hold_memory(make_node: MakeNode) -> None:
+def test_a_session_that_waited_for_a_lane_waits_again_without_memory(make_node: MakeNode) -> None:
     """Nothing is known of either, so the first counts with the whole GPU; the other never had a turn."""
     node = make_node().start()
     first = node.container("a", 100).await_socket().process()

@@ -17,23 +17,23 @@ from typing import Any
 import pytest
 from laneway.node_agent.jobs.command import run
 
-from tests.integration.node_agent.node import Node, eventually
-from tests.torch_runtime import CLIENT
+from tests.support.node_agent.node import Node, eventually
+from tests.support.torch_runtime import CLIENT
 
 SHOWS = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 LISTENS = """
 import os, socket
-door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-door.connect(os.environ["LANEWAY_DIR"] + "/agent.sock")
-print(door.recv(65536).decode(), flush=True)
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(os.environ["LANEWAY_DIR"] + "/agent.sock")
+print(connection.recv(65536).decode(), flush=True)
 """
 HELLO = {"type": "hello", "version": 1, "pid": 1, "framework": "", "device": "cpu", "gpu": None}
 CONNECTS = f"""
 import json, os, socket, time
-door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-door.connect(os.environ["LANEWAY_DIR"] + "/agent.sock")
-door.send(json.dumps({HELLO!r}).encode())
-print(door.recv(65536).decode(), flush=True)
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect(os.environ["LANEWAY_DIR"] + "/agent.sock")
+connection.send(json.dumps({HELLO!r}).encode())
+print(connection.recv(65536).decode(), flush=True)
 if os.fork() == 0:
     time.sleep(600)
 time.sleep(600)
@@ -114,9 +114,9 @@ def test_a_command_has_its_share_while_it_runs(node: Node, run_job: Callable[...
     assert (session["namespace"], session["gpu"]) == ("local", node.gpus[0])
     status, _, errors = ended(run_job("--share=50", "--gpu=0", "--", "true"))
     assert status == 125
-    assert "no GPU has 50 % to give: GPU 0 has 40 % left" in errors
+    assert "no GPU has 50 % free: GPU 0 has 40 % free" in errors
     status, _, errors = ended(run_job("--name=first", "--share=1", "--", "true"))
-    assert "there is a job first already" in errors
+    assert "job first already exists" in errors
     status, _, errors = ended(run_job("--share=1", "--", "no-such-program"))
     assert (status, "no-such-program: cannot be started: No such file" in errors) == (125, True)
 
@@ -133,9 +133,7 @@ def test_a_command_has_its_share_while_it_runs(node: Node, run_job: Callable[...
     assert folders(node) == []
 
 
-def test_a_share_whose_launcher_was_killed_goes_to_the_next_job_and_its_command_ends(
-    node: Node, run_job: Callable[..., Any]
-) -> None:
+def test_the_share_of_a_killed_launcher_goes_to_the_next_job(node: Node, run_job: Callable[..., Any]) -> None:
     job = run_job(
         "--share=100", "--gpu=0", "--", sys.executable, "-c", f"{SHOWS}; import time; time.sleep(600)"
     )
@@ -148,7 +146,7 @@ def test_a_share_whose_launcher_was_killed_goes_to_the_next_job_and_its_command_
     assert folders(node) == []
 
 
-def test_nobody_else_comes_through_a_jobs_door(node: Node, run_job: Callable[..., Any]) -> None:
+def test_other_processes_cannot_connect_to_a_jobs_socket(node: Node, run_job: Callable[..., Any]) -> None:
     job = run_job("--share=10", "--", sys.executable, "-c", CONNECTS)
     assert line(job)["type"] == "welcome"
     (folder,) = folders(node)
@@ -167,7 +165,7 @@ def test_nobody_else_comes_through_a_jobs_door(node: Node, run_job: Callable[...
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "there is no command"),
+        ([], "no command given"),
         (["--client=/nowhere", "--", "true"], "/nowhere holds no client"),
         (
             ["--root=/nowhere", f"--client={CLIENT}", "--", "true"],
@@ -175,7 +173,7 @@ def test_nobody_else_comes_through_a_jobs_door(node: Node, run_job: Callable[...
         ),
     ],
 )
-def test_what_cannot_be_started_is_said(
+def test_a_job_that_cannot_start_says_why(
     capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert run([*arguments]) == 125

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node_agent.node import Node, eventually
+from tests.support.node_agent.node import Node, eventually
 
 MakeNode = Callable[..., Node]
 
@@ -67,7 +67,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert (status, said) == (2, f"{tmp_path}/node.yaml: cannot be read: No such file or directory\n")
 
 
-def test_without_a_node_name_it_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_without_a_node_name_the_error_says_how_to_set_it(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("")
     status, said = run(tmp_path)  # without a cluster it would be the machine's own
     assert status == 2
@@ -102,7 +102,7 @@ def test_without_a_driver_it_waits_for_one_and_ends_when_asked(make_node: MakeNo
 
 def test_it_says_that_it_stands_alone_and_ends_when_asked(make_node: MakeNode) -> None:
     node = make_node().start()
-    assert "standalone: no API server is asked" in node.log
+    assert "standalone mode: no API server" in node.log
     assert node.terminate() == 0
 
 
@@ -118,6 +118,6 @@ def test_a_second_agent_waits_for_the_end_of_the_first(make_node: MakeNode) -> N
         eventually("it waits", lambda: "another agent runs on this node" in second.log)
         assert process.turn() == 1, "the first goes on"
         node.kill()
-        eventually("it takes over", lambda: "HTTP on" in second.log)
+        eventually("it takes over", lambda: "agent serves" in second.log)
     finally:
         second.end()

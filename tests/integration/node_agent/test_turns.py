@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from tests.integration.node_agent.node import Node, PeerProcess, eventually, overlaps
+from tests.support.node_agent.node import Node, PeerProcess, eventually, overlaps
 
 MakeNode = Callable[..., Node]
 
@@ -85,7 +85,7 @@ def test_a_process_that_leaves_its_data_loader_waiting_gives_others_its_lane(mak
     assert min(handed.count("a"), handed.count("b")) > max(3, len(handed) / 3), (handed, done)
 
 
-def test_counters_and_records_say_what_was_done(make_node: MakeNode) -> None:
+def test_counters_and_records_match_the_turns(make_node: MakeNode) -> None:
     node = make_node().start()
     (process,) = trainers(node, "a")
     process.start("train", seconds=1, iteration_seconds=0.02)

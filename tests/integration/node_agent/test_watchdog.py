@@ -1,4 +1,4 @@
-"""A real agent, and processes in the cgroups of pods that hold more of a simulated GPU than they may."""
+"""A real agent, and processes in pods' cgroups that hold more of a simulated GPU than their quota."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.node_agent.node import Container, Node, eventually
 from tests.integration.node_agent.pod_cgroup import PodCgroup
+from tests.support.node_agent.node import Container, Node, eventually
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="pods' cgroups are root's, and so is the right to stop their processes"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 MakeNode = Callable[..., Node]
 MakePod = Callable[[], PodCgroup]
-QUICK = {"lookSeconds": 1}
+QUICK = {"probeSeconds": 1}
 WORKS = "import time; print('ready', flush=True); time.sleep(600)"
 IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WORKS}"
 
@@ -75,7 +75,7 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
-def test_a_container_without_a_client_is_stopped_and_nobody_else(
+def test_only_the_violating_container_without_a_client_is_stopped(
     make_node: MakeNode, make_pod: MakePod
 ) -> None:
     node = start(make_node)
@@ -89,39 +89,39 @@ def test_a_container_without_a_client_is_stopped_and_nobody_else(
     session = node.session("greedy")
     assert session["evicted"] == "MemoryQuotaExceeded"
     text = (
-        "stopped by the node after 1 s of grace: its process holds 600.0 MiB of the GPU by the device's own account, "
+        "stopped by the node agent after 1 s of grace: its process holds 600.0 MiB of GPU memory as the driver reports, "
         "more than its quota of 500.0 MiB"
     )
     assert text in session["message"]
-    assert f"default/greedy: MemoryQuotaExceeded: {text}" in node.log
+    assert f"pod=default/greedy reason=MemoryQuotaExceeded message={text!r}" in node.log
     assert (within.poll(), stranger.poll()) == (None, None)
     assert node.session("modest")["message"] == ""
-    report = f"process {stranger.pid} (python"
+    report = f"process without a share uses the GPU gpu={node.gpus[0]} pid={stranger.pid} command='python"
     assert node.log.count(report) == 1
-    assert "uses 900.0 MiB of it and is of no container that holds a share" in node.log
+    assert "memory='900.0 MiB'" in node.log
 
     container.remove()
     eventually("it has ended", lambda: node.session("greedy")["state"] == "Ended")
     assert text in message(node, "greedy")
 
 
-def test_who_does_not_end_when_told_is_killed(make_node: MakeNode, make_pod: MakePod) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, killSeconds=1)
     pod = make_pod()
     node.container("stubborn", 50, pod_uid=pod.uid).await_socket()
     process = works(pod, IGNORES_SIGTERM)
     driver_sees(node, **{f"p{process.pid}": 600})
     assert ended(process) == -signal.SIGKILL
-    assert f"SIGTERM to processes [{process.pid}]" in node.log
+    assert f"pids=[{process.pid}]" in node.log
 
 
-def test_who_keeps_to_its_quota_again_is_let_be(make_node: MakeNode, make_pod: MakePod) -> None:
+def test_compliance_withdraws_the_warning(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, graceSeconds=3600)
     pod = make_pod()
     node.container("sorry", 50, pod_uid=pod.uid).await_socket()
     process = works(pod)
     driver_sees(node, **{f"p{process.pid}": 600})
-    eventually("it is warned", lambda: "stopped if that lasts for 3600 s" in message(node, "sorry"))
+    eventually("it is warned", lambda: "stopped after 3600 s" in message(node, "sorry"))
     driver_sees(node, **{f"p{process.pid}": 510})
     eventually("the warning is withdrawn", lambda: message(node, "sorry") == "")
     assert process.poll() is None
@@ -141,16 +141,14 @@ def test_a_connected_process_that_holds_more_than_it_may_is_stopped(
     pod = make_pod()
     container = node.container("liar", 50, pod_uid=pod.uid)
     process = connect(container, pod)
-    eventually("the watchdog holds it", lambda: node.session("liar")["enforcement"] == "watchdog")
+    eventually("the watchdog holds it", lambda: node.session("liar")["enforcement"] == "Watchdog")
     process.do("write", word=11, value=10 << 20)
     driver_sees(node, **{f"p{process.pid}": 600})
     eventually("it is stopped", lambda: node.session("liar")["processes"] == [], 40)
     assert node.session("liar")["evicted"] == "MemoryQuotaExceeded"
 
 
-def test_whose_growth_memory_does_not_cover_is_stopped_after_a_grace(
-    make_node: MakeNode, make_pod: MakePod
-) -> None:
+def test_uncovered_growth_is_stopped_after_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node)
     first, second = make_pod(), make_pod()
     stays = connect(node.container("stays", 100, pod_uid=first.uid), first)
@@ -179,7 +177,7 @@ def test_a_process_that_is_not_in_the_pods_cgroup_is_never_stopped(
     assert process.do("read", word=11) == {"value": 0}, "it lives"
 
 
-def test_of_a_pods_two_containers_the_one_that_holds_too_much_is_stopped(
+def test_only_the_container_over_its_quota_of_a_pod_is_stopped(
     make_node: MakeNode, make_pod: MakePod
 ) -> None:
     node = start(make_node)
@@ -197,21 +195,19 @@ def test_of_a_pods_two_containers_the_one_that_holds_too_much_is_stopped(
         return {each["container"]: each["evicted"] for each in node.get("/sessions")}
 
     eventually("one is stopped", lambda: evicted() == {"greedy": "MemoryQuotaExceeded", "modest": ""}, 40)
-    eventually("it ends", lambda: f"SIGTERM to processes [{over.pid}]" in node.log)
+    eventually("it ends", lambda: f"pids=[{over.pid}]" in node.log)
     assert within.do("connect") == {}
 
 
-def test_what_can_be_held_is_published_for_each_gpu_and_container(
-    make_node: MakeNode, make_pod: MakePod
-) -> None:
-    node = make_node(health=QUICK, enforcement={"level": "mps"}).start()
-    node.container("known", 10, pod_uid=make_pod().uid, minimum_enforcement="mps").await_socket()
+def test_the_level_is_published_for_each_gpu_and_container(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = make_node(health=QUICK, enforcement={"level": "MPS"}).start()
+    node.container("known", 10, pod_uid=make_pod().uid, minimum_enforcement="MPS").await_socket()
     node.container("nameless", 10).await_socket()
-    eventually("the watchdog holds", lambda: gpu(node)["enforcement"] == "watchdog")
+    eventually("the watchdog holds", lambda: gpu(node)["enforcement"] == "Watchdog")
     assert gpu(node)["enforcement_reason"] == "no MPS: a simulated GPU has no MPS"
-    eventually("of a container too", lambda: node.session("known")["enforcement"] == "watchdog")
-    assert node.session("nameless")["enforcement"] == "none", "nobody can tell its processes from others'"
-    said = "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU: no MPS: a simulated GPU has no MPS"
+    eventually("of a container too", lambda: node.session("known")["enforcement"] == "Watchdog")
+    assert node.session("nameless")["enforcement"] == "None", "nobody can tell its processes from others'"
+    said = "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU: no MPS: a simulated GPU has no MPS"
     assert message(node, "known") == said
 
 
@@ -221,9 +217,9 @@ def test_a_watchdog_that_only_warns_is_none(make_node: MakeNode, make_pod: MakeP
     node.container("a", 50, pod_uid=pod.uid).await_socket()
     process = works(pod)
     driver_sees(node, **{f"p{process.pid}": 600})
-    wanted = "more than its quota of 500.0 MiB; nothing more is done (watchdog.action: Warn)"
+    wanted = "more than its quota of 500.0 MiB; no process is stopped (watchdog.action: Warn)"
     eventually("it is warned", lambda: wanted in message(node, "a"))
-    assert gpu(node)["enforcement"] == "cooperative"
-    assert gpu(node)["enforcement_reason"] == "no watchdog: watchdog.action is Warn, so nobody is stopped"
-    assert node.session("a")["enforcement"] == "none"
+    assert gpu(node)["enforcement"] == "Cooperative"
+    assert gpu(node)["enforcement_reason"] == "no watchdog: watchdog.action is Warn, so no process is stopped"
+    assert node.session("a")["enforcement"] == "None"
     assert process.poll() is None

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laneway.api import quantity
-from laneway.operator.apiserver import ApiError
-from laneway.operator.resources import SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiError
 
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import GIB, PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import GIB, PlayedCluster
+from tests.support.operator.waiting import until
 
 JOB, OTHER = "subject", "other"
 NODE = "n1"
@@ -31,8 +30,8 @@ def operator(
     """One with which a job stays at a moment until it is told something else."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["scheduling"]["activePercent"] = 100
-    config["patience"] |= {"gangTimeoutSeconds": NEVER_SECONDS, "restartBackoffSeconds": 300}
-    config["patience"] |= {"parkSeconds": NEVER_SECONDS}
+    config["timeouts"] |= {"gangTimeoutSeconds": NEVER_SECONDS, "restartBackoffSeconds": 300}
+    config["timeouts"] |= {"pauseSeconds": NEVER_SECONDS}
     with OperatorProcess(
         tmp_path_factory.mktemp("moments"), operator_kubeconfig, SYSTEM_NAMESPACE, config
     ) as process:
@@ -50,7 +49,7 @@ async def waiting(cluster: PlayedCluster) -> None:
 
 async def refused(cluster: PlayedCluster) -> None:
     await cluster.submit(JOB, priorityClassName="no-such-class")
-    await cluster.until_condition(JOB, "Admitted", "False")
+    await cluster.until_condition(JOB, "Accepted", "False")
 
 
 async def starting(cluster: PlayedCluster) -> None:
@@ -115,7 +114,7 @@ async def succeeded(cluster: PlayedCluster) -> None:
     await running(cluster)
     (pod,) = await cluster.pods(JOB)
     await cluster.finish(pod)
-    await cluster.until_condition(JOB, "Succeeded")
+    await cluster.until_condition(JOB, "Complete")
 
 
 Moment = Callable[[PlayedCluster], Awaitable[None]]
@@ -213,14 +212,14 @@ async def test_a_job_is_suspended(operator: OperatorProcess, cluster: PlayedClus
     )
 
 
-async def test_a_job_that_stands_aside_fails_when_its_deadline_is_set_below_what_it_has_run(
+async def test_a_paused_job_fails_when_its_deadline_is_set_below_what_it_has_run(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node(NODE, percent=200)
     await running(cluster)
 
     async def ran() -> bool:
-        return quantity.parse((await cluster.job(JOB))["status"].get("executed", "0")) >= 1
+        return (await cluster.job(JOB))["status"].get("executedMilliseconds", 0) >= 1000
 
     await until(f"{JOB} has run for a second", ran)
     await _tell_to_pause(cluster)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
+import pytest
+from laneway.operator.watch.apiserver import ApiError
+
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
 
 
 async def test_an_unknown_priority_class_is_named_with_those_that_there_are(
@@ -12,7 +15,7 @@ async def test_an_unknown_priority_class_is_named_with_those_that_there_are(
     await cluster.add_node("n1")
     known = await cluster.add_priority_class("known", 5)
     await cluster.submit("odd", priorityClassName="no-such-class")
-    admitted = await cluster.until_condition("odd", "Admitted", "False", reason="UnknownPriorityClass")
+    admitted = await cluster.until_condition("odd", "Accepted", "False", reason="UnknownPriorityClass")
     assert "no-such-class" in admitted["message"]
     assert known in admitted["message"]
     await cluster.submit("fine")
@@ -20,17 +23,18 @@ async def test_an_unknown_priority_class_is_named_with_those_that_there_are(
 
     await cluster.delete_job("fine")
     await cluster.change("odd", {"priorityClassName": known})
-    await cluster.until_condition("odd", "Admitted")
+    await cluster.until_condition("odd", "Accepted")
 
 
-async def test_a_template_that_is_none_is_refused_with_the_field(
+async def test_a_malformed_template_is_refused_at_once_with_the_field(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node("n1")
     container = {"name": "trainer", "image": "example.invalid/x", "env": "DEBUG=1"}
-    await cluster.submit("garbled", template={"spec": {"containers": [container]}})
-    admitted = await cluster.until_condition("garbled", "Admitted", "False", reason="InvalidSpec")
-    assert "template.spec.containers[0].env" in admitted["message"]
+    with pytest.raises(
+        ApiError, match=r"spec\.template\.spec\.containers\[0\]\.env in body must be of type array"
+    ):
+        await cluster.submit("garbled", template={"spec": {"containers": [container]}})
     await cluster.submit("fine")
     await cluster.until_pods("fine", 1)
 
@@ -44,12 +48,12 @@ async def test_a_template_that_the_api_server_would_refuse_is_told_while_the_job
     await cluster.until_condition("first", "Running")
     container = {"name": "trainer", "image": "example.invalid/x", "imagePullPolicy": "Sometimes"}
     await cluster.submit("wrong", template={"spec": {"containers": [container]}})
-    refused = await cluster.until_condition("wrong", "Admitted", "False", reason="InvalidTemplate")
+    refused = await cluster.until_condition("wrong", "Accepted", "False", reason="InvalidTemplate")
     assert "imagePullPolicy" in refused["message"]
     assert await cluster.pods("wrong") == [], "it was only tried"
     await cluster.until_waiting("wrong", "InvalidTemplate")
 
     container["imagePullPolicy"] = "Never"
     await cluster.change("wrong", {"template": {"spec": {"containers": [container]}}})
-    await cluster.until_condition("wrong", "Admitted")
+    await cluster.until_condition("wrong", "Accepted")
     await cluster.until_waiting("wrong", "GPUsBusy")

@@ -7,13 +7,13 @@ import os
 import sys
 import time
 
-from laneway.api.clock_text import to_seconds
-from laneway.operator.apiserver import Raw
+from laneway.api.rfc3339 import parse_time
+from laneway.operator.watch.apiserver import Raw
 
 from hack.cluster.control_plane import LoopbackControlPlane
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 
 async def test_a_waiting_job_says_what_holds_it_back_who_is_ahead_when_it_may_start_and_what_to_change(
@@ -27,15 +27,15 @@ async def test_a_waiting_job_says_what_holds_it_back_who_is_ahead_when_it_may_st
         await cluster.submit(name, workers=3)
         await cluster.until_waiting(name, "GPUsBusy")
 
-    async def advised() -> Raw | None:
+    async def estimated() -> Raw | None:
         waiting: Raw = (await cluster.job("second"))["status"]["waiting"]
         return waiting if waiting.get("estimatedStart") and waiting.get("alternatives") else None
 
-    waiting = await until("second was advised", advised)
+    waiting = await until("second was estimated", estimated)
     assert waiting["position"] == 2
     assert waiting["ahead"] == [f"{cluster.namespace}/first"]
     assert waiting["alternatives"] == ["workers: 1 instead of 3"]
-    assert to_seconds(waiting["estimatedStart"]) > time.time(), "first goes before it, for a while"
+    assert parse_time(waiting["estimatedStart"]) > time.time(), "first goes before it, for a while"
     assert "as long again" in waiting["estimateBasis"]
 
     explain = await asyncio.create_subprocess_exec(
@@ -53,8 +53,8 @@ async def test_a_waiting_job_says_what_holds_it_back_who_is_ahead_when_it_may_st
     said = output.decode()
     assert explain.returncode == 0
     assert "workers: 1 instead of 3" in said
-    assert f"before it: {cluster.namespace}/first" in said
-    assert "an estimate" in said
+    assert f"ahead of it: {cluster.namespace}/first" in said
+    assert "Estimated start: " in said
 
     await cluster.submit("smaller", workers=1)  # the change that was named does let a job start
     await cluster.run_all("smaller", 1)

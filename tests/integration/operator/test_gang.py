@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from laneway.operator.resources import PODS
+from laneway.operator.state.resources import PODS
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 
 async def test_a_pod_that_the_api_server_refuses_holds_no_gpu(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.apiserver import ApiError
-from laneway.operator.resources import SERVICES
+from laneway.operator.state.resources import SERVICES
+from laneway.operator.watch.apiserver import ApiError
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import GIB, PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import GIB, PlayedCluster
+from tests.support.operator.waiting import until
 
 
 async def test_a_job_is_placed_runs_and_succeeds(operator: OperatorProcess, cluster: PlayedCluster) -> None:
     node = await cluster.add_node("n1")
-    await cluster.submit("digits", gpus={"share": 50}, preemption={"gracePeriodSeconds": 7})
+    await cluster.submit(
+        "digits", gpus={"type": "Share", "sharePercent": 50}, preemption={"gracePeriodSeconds": 7}
+    )
     (pod,) = await cluster.until_pods("digits", 1)
 
     assert pod["metadata"]["name"] == "digits-0"
@@ -28,24 +30,25 @@ async def test_a_job_is_placed_runs_and_succeeds(operator: OperatorProcess, clus
     await cluster.run(pod)
     await cluster.until_condition("digits", "Running")
     await cluster.finish(pod)
-    await cluster.until_condition("digits", "Succeeded")
+    await cluster.until_condition("digits", "Complete")
 
     status = (await cluster.job("digits"))["status"]
     assert "waiting" not in status
     assert {each["type"] for each in status["conditions"]} == {
-        "Admitted",
+        "Accepted",
         "Placed",
         "Running",
         "Preempted",
-        "Succeeded",
+        "Suspended",
+        "Complete",
         "Failed",
     }
     assert await cluster.pods("digits"), "the pods of an ended job stay for their logs"
 
-    async def told() -> bool:
-        return await cluster.events("digits") == ["Admitted", "Placed", "Started", "Succeeded"]
+    async def recorded() -> bool:
+        return await cluster.events("digits") == ["Accepted", "Placed", "Started", "Completed"]
 
-    await until("each step has one event", told)
+    await until("each step has one event", recorded)
 
 
 async def test_a_gang_gets_its_service_and_rendezvous(
@@ -77,7 +80,7 @@ async def test_a_gang_gets_its_service_and_rendezvous(
     await cluster.until_condition("ddp", "Running")
     for pod in pods:
         await cluster.finish(pod)
-    await cluster.until_condition("ddp", "Succeeded")
+    await cluster.until_condition("ddp", "Complete")
 
 
 async def test_a_job_that_can_never_fit_says_why_and_what_would_help(
@@ -114,7 +117,7 @@ async def test_what_the_node_measured_is_in_the_status(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
     node = await cluster.add_node("n1", gpus=2)
-    await cluster.submit("measured", gpus={"share": 40})
+    await cluster.submit("measured", gpus={"type": "Share", "sharePercent": 40})
     (pod,) = await cluster.run_all("measured", 1)
     pod = (await cluster.pods("measured"))[0]
     chosen = int(pod["metadata"]["annotations"][names.GPUS_ANNOTATION].rsplit("-", 1)[1])
@@ -137,7 +140,7 @@ async def test_the_page_for_prometheus_shows_the_job_and_forgets_it(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node("n1")
-    await cluster.submit("counted", gpus={"share": 30})
+    await cluster.submit("counted", gpus={"type": "Share", "sharePercent": 30})
     await cluster.run_all("counted", 1)
     await cluster.until_condition("counted", "Running")
     labels = f'job="counted",namespace="{cluster.namespace}"'

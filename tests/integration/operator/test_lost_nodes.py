@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,8 @@ def operator(
 ) -> Iterator[OperatorProcess]:
     """One that gives a lost node up soon."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["patience"] |= {"lostNodeSeconds": 1, "lostNodeRemovalSeconds": 3}
-    config["patience"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 60}
+    config["timeouts"] |= {"lostNodeSeconds": 1, "lostNodeRemovalSeconds": 3}
+    config["timeouts"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 60}
     folder = tmp_path_factory.mktemp("lost")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process

@@ -6,15 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.apiserver import ApiError, Raw
-from laneway.operator.resources import SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiError, Raw
 
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import holds_for, until
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import holds_for, until
 
 OPERATOR_CONFIG: dict[str, Any] = {**FAST, "cycle": {**FAST["cycle"], "relistSeconds": 1}}
-"""Services are looked at when everything is listed anew."""
+"""Services are looked at in each relist."""
 
 MERGE_PATCH = "application/merge-patch+json"
 

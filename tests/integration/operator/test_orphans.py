@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from laneway.api import names
-from laneway.operator.apiserver import Raw
-from laneway.operator.resources import PODS, SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS
+from laneway.operator.watch.apiserver import Raw
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 MERGE_PATCH = "application/merge-patch+json"
 

@@ -1,13 +1,12 @@
-"""Who makes way for whom."""
+"""Which job is preempted for which."""
 
 from __future__ import annotations
 
-from laneway.api import quantity
-from laneway.api.clock_text import to_seconds
+from laneway.api.rfc3339 import parse_time
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import holds_for, until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import holds_for, until
 
 
 async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after_it(
@@ -23,7 +22,7 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     preempted = await cluster.until_condition("long", "Preempted")
     assert preempted["reason"] == "HigherPriority"
     assert f"{cluster.namespace}/short" in preempted["message"]
-    await cluster.until_waiting("short", "AwaitingDeparture")
+    await cluster.until_waiting("short", "AwaitingRelease")
 
     async def none_yet() -> bool:
         return await cluster.pods("short") == []
@@ -33,32 +32,32 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     (pod,) = await cluster.run_all("short", 1)
     status = (await cluster.job("long"))["status"]
     assert status["preemptions"] == 1
-    attained = quantity.parse(status["attainedService"])
+    attained = status["attainedServiceGPUMilliseconds"]
     assert attained > 0
 
     await cluster.finish(pod)
-    await cluster.until_condition("short", "Succeeded")
+    await cluster.until_condition("short", "Complete")
     await cluster.run_all("long", 1, attempt=2)
     await cluster.until_condition("long", "Running")
     await cluster.until_condition("long", "Preempted", "False", reason="PlacedAgain")
 
     async def more() -> bool:
-        return quantity.parse((await cluster.job("long"))["status"]["attainedService"]) > attained
+        return (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"] > attained
 
     await until("service goes on from where it stood", more)
     assert "Preempted" in await cluster.events("long")
 
     operator.kill()
-    attained = quantity.parse((await cluster.job("long"))["status"]["attainedService"])
+    attained = (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"]
     operator.start()
-    await until("the operator that is started anew writes the status", more)
+    await until("the restarted operator writes the status", more)
     status = (await cluster.job("long"))["status"]
     assert "preemption" not in status
     last = status["lastPreemption"]
-    assert (last["depth"], last["reason"]) == ("Evict", "HigherPriority")
-    assert last["beneficiary"] == f"{cluster.namespace}/short"
+    assert (last["action"], last["reason"]) == ("Evict", "HigherPriority")
+    assert last["preemptor"] == f"{cluster.namespace}/short"
     assert last["message"] == preempted["message"]
-    assert to_seconds(last["since"]) == to_seconds(preempted["lastTransitionTime"])
+    assert parse_time(last["since"]) == parse_time(preempted["lastTransitionTime"])
 
 
 async def test_a_job_that_refuses_preemption_keeps_its_gpu(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from laneway.operator.apiserver import ApiError, Raw
-from laneway.operator.resources import PODS
+from laneway.operator.state.resources import PODS
+from laneway.operator.watch.apiserver import ApiError, Raw
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
@@ -39,7 +39,7 @@ async def test_a_gang_that_a_quota_halves_holds_nothing_and_starts_when_there_is
     assert "exceeded quota: few" in waiting["message"]
     assert waiting["unblock"].startswith("room in the quota")
     await cluster.until_condition("gang", "Placed", "False", "QuotaExceeded")
-    assert (await cluster.condition("gang", "Admitted"))["status"] == "True", "the job is not at fault"
+    assert (await cluster.condition("gang", "Accepted"))["status"] == "True", "the job is not at fault"
     await cluster.until_pods("gang", 0)
 
     await cluster.api.request("DELETE", f"{quotas}/few")
@@ -72,7 +72,7 @@ async def test_a_webhook_that_is_down_is_named_and_waited_for(
         assert hook["name"] in waiting["message"]
         assert waiting["unblock"] == "the webhook answering again"
         await cluster.until_condition("gang", "Placed", "False", "WebhookUnavailable")
-        assert (await cluster.condition("gang", "Admitted"))["status"] == "True", "the job is not at fault"
+        assert (await cluster.condition("gang", "Accepted"))["status"] == "True", "the job is not at fault"
     finally:
         await cluster.api.request("DELETE", f"{WEBHOOKS}/{cluster.namespace}")
     await _run_gang(cluster, "gang")

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 UNHURRIED: dict[str, Any] = {
     **FAST,
-    "patience": {**FAST["patience"], "gangTimeoutSeconds": 600},
+    "timeouts": {**FAST["timeouts"], "gangTimeoutSeconds": 600},
     "lease": {"durationSeconds": 600, "renewDeadlineSeconds": 300, "retrySeconds": 1},
 }
 """A lease and a gang that do not run out, however slowly the test plays the kubelet."""

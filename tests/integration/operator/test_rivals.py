@@ -1,7 +1,7 @@
 """Fifty gangs of which no two fit together: each gets all of its GPUs or none, and all of them run in the end.
 
 Their kubelets are played here; on nodes that kwok plays, with kube-scheduler, the same is looked at by ``make test-rivals``, and on real kubelets
-by ``tests/e2e/test_rivals.py``. What is checked at every moment: :mod:`tests.integration.operator.rival_history`."""
+by ``tests/e2e/test_rivals.py``. What is checked at every moment: :mod:`tests.support.operator.rival_history`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from laneway.api import names
-from laneway.operator.apiserver import ApiError, Raw
-from laneway.operator.resources import PODS
+from laneway.operator.state.resources import PODS
+from laneway.operator.watch.apiserver import ApiError, Raw
 
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.rival_history import History
-from tests.integration.operator.waiting import until
-from tests.integration.operator.watching import watched
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.rival_history import History
+from tests.support.operator.waiting import until
+from tests.support.operator.watching import watched
 
 RIVALS = 50
 GPUS = 3
@@ -38,7 +38,7 @@ def operator(
 ) -> Iterator[OperatorProcess]:
     """One that does not give a gang up which a slow machine plays."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["patience"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 1}
+    config["timeouts"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 1}
     folder = tmp_path_factory.mktemp("rivals")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process
@@ -73,9 +73,9 @@ async def test_fifty_rival_gangs_run_one_after_another_and_never_hold_half(
     async with watched(cluster.api, cluster.namespace, history):
         await asyncio.gather(*(cluster.submit(f"rival-{at}", workers=WORKERS) for at in range(RIVALS)))
         await until("all rivals have run", play, seconds=600, poll_seconds=0.02)
-    told = history.check()
-    assert set(told.whole) == {f"rival-{at}" for at in range(RIVALS)}
-    assert {f"rival-{at}" for at in REFUSED} <= set(told.partial), "taken back"
+    checked = history.check()
+    assert set(checked.whole) == {f"rival-{at}" for at in range(RIVALS)}
+    assert {f"rival-{at}" for at in REFUSED} <= set(checked.partial), "taken back"
     statuses = {name: job["status"] for name, job in history.now.jobs.items()}
     assert all(status["restarts"] == 0 for status in statuses.values()), "nobody's failure"
     for at in REFUSED:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from laneway.api.clock_text import to_seconds
+from laneway.api.rfc3339 import parse_time
 
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
 
 
 def _config() -> dict[str, Any]:
     config: dict[str, Any] = copy.deepcopy(FAST)
     # Long enough to play what follows before a node that is avoided comes into question again.
-    config["patience"] |= {"gangTimeoutSeconds": 8, "avoidNodeSeconds": 8, "restartBackoffSeconds": 3}
+    config["timeouts"] |= {"gangTimeoutSeconds": 8, "avoidNodeSeconds": 8, "restartBackoffSeconds": 3}
     return config
 
 
@@ -97,4 +97,4 @@ async def _is_refused(cluster: PlayedCluster, attempt: int) -> None:
 async def _wait_seconds(cluster: PlayedCluster, message: str) -> float:
     """How long the job waits by its status, from the end of its last attempt on."""
     ended = (await cluster.condition("broken", "Placed"))["lastTransitionTime"]
-    return round(to_seconds(message.rpartition(" ")[2]) - to_seconds(ended), 3)
+    return round(parse_time(message.rpartition(" ")[2]) - parse_time(ended), 3)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laneway.operator.apiserver import ApiError, Raw
-from laneway.operator.resources import NODES, PODS
+from laneway.operator.state.resources import NODES, PODS
+from laneway.operator.watch.apiserver import ApiError, Raw
 
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import FAST, OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import FAST, OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 TAINT = {"key": "maintenance", "value": "yes", "effect": "NoExecute"}
 KEPT_OFF = "since the template does not tolerate the taint maintenance=yes:NoExecute"
@@ -26,7 +26,7 @@ def operator(
 ) -> Iterator[OperatorProcess]:
     """One that keeps away for longer than any test from a node on which it has learnt to: who comes back was allowed to."""
     config: dict[str, Any] = copy.deepcopy(FAST)
-    config["patience"] |= {"avoidNodeSeconds": 3600, "gangTimeoutSeconds": 600}
+    config["timeouts"] |= {"avoidNodeSeconds": 3600, "gangTimeoutSeconds": 600}
     folder = tmp_path_factory.mktemp("set-aside")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process
@@ -49,11 +49,11 @@ async def _evict(cluster: PlayedCluster, pod: Raw) -> None:
     await cluster.api.request("POST", PODS.path(cluster.namespace, name, "eviction"), body=body)
 
 
-async def _until_told(cluster: PlayedCluster, job: str, reason: str) -> None:
-    async def told() -> bool:
+async def _until_events(cluster: PlayedCluster, job: str, reason: str) -> None:
+    async def recorded() -> bool:
         return reason in await cluster.events(job)
 
-    await until(f"an event {reason} of {job}", told)
+    await until(f"an event {reason} of {job}", recorded)
 
 
 def _tolerating(**how: object) -> Raw:
@@ -97,7 +97,7 @@ async def test_a_gang_leaves_a_node_that_gets_a_noexecute_taint_and_comes_back_w
     assert f"cannot go to {nodes[0]}, {KEPT_OFF}" in waiting["message"]
     status = (await cluster.job("gang"))["status"]
     assert not status.get("avoid"), "the taint says it all, for as long as it is there"
-    await _until_told(cluster, "gang", "Disrupted")
+    await _until_events(cluster, "gang", "Disrupted")
 
     await _change_node(cluster, nodes[0], taints=None)
     await cluster.run_all("gang", 2, attempt=2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
 
 XID = "XID 79 (GPU has fallen off the bus); it needs a reset"
 

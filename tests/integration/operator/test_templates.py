@@ -7,13 +7,13 @@ from typing import Any
 from laneway.api import names
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import device_id
-from laneway.device_plugin.kubelet_records import Holder
-from laneway.device_plugin.pod_facts import pod_facts
+from laneway.device_plugin.pod_info import pod_info
+from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.share_manager import record_of
 
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import GIB, PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import GIB, PlayedCluster
+from tests.support.operator.waiting import until
 
 COMMAND = {"name": "trainer", "image": "example.invalid/trainer", "command": ["python", "train.py"]}
 MEASURED: dict[str, Any] = {
@@ -36,7 +36,7 @@ def as_the_plugin_reads_it(pod: dict[str, Any]) -> ContainerRecord:
     gpu = pod["metadata"]["annotations"][names.GPUS_ANNOTATION]
     ids = frozenset(device_id(gpu, slot) for slot in range(60))
     holder = Holder(pod["metadata"]["namespace"], pod["metadata"]["name"], "trainer", ids)
-    return record_of(holder, pod_facts(pod))
+    return record_of(holder, pod_info(pod))
 
 
 async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measured(
@@ -44,7 +44,7 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
 ) -> None:
     await cluster.add_node("n1")
     template = {"spec": {"containers": [COMMAND]}}
-    await cluster.submit("first", gpus={"share": 60}, template=template)
+    await cluster.submit("first", gpus={"type": "Share", "sharePercent": 60}, template=template)
     (first,) = await cluster.until_pods("first", 1)
     assert names.PROFILE_ANNOTATION not in first["metadata"]["annotations"]
     assert as_the_plugin_reads_it(first).profile is None
@@ -71,13 +71,15 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
 
     await until("its loss is a metric", counted)
     await cluster.finish(first)
-    await cluster.until_condition("first", "Succeeded")
+    await cluster.until_condition("first", "Complete")
 
     run = {**COMMAND, "env": [{"name": "RUN", "value": "2"}]}
-    await cluster.submit("second", gpus={"share": 60}, template={"spec": {"containers": [run]}})
+    await cluster.submit(
+        "second", gpus={"type": "Share", "sharePercent": 60}, template={"spec": {"containers": [run]}}
+    )
     await cluster.submit(
         "another",
-        gpus={"share": 10},
+        gpus={"type": "Share", "sharePercent": 10},
         template={"spec": {"containers": [{**COMMAND, "command": ["python", "eval.py"]}]}},
     )
     (second,) = await cluster.until_pods("second", 1)

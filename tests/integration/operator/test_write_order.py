@@ -1,4 +1,4 @@
-"""What the operator asks again before it has a job make way, what it writes before what, and what it still writes when it is to end, as a
+"""What the operator reads again before it preempts a job, what it writes before what, and what it still writes when it is to end, as a
 real API server sees it.
 
 Between the two stands a proxy that holds back what the test wants held back.
@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
-from tests.faults.fault import Answer, Fault, Request
-from tests.faults.fault_proxy import FaultProxy, serving
-from tests.faults.journal import Journal
-from tests.faults.namespace_view import NamespaceView
-from tests.faults.upstream import upstream
-from tests.integration.operator.conftest import SYSTEM_NAMESPACE
-from tests.integration.operator.operator_process import OperatorProcess
-from tests.integration.operator.played_cluster import PlayedCluster
-from tests.integration.operator.waiting import until
+from tests.support.api_faults.fault import Answer, Fault, Request
+from tests.support.api_faults.fault_proxy import FaultProxy, serving
+from tests.support.api_faults.journal import Journal
+from tests.support.api_faults.namespace_view import NamespaceView
+from tests.support.api_faults.upstream import upstream
+from tests.support.operator.fixtures import SYSTEM_NAMESPACE
+from tests.support.operator.operator_process import OperatorProcess
+from tests.support.operator.played_cluster import PlayedCluster
+from tests.support.operator.waiting import until
 
 
 class HeldBack(Fault):
@@ -75,7 +75,7 @@ async def held_back(
                 print(process.log)
 
 
-async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written_about_first(
+async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_written_first(
     held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
 ) -> None:
     fault, operator = held_back
@@ -90,9 +90,9 @@ async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written
     await cluster.finish(long)
     await cluster.submit("short", priorityClassName=urgent)
     (short,) = await cluster.until_pods("short", 1)
-    assert "a statement is out of date" in operator.log, "it had planned to have it make way"
+    assert "write outdated" in operator.log, "it had planned to preempt it"
     status = (await cluster.job("long"))["status"]
-    assert (await cluster.condition("long", "Succeeded"))["status"] == "True"
+    assert (await cluster.condition("long", "Complete"))["status"] == "True"
     assert (status["attempt"], status["preemptions"]) == (1, 0)
     assert "Preempted" not in await cluster.events("long")
     assert "Preempting" not in await cluster.events("short")
@@ -118,7 +118,7 @@ async def test_nobody_makes_way_who_has_just_ended_and_who_frees_gpus_is_written
     assert (await cluster.condition("short", "Placed"))["status"] == "True"
     fault.status_may_go.set()
     await cluster.until_pods("next", 1)
-    assert (await cluster.condition("short", "Succeeded"))["status"] == "True"
+    assert (await cluster.condition("short", "Complete"))["status"] == "True"
 
 
 async def test_what_is_on_its_way_when_the_operator_is_to_end_is_written_and_told(

@@ -1,13 +1,17 @@
-"""What the client costs a training step: with a real agent and a simulated GPU, beside the same without the client.
+"""What the client costs a training step: with a real agent and a simulated GPU, compared with a run without
+the client.
 
     python -m tests.performance.client.cost -o result.json
 
-Three processes train the same network, with steps of about 20 ms, on one core and never two at a time: one without the client, one with it, one whose
-client measures as on a real GPU (hooks, turn and the allocator's statistics, but no operation is watched). They take turns, as do steps with the client's hooks and without
-them in the same process, so that whatever else the machine does meets all alike. Where a process's memory comes to lie makes more of a difference than what is measured, so
-the cost is told within a process; beside it that against the process without the client, of sets of processes that are made anew a few times.
+Three processes train the same network, with steps of about 20 ms, on one core and never two at a time. One
+runs without the client, one with it, and one with a client that measures as on a real GPU (hooks, turn and
+the allocator's statistics, but no traced operations). They alternate, and so do steps with and without the
+client's hooks in the same process, so that other load affects all alike. Where a process's memory lies
+matters more than what is measured. So the cost is given within a process, and in addition relative to the
+process without the client, over sets of processes that are started again a few times.
 
-In a row, steps follow each other as a training's do. Apart, every step comes right after one of another process, which has emptied the core's caches.
+In a row, steps follow each other as in a training. Apart, every step comes right after one of another
+process, which has emptied the core's caches.
 """
 
 from __future__ import annotations
@@ -23,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.integration.client.jobs import SCRIPTS
-from tests.integration.node_agent.node import Node
 from tests.performance.node.crowd import node_with
 from tests.performance.result_file import write_measured
-from tests.torch_runtime import torch_runtime
+from tests.support.client.jobs import SCRIPTS
+from tests.support.node_agent.node import Node
+from tests.support.torch_runtime import torch_runtime
 
 NETWORKS = ("transformer", "cnn")
 WAYS = ("plain", "laneway", "hooks")
@@ -36,7 +40,8 @@ ROUNDS = {"in a row": (10, 10), "apart": (60, 1)}
 """Rounds, and the steps that each process does in one, with its hooks and without."""
 SCRIPT = "timed_steps.py"
 KEPT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
-"""The C library keeps what tensors gave back: otherwise the kernel clears the same pages anew for each step, and how many hangs on chance."""
+"""The C library keeps freed tensors' memory: otherwise the kernel clears a random number of pages for each
+step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Step:
     processor_ns: int
     """Of all threads of the process."""
     watched: bool
-    """The client saw every operation of it."""
+    """The client traced every operation of it."""
 
 
 class Trainer:
@@ -58,7 +63,7 @@ class Trainer:
         self._orders = orders
 
     def steps(self, number: int, *, hooks: bool = True) -> list[Step]:
-        """What it was told to do; with the client's hooks, where it has the client."""
+        """Runs steps; with the client's hooks, where it has the client."""
         self._orders.write(f"{number}\n" if hooks else f"{number} without\n")
         self._orders.flush()
         answer = self._output.readline()
@@ -67,7 +72,7 @@ class Trainer:
 
 
 def measure() -> dict[str, Any]:
-    """Return the cost of a step by network."""
+    """Returns the cost of a step by network."""
     with node_with(gpus=2 * SETS * len(NETWORKS), lanes=1) as node:
         numbers = iter(range(2 * SETS * len(NETWORKS)))
         return {
@@ -115,7 +120,7 @@ def _compared(trainers: Mapping[str, Trainer], rounds: int, steps: int) -> dict[
 
 
 def _unwatched(steps: Iterable[Step]) -> list[Step]:
-    """Without hooks nobody ends the watch of operations that went on."""
+    """Without hooks, tracing that is active does not end."""
     return [step for step in steps if not step.watched]
 
 
@@ -127,7 +132,7 @@ def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[i
         folder = node.container(f"{way}-{gpu}", 100, gpu=gpu).await_socket().folder
     with tempfile.TemporaryDirectory() as work:
         os.mkfifo(Path(work) / "go")
-        # The allocator by hand says the same whatever is done: an iteration would seem not to fit, and to have to be made to.
+        # The fake allocator's figures never change: an iteration would seem not to fit, and would be made to.
         fit = {"LANEWAY_FIT": "Off"} if way == "hooks" else {}
         process = torch_runtime().start(
             [SCRIPT, network, str(batch), way], SCRIPTS, Path(work), folder, **KEPT, **fit
@@ -146,7 +151,7 @@ def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[i
 
 
 def _summary(steps: Sequence[Step], plain: Sequence[Step]) -> dict[str, float]:
-    """Medians, and how much longer than the plain one's they are."""
+    """Returns medians, and how much longer than the plain process's they are."""
     wall_ms, plain_wall_ms = (_median_ms(step.wall_ns for step in each) for each in (steps, plain))
     processor_ms, plain_processor_ms = (
         _median_ms(step.processor_ns for step in each) for each in (steps, plain)

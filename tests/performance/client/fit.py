@@ -1,8 +1,10 @@
-"""What an iteration costs that is made to fit a part of the memory it would use, beside a checkpoint around every block.
+"""The cost of an iteration that is fitted to a part of its memory, compared with a checkpoint around every
+block.
 
     python -m tests.performance.client.fit -o result.json
 
-Four networks on a simulated GPU, where tensors of the CPU stand for its memory, with budgets in percent of the ephemeral memory of the plain run.
+Four networks on a simulated GPU, where CPU tensors stand for its memory. Budgets are in percent of the plain
+run's ephemeral memory.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.integration.client.jobs import SCRIPTS
 from tests.performance.result_file import write_measured
-from tests.torch_runtime import CLIENT, TorchRuntime, torch_runtime
+from tests.support.client.jobs import SCRIPTS
+from tests.support.torch_runtime import CLIENT, TorchRuntime, torch_runtime
 
 MODELS = ("mlp", "cnn", "resnet", "transformer")
 LONGEST_SECONDS = 300.0
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return, by network, what each way of running it needed."""
+    """Returns, by network, what each way of running it needed."""
     runtime = torch_runtime()
     return [{"model": model, "ways": _ways(runtime, model)} for model in MODELS]
 

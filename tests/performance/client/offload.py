@@ -1,10 +1,12 @@
-"""What it takes to move a training's memory to the host and back by order, at a node's shell, of a real agent with a simulated GPU.
+"""The cost of moving a training's memory to the host and back, by an order on the node's command line, with a
+simulated GPU.
 
     python -m tests.performance.client.offload -o result.json
 
-The GPU is simulated: tensors of the CPU stand for its memory, and the copy on the host lies in the same memory, so the process's resident memory stays as it
-was while what it holds of the GPU goes to nothing. Whether every bit is back is checked in the process. Right before each move the same bytes are copied
-and nothing else is done: into memory that is new to the process, as the host's copy is, and into the same once more. That is the limit of a mover.
+CPU tensors stand for the GPU's memory, and the host copy is in the same memory. So the process's resident
+memory stays as it was, while what it holds of the GPU falls to nothing. The process verifies that every bit
+is back. Right before each move the same bytes are only copied: into memory that is new to the process, as the
+host copy is, and into the same memory once more. That is the limit for any mover.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.integration.client.jobs import SCRIPTS
-from tests.integration.node_agent.node import Node, eventually
-from tests.integration.node_agent.shell import order
 from tests.performance.result_file import write_measured
-from tests.torch_runtime import torch_runtime
+from tests.support.client.jobs import SCRIPTS
+from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.shell import order
+from tests.support.torch_runtime import torch_runtime
 
 MEBIBYTES = (256, 1024)
 TIMES = 3
@@ -32,7 +34,7 @@ LONGEST_SECONDS = 120.0
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return by size what moving took."""
+    """Returns, by size, what moving took."""
     with tempfile.TemporaryDirectory(prefix="laneway-bench-") as folder:
         node = Node(Path(folder), gpus=len(MEBIBYTES))
         node.profile["gpus"][0]["memory"] = "4000Mi"
@@ -94,7 +96,7 @@ def _until(node: Node, pod: str, state: str) -> None:
 
 
 def _read(process: subprocess.Popen[str], begins: str) -> str:
-    """The next line that begins so."""
+    """Returns the next line with this beginning."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(begins):

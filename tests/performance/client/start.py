@@ -2,8 +2,9 @@
 
     python -m tests.performance.client.start -o result.json
 
-Processes with and without the client on their path, one of each in turn. The client lies in a fresh folder, without byte code, as in a container whose Python is
-none of those that it was compiled for. With PyTorch, what the import of the client's own modules takes when PyTorch has just been imported is read in the process.
+Processes with and without the client on their path alternate. The client is in a fresh folder without byte
+code, as in a container whose Python it was not compiled for. With PyTorch, the process itself measures the
+import of the client's modules after PyTorch's import.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.client.jobs import SCRIPTS
 from tests.performance.result_file import write_measured
-from tests.torch_runtime import CLIENT, torch_runtime
+from tests.support.client.jobs import SCRIPTS
+from tests.support.torch_runtime import CLIENT, torch_runtime
 
 STARTS = 40
 TORCH_STARTS = 3
@@ -40,13 +41,13 @@ print(json.dumps({
 
 
 def measure() -> dict[str, Any]:
-    """Return times in milliseconds, and what is there in a process without PyTorch."""
+    """Returns times in milliseconds, and what exists in a process without PyTorch."""
     with tempfile.TemporaryDirectory(prefix="lw-") as name:
         folder = Path(name)
         shutil.copytree(CLIENT, folder / "client", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "door").mkdir()
+        (folder / "agent").mkdir()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(str(folder / "door/agent.sock"))
+        listener.bind(str(folder / "agent/agent.sock"))
         listener.listen()
         listener.setblocking(False)
         ways: dict[str, dict[str, str]] = {"plain": {}, "laneway": _environment(folder)}
@@ -54,7 +55,7 @@ def measure() -> dict[str, Any]:
         for _ in range(STARTS):
             for way, variables in ways.items():
                 starts[way].append(_start_ms(variables))
-        without_torch = {way: _look(variables) for way, variables in ways.items()}
+        without_torch = {way: _sample(variables) for way, variables in ways.items()}
         connections = _connections(listener)
         listener.close()
     return {
@@ -74,7 +75,7 @@ def measure() -> dict[str, Any]:
 
 
 def _medians(starts: list[tuple[float, float]]) -> dict[str, float]:
-    """Of the differences between neighbours, where that is what is given."""
+    """Returns medians; of the differences between neighbours, where those are given."""
     return {
         "wall_ms": round(statistics.median(wall for wall, _ in starts), 2),
         "processor_ms": round(statistics.median(processor for _, processor in starts), 2),
@@ -82,11 +83,11 @@ def _medians(starts: list[tuple[float, float]]) -> dict[str, float]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(folder / "client"), "LANEWAY_DIR": str(folder / "door")}
+    return {"PYTHONPATH": str(folder / "client"), "LANEWAY_DIR": str(folder / "agent")}
 
 
 def _start_ms(variables: dict[str, str]) -> tuple[float, float]:
-    """Time of a process from its start to its end, and the processor's time in it."""
+    """Returns the wall time of a process from start to end, and its CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     _python("pass", variables)
@@ -96,7 +97,7 @@ def _start_ms(variables: dict[str, str]) -> tuple[float, float]:
     return wall_ms, 1000 * processor_seconds
 
 
-def _look(variables: dict[str, str]) -> dict[str, Any]:
+def _sample(variables: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(_python(LOOK, variables))
     return found
 
@@ -109,7 +110,7 @@ def _python(code: str, variables: dict[str, str]) -> str:
 
 
 def _connections(listener: socket.socket) -> int:
-    """How many have come to the agent's door."""
+    """Counts connections to the agent's socket."""
     count = 0
     while True:
         try:
@@ -123,9 +124,9 @@ def _with_torch() -> dict[str, float]:
     found = []
     for _ in range(TORCH_STARTS):
         with tempfile.TemporaryDirectory() as work:
-            door = Path(work) / "door"
-            door.mkdir()
-            process = torch_runtime().start(["timed_import.py"], SCRIPTS, Path(work), door)
+            agent_folder = Path(work) / "agent"
+            agent_folder.mkdir()
+            process = torch_runtime().start(["timed_import.py"], SCRIPTS, Path(work), agent_folder)
             output, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         found.append(json.loads(output))

@@ -1,4 +1,4 @@
-"""How the page of measurements shows what `make bench-client` found."""
+"""Shows the results of `make bench-client` on the page of measurements."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _fit(found: Any) -> Iterator[str]:
             "peak",
             "of plain",
             "time of a step",
-            "plain beside it",
+            "plain, same time",
             "longer",
-            "moved",
-            "computed again",
+            "offloaded",
+            "recomputed",
         ],
         (_way(each["model"], way) for each in found for way in each["ways"]),
     )
-    yield "\nThe time is the processor time, copies included, of the least of 8 steps; the plain run is measured anew before and after each line.\n"
+    yield "\nThe time is the CPU time, copies included, of the fastest of 8 steps; the plain run is measured again before and after each line.\n"
 
 
 def _way(model: str, way: dict[str, Any]) -> list[object]:
@@ -58,20 +58,20 @@ def _way(model: str, way: dict[str, Any]) -> list[object]:
 
 def _start(found: Any) -> Iterator[str]:
     yield from table(
-        ["", "time", "of the processor"],
+        ["", "time", "CPU time"],
         (
             [title, f"{found[name]['wall_ms']} ms", f"{found[name]['processor_ms']} ms"]
             for name, title in (
                 ("plain", "start and end of Python without the client"),
                 ("laneway", "with the client on its path"),
-                ("added", "longer, median of neighbours; goal 30 ms"),
+                ("added", "longer, median of adjacent runs; goal 30 ms"),
             )
         ),
     )
     with_torch = found["with_torch"]
     yield (
-        f"\nProcessor time of `import torch` with the client: {with_torch['import_torch_ms']:.0f} ms, "
-        f"{with_torch['client_ms']:.0f} ms of it for the client's modules, compiled from their source.\n\n"
+        f"\nCPU time of `import torch` with the client: {with_torch['import_torch_ms']:.0f} ms, "
+        f"{with_torch['client_ms']:.0f} ms of it for the client's modules, compiled from source.\n\n"
     )
     without = found["without_torch"]
     yield from table(
@@ -85,17 +85,17 @@ def _start(found: Any) -> Iterator[str]:
             for way, title in (("plain", "without the client"), ("laneway", "with it"))
         ),
     )
-    yield f"\nConnections that came to the agent's door meanwhile: {without['connections']}.\n"
+    yield f"\nConnections to the agent's socket during the test: {without['connections']}.\n"
 
 
 def _cost(found: Any) -> Iterator[str]:
     ways = {
-        "laneway in itself": "simulated GPU, beside steps without hooks",
-        "hooks in itself": "as on a real GPU, beside steps without hooks",
-        "laneway": "simulated GPU, beside a process without the client",
-        "hooks": "as on a real GPU, beside a process without the client",
+        "laneway in itself": "simulated GPU, compared with steps without hooks",
+        "hooks in itself": "as on a real GPU, compared with steps without hooks",
+        "laneway": "simulated GPU, compared with a process without the client",
+        "hooks": "as on a real GPU, compared with a process without the client",
     }
-    measures = {"longer_wall_percent": "longer", "longer_processor_percent": "longer, of the processor"}
+    measures = {"longer_wall_percent": "longer", "longer_processor_percent": "longer, CPU time"}
     yield from table(
         [
             "network",
@@ -118,8 +118,8 @@ def _cost(found: Any) -> Iterator[str]:
             "network",
             "steps",
             "a step without the client",
-            "of the processor",
-            "of which every operation was watched",
+            "its CPU time",
+            "steps with every operation traced",
             "longer",
         ],
         (
@@ -151,10 +151,10 @@ def _offload(found: Any) -> Iterator[str]:
         "offload": "to the host",
         "restore": "and back",
         "copy_to_new_memory": "a copy alone, into new memory",
-        "copy": "into memory that is there",
+        "copy": "into existing memory",
     }
     yield from table(
-        ["seconds per GiB, of the processor in brackets", *moves.values()],
+        ["seconds per GiB (CPU time in brackets)", *moves.values()],
         (
             [
                 _gibibytes(each["moves"][0]["freed_bytes"]),
@@ -170,8 +170,8 @@ def _offload(found: Any) -> Iterator[str]:
     yield from table(
         [
             "moved",
-            "by order, until the agent knows",
-            "until the next step has been done",
+            "ordered, until the agent knows",
+            "until the next step is done",
             "held before",
             "away",
             "after",
@@ -202,9 +202,9 @@ def _offload(found: Any) -> Iterator[str]:
         ),
     )
     yield (
-        f"\nMedians of {len(found[0]['moves'])} moves each; bytes of the last one. Every bit was back after each "
-        "(CRC-32 of parameters, gradients and both moments of Adam). A copy into new memory pays for the kernel's clearing of its pages; "
-        "to come back, storages use the memory of copies that have been read.\n"
+        f"\nMedians of {len(found[0]['moves'])} moves each; bytes of the last one. Every bit was back after each one "
+        "(CRC-32 of parameters, gradients and both moments of Adam). A copy into new memory includes the kernel's clearing of its pages. "
+        "Restored storages reuse the memory of copies that have been read.\n"
     )
 
 
@@ -217,8 +217,8 @@ CLIENT = Block(
     "bench-client",
     {
         "client-start": ("The start of Python, and a process without PyTorch", _start),
-        "client-cost": ("What the client costs a training step", _cost),
+        "client-cost": ("The cost of the client in a training step", _cost),
         "client-offload": ("A training's memory, to the host and back", _offload),
-        "client-fit": ("An iteration that is made to fit a part of its memory", _fit),
+        "client-fit": ("An iteration fitted to a part of its memory", _fit),
     },
 )

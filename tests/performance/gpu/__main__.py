@@ -1,7 +1,7 @@
 """Jobs on one GPU in all ways of sharing it; a part of `make test-gpu`, which sees to what this needs.
 
     python3 tests/gpu --only sharing --results docs/measurements
-    python3 -m tests.performance.gpu --only-page --results docs/measurements    # the page anew, from a result that was brought here
+    python3 -m tests.performance.gpu --only-page --results docs/measurements    # only the page, from a result that was brought here
 
 About seven minutes on a large GPU.
 """
@@ -28,7 +28,7 @@ def main() -> int:
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--results", type=Path, help="the folder for the JSON; else it is only shown")
-    parser.add_argument("--only-page", action="store_true", help="measure nothing, and write the page anew")
+    parser.add_argument("--only-page", action="store_true", help="measure nothing, and write the page again")
     parser.add_argument("--no-page", action="store_true", help="leave the page as it is")
     options = parser.parse_args()
     if not options.only_page:

@@ -20,8 +20,8 @@ from typing import Any
 
 from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders
 
-from tests.gpu.workstation import Worker, Workstation
 from tests.performance.gpu.plan import Plan
+from tests.support.gpu.workstation import Worker, Workstation
 
 Answers = list[dict[str, Any]]
 ALL = ("one after the other", "time-slicing", "MPS", "lanes", "one lane")
@@ -93,11 +93,11 @@ def _mps_workers(
         return [], "there is no real GPU"
     if shutil.which(PROGRAM) is None:
         return [], f"{PROGRAM} is not on the PATH"
-    told = threading.Event()
-    daemon = MPSDaemon(MPSFolders(workstation.root / "mps"), [workstation.gpu["uuid"]], told.set)
+    reported = threading.Event()
+    daemon = MPSDaemon(MPSFolders(workstation.root / "mps"), [workstation.gpu["uuid"]], reported.set)
     daemon.start()
     stack.callback(daemon.stop)
-    if not told.wait(MPS_SECONDS) or daemon.problem:
+    if not reported.wait(MPS_SECONDS) or daemon.problem:
         return [], daemon.problem
     pipe = {"CUDA_MPS_PIPE_DIRECTORY": str(workstation.root / "mps/pipe")}
     workers = [workstation.plain(f"mps-{number}", *options, **pipe) for number in range(plan.most_jobs)]

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.node_agent.footprint import Footprint
-from tests.integration.node_agent.node import Node, PeerProcess
 from tests.performance.node.crowd import Crowd, Trained, admit, node_with
 from tests.performance.node.hand_off import ITERATION_SECONDS, hand_offs_of_lane_us
 from tests.performance.node.latencies import summary
 from tests.performance.result_file import write_measured
+from tests.support.node_agent.footprint import Footprint
+from tests.support.node_agent.node import Node, PeerProcess
 
 PROGRAMS = Path(__file__).parents[2] / "integration/node_agent"
 CONTAINERS = 4

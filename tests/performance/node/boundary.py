@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.integration.node_agent.node import Node, PeerProcess
 from tests.performance.node.crowd import admit, node_with
 from tests.performance.result_file import write_measured
-from tests.torch_runtime import torch_runtime
+from tests.support.node_agent.node import Node, PeerProcess
+from tests.support.torch_runtime import torch_runtime
 
 BURSTS = 30
 TIMES = 20_000

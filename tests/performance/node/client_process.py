@@ -14,11 +14,11 @@ import time
 from time import monotonic_ns
 from typing import Any
 
-from laneway.client.explicit import iteration
-from laneway.client.memory_meter import NoMeter
-from laneway.client.page import TURN
-from laneway.client.profile import FIRST_REPORT_ITERATIONS
+from laneway.client.memory.meter import NoMeter
+from laneway.client.reporting.profile import FIRST_REPORT_ITERATIONS
 from laneway.client.runtime import client
+from laneway.client.script_api import iteration
+from laneway.client.session.shared_page import TURN
 
 FOLDER = "/run/laneway"
 
@@ -45,7 +45,7 @@ class Trainer:
         meter = FixedMeter(persistent_mib << 20, ephemeral_mib << 20) if measured else NoMeter()
         client().start("", "cpu", meter)
         self.train(iteration_seconds=0.001, iterations=FIRST_REPORT_ITERATIONS)
-        return {"contested": client().gate.session.contested}
+        return {"has_agent": client().guard.session.has_agent}
 
     def train(
         self,
@@ -60,18 +60,18 @@ class Trainer:
             ``turns``: for each turn its number, when its first iteration began and its last one ended, and how many it had;
             ``began_ns`` and ``ended_ns`` of the whole.
         """
-        gate = client().gate
+        guard = client().guard
         turns: list[list[int]] = []
         done = 0
         came_ns = monotonic_ns()
         until_ns = came_ns + seconds * 1e9
         while (not iterations or done < iterations) and monotonic_ns() < until_ns:
-            gate.begin()
+            guard.begin()
             began_ns = monotonic_ns()
-            turn = gate.session.words[TURN]
+            turn = guard.session.words[TURN]
             time.sleep(iteration_seconds)
             ended_ns = monotonic_ns()
-            gate.end()
+            guard.end()
             done += 1
             if turns and turns[-1][0] == turn:
                 turns[-1][2] = ended_ns
@@ -84,14 +84,14 @@ class Trainer:
 
     def time_gate(self, times: int) -> dict[str, Any]:
         """Time boundaries, each the end of an iteration and the beginning of the next, less the loop around them."""
-        gate = client().gate
+        guard = client().guard
         bare_ns = monotonic_ns()
         for _ in range(times):
             pass
         began_ns = monotonic_ns()
         for _ in range(times):
-            gate.begin()
-            gate.end()
+            guard.begin()
+            guard.end()
         ended_ns = monotonic_ns()
         return {"nanoseconds": (ended_ns - began_ns - (began_ns - bare_ns)) / times}
 

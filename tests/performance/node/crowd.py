@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.node_agent.node import Node, PeerProcess
 from tests.performance.node.agent_cost import AgentCost
+from tests.support.node_agent.node import Node, PeerProcess
 
 CLIENT = Path(__file__).with_name("client_process.py")
 _OVERCOMMIT_PERCENT = 200
@@ -56,7 +56,7 @@ class Crowd:
         for process in self.processes:
             process.start("open", **options)
         for pod, process in zip(self.pods, self.processes, strict=True):
-            assert process.finish()["contested"], f"{pod} has no session with the agent"
+            assert process.finish()["has_agent"], f"{pod} has no session with the agent"
 
     def start_training(self, **options: Any) -> None:
         """Have all of them train at the same time, as ``client_process.Trainer.train`` says, and wait for nothing."""

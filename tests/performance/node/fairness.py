@@ -27,7 +27,7 @@ ITERATION_SECONDS = 0.002
 WARM_UP_SECONDS = 3.0
 TRAINING_SECONDS = 36.0
 IDLE_SECONDS = 1.5
-"""After so long accounts begin anew (``TurnSettings.recall_seconds``)."""
+"""Accounts are reset after this time (``TurnSettings.recall_seconds``)."""
 AFTER_TURNS = (1_984, 2_000, 2_048, 4_096)
 
 

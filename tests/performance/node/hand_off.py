@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tests.integration.node_agent.node import Node
 from tests.performance.node.crowd import Turn, admit, node_with
 from tests.performance.node.latencies import summary
 from tests.performance.node.socket_round_trip import round_trips_us
 from tests.performance.result_file import write_measured
+from tests.support.node_agent.node import Node
 
 ITERATION_SECONDS = 0.001
 PAUSE_SECONDS = 0.002

@@ -12,10 +12,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.integration.node_agent.node import Node, PeerProcess
 from tests.performance.node.agent_cost import AgentCost
 from tests.performance.node.crowd import node_with
 from tests.performance.result_file import write_measured
+from tests.support.node_agent.node import Node, PeerProcess
 
 SESSIONS = 64
 LANES = 32

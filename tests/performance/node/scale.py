@@ -23,7 +23,7 @@ QUANTUM_MILLISECONDS = 20
 ITERATION_SECONDS = 0.01
 TRAINING_SECONDS = 20.0
 IDLE_SECONDS = 1.5
-"""After so long accounts begin anew (``TurnSettings.recall_seconds``)."""
+"""Accounts are reset after this time (``TurnSettings.recall_seconds``)."""
 
 
 def measure() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 - Gangs of one, two and four workers run alone: how long from being placed to the first process, how long to set up, and how long
   from the last step to the end.
-- Two gangs of four fill the cluster, and so do four of two; a newcomer of four then has some make way. That gives how long
+- Two gangs of four fill the cluster, and so do four of two; a newcomer of four then preempts some. That gives how long
   leaving takes, how long freed GPUs stay idle after an end, and how long eight workers take to set up at once.
 
 The scripts say when they began, trained and ended; the operator's events say when it decided.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from laneway.api.clock_text import to_seconds
+from laneway.api.rfc3339 import parse_time
 
 from hack.cluster.progress import ClusterError, report
 from hack.demo.jobs import JobView
@@ -28,7 +28,7 @@ _ALONE_STEPS = 10
 _HOLDER_STEPS = 80
 _NEWCOMER_STEPS = 10
 _ALONE_TIMEOUT_SECONDS = 120.0
-_MAKING_WAY_TIMEOUT_SECONDS = 300.0
+_PREEMPTION_TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MeasuredCosts:
     """From the last step to the end of the last worker, by workers of the gang."""
 
     notice_seconds: float
-    """From there to the operator's knowing that the job succeeded: until then it may still have it make way."""
+    """From there to the operator's knowing that the job succeeded: until then it may still preempt it."""
 
     end_seconds: float
     """From the end of a job to the start of another on its GPUs."""
@@ -61,7 +61,7 @@ def calibrate(cluster: LiveCluster) -> MeasuredCosts:
     """Run the calibration's jobs and measure.
 
     Raises:
-        ClusterError: a job failed or took too long, or nobody made way.
+        ClusterError: a job failed or took too long, or no job was preempted.
     """
     samples = _Samples(cluster)
     for workers in (1, 2, 4):
@@ -69,8 +69,8 @@ def calibrate(cluster: LiveCluster) -> MeasuredCosts:
             report(f"calibration: {workers} alone")
             samples.alone(WorkloadJob(f"alone-{workers}{attempt}", 0.0, workers, 100, _ALONE_STEPS))
     for workers in (4, 2):
-        report(f"calibration: gangs of {workers} make way")
-        samples.making_way(workers)
+        report(f"calibration: gangs of {workers} are preempted")
+        samples.preempted(workers)
     cluster.jobs.delete_all()
     return samples.costs()
 
@@ -95,7 +95,7 @@ class _Samples:
         self._note_start(job, job.workers)
         self._note_exits([job], views)
 
-    def making_way(self, workers: int) -> None:
+    def preempted(self, workers: int) -> None:
         """Fill the cluster with gangs of a size, and have a newcomer of four workers preempt some of them."""
         holders = [
             WorkloadJob(f"holder-{workers}-{number}", 0.0, workers, 100, _HOLDER_STEPS)
@@ -111,7 +111,7 @@ class _Samples:
         )
         newcomer = WorkloadJob(f"newcomer-{workers}", 0.0, 4, 100, _NEWCOMER_STEPS)
         self._cluster.submit(newcomer)
-        views = self._end([*holders, newcomer], _MAKING_WAY_TIMEOUT_SECONDS)
+        views = self._end([*holders, newcomer], _PREEMPTION_TIMEOUT_SECONDS)
         for holder in holders:
             self._note_start(holder, GPUS)
         self._note_exits([*holders, newcomer], views)
@@ -134,7 +134,7 @@ class _Samples:
         missing = [name for name, values in lists.items() if not values]
         if missing:
             raise ClusterError(
-                f"the calibration measured no {', '.join(missing)}: nobody made way for a newcomer"
+                f"the calibration measured no {', '.join(missing)}: no job was preempted for a newcomer"
             )
         return MeasuredCosts(
             fmean(self._starts),
@@ -166,10 +166,10 @@ class _Samples:
     def _note_exits(self, jobs: Iterable[WorkloadJob], views: Mapping[str, JobView]) -> None:
         """Measure how long jobs took to end, and how long nobody noticed."""
         for job in jobs:
-            completed_seconds = to_seconds(views[job.name].status.completion_time or "")
+            completed_seconds = parse_time(views[job.name].status.completion_time or "")
             last = [self._outputs.attempts(job.name, rank)[-1] for rank in range(job.workers)]
             self._exits[job.workers].append(completed_seconds - max(_said(output, "end") for output in last))
-            self._notices.append(_times(self._happened(job.name), "Succeeded")[0] - completed_seconds)
+            self._notices.append(_times(self._happened(job.name), "Completed")[0] - completed_seconds)
 
     def _note_turnover(
         self, jobs: Sequence[WorkloadJob], newcomer: WorkloadJob, views: Mapping[str, JobView]
@@ -178,10 +178,10 @@ class _Samples:
         happened = {job.name: self._happened(job.name) for job in jobs}
         preempted = [time for events in happened.values() for time in _times(events, "Preempted")]
         if not preempted:
-            raise ClusterError(f"nobody made way for {newcomer.name}")
+            raise ClusterError(f"no job was preempted for {newcomer.name}")
         self._leaves.append(_times(happened[newcomer.name], "Placed")[0] - max(preempted))
         completed = [
-            to_seconds(view.status.completion_time or "") for view in map(views.__getitem__, happened)
+            parse_time(view.status.completion_time or "") for view in map(views.__getitem__, happened)
         ]
         for events in happened.values():
             for placed_again in _times(events, "Placed")[1:]:
@@ -195,7 +195,7 @@ class _Samples:
             f"/apis/events.k8s.io/v1/namespaces/{self._cluster.namespace}/events"
         )
         return sorted(
-            (to_seconds(event["eventTime"]), event["reason"])
+            (parse_time(event["eventTime"]), event["reason"])
             for event in events
             if about.items() <= event["regarding"].items()
         )

@@ -20,7 +20,7 @@ from laneway.simulator import Costs, Simulation
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import SpeedModel
 from laneway.simulator.records import JobRecord, Records
-from laneway.simulator.replay import compared
+from laneway.simulator.replay import compare
 from laneway.simulator.trace import TraceJob
 
 from hack.demo.install import DEMO_VALUES
@@ -75,7 +75,7 @@ def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> 
 def figures(records: Records, prediction: Prediction) -> dict[str, Any]:
     """Return recorded and predicted averages, and how far off the prediction is."""
     config = operator_config().scheduling
-    comparison = compared(
+    comparison = compare(
         records,
         prediction.simulation,
         policy=config.order.policy,

@@ -85,7 +85,9 @@ def main() -> int:
         step += 1
         stops = agreed(bool(told_to_stop))
         if RANK == 0 and (stops or step == STEPS):
-            save(model, optimizer, step)  # also at the end: who makes way while ending has nothing to repeat
+            save(
+                model, optimizer, step
+            )  # also at the end: a job preempted while ending has nothing to repeat
         if stops and step < STEPS:
             say("stop", step=step)
             return 128 + signal.SIGTERM

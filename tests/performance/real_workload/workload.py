@@ -76,7 +76,11 @@ class WorkloadJob:
             "volumeMounts": [{"name": "shared", "mountPath": folder}],
         }
         volume = {"name": "shared", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
-        gpus = {"perWorker": 1} if self.share_percent == 100 else {"share": self.share_percent}
+        gpus = (
+            {"type": "Count", "count": 1}
+            if self.share_percent == 100
+            else {"type": "Share", "sharePercent": self.share_percent}
+        )
         return {
             "apiVersion": names.API_VERSION,
             "kind": "TrainingJob",

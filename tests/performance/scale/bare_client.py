@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from laneway.api.training_job import WorkerPlacementStatus
-from laneway.operator.apiserver import ApiServer, Raw
-from laneway.operator.manifests import worker_pod
-from laneway.operator.records.job_record import parse_job
-from laneway.operator.resources import PODS
+from laneway.api.training_job_status import WorkerPlacementStatus
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.state.records.job_record import parse_job
+from laneway.operator.state.resources import PODS
+from laneway.operator.watch.apiserver import ApiServer, Raw
 
 from tests.performance.scale.client import for_each
 from tests.performance.scale.objects import GPUS_PER_NODE, a_job, gang_sizes, node_name
@@ -78,13 +78,13 @@ def _pods(namespace: str, gpus: int, scheduler: str | None = None) -> list[tuple
         raw["metadata"] |= {"uid": f"00000000-0000-0000-0000-{number:012d}", "resourceVersion": "1"}
         raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
         job = parse_job(raw)
-        assert job.wish is not None
+        assert job.desired is not None
         for rank in range(workers):
             if len(found) == gpus:
                 return found
             node, gpu = next(places)
             worker = WorkerPlacementStatus(worker=rank, node=node, gpus=(gpu,), share_percent=100)
-            pod = worker_pod(job, job.wish.spec, worker, 1)
+            pod = worker_pod(job, job.desired.spec, worker, 1)
             if scheduler is not None:
                 pod["spec"]["schedulerName"] = scheduler
             # Its job is not there, and nobody is to collect it as garbage.

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import aiohttp
-from laneway.operator.apiserver import ApiError, ApiServer, Raw
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
 PARALLEL = 32
 """Requests under way at the same time: as many as the operator's default."""

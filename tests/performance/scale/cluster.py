@@ -60,5 +60,4 @@ class ScaleCluster:
         kubectl = [str(self._plane.kubectl), "--kubeconfig", str(self.kubeconfig)]
         crds = ["apply", "--server-side", "-f", str(REPOSITORY / "crds")]
         subprocess.run([*kubectl, *crds], check=True, stdout=subprocess.DEVNULL)
-        wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]
-        subprocess.run([*kubectl, *wait], check=True, stdout=subprocess.DEVNULL)
+        self._plane.wait_for_crds()

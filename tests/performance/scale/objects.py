@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from laneway.api import names
-from laneway.api.clock_text import to_text
-from laneway.operator.apiserver import Raw
+from laneway.api.rfc3339 import format_time
+from laneway.operator.watch.apiserver import Raw
 
 GPUS_PER_NODE = 8
 _GIB = 2**30
@@ -28,8 +28,8 @@ def a_node(number: int) -> Raw:
         "type": "Ready",
         "status": "True",
         "reason": "Played",
-        "lastHeartbeatTime": to_text(time.time()),
-        "lastTransitionTime": to_text(time.time()),
+        "lastHeartbeatTime": format_time(time.time()),
+        "lastTransitionTime": format_time(time.time()),
     }
     return {
         "apiVersion": "v1",
@@ -51,7 +51,7 @@ def a_gpu_node(number: int) -> Raw:
 
 def agents_word(number: int) -> Raw:
     """Return what a node's agent applies to its GPUNode's status: eight GPUs that nobody holds, and the time."""
-    now = to_text(time.time())
+    now = format_time(time.time())
     ready = {"type": "Ready", "status": "True", "reason": "Played", "message": "", "lastTransitionTime": now}
     gpus = [
         {
@@ -95,7 +95,7 @@ def a_job(name: str, namespace: str, workers: int) -> Raw:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "workers": workers,
-            "gpus": {"perWorker": 1},
+            "gpus": {"type": "Count", "count": 1},
             "template": {"spec": {"containers": [container]}},
         },
     }

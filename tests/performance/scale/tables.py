@@ -81,13 +81,34 @@ def _scale(found: Any) -> Iterator[str]:
     yield f", operator {submitted['operator_cpu_percent']:.0f} %.\n"
     yield "Writes until all were bound, or told why not: "
     yield ", ".join(f"{name} {number:,}" for name, number in writes.items()) + ".\n"
+    if "watches" in found:  # not in results from before kopf watched TrainingJobs
+        yield from _watches(found["watches"])
+
+
+def _watches(found: Any) -> Iterator[str]:
+    raw, kopf = found["raw"], found["kopf"]
+    yield "\nTrainingJobs on the raw stream and on kopf, in the same run:\n\n"
+    rows = (
+        ("pods bound a second", "pods_bound_a_second", "{:.0f}"),
+        ("operator's processor time until all are bound", "operator_cpu_seconds", "{:.1f} s"),
+        ("operator's memory, largest", "operator_peak_memory_mib", "{:.0f} MiB"),
+        ("from a change to the cache, p50", "reaction_p50_milliseconds", "{:.1f} ms"),
+        ("from a change to the cache, p99", "reaction_p99_milliseconds", "{:.1f} ms"),
+    )
+    yield from table(
+        ["", "raw stream", "kopf", "kopf beside it"],
+        (
+            [title, text.format(raw[name]), text.format(kopf[name]), f"{kopf[name] / raw[name] - 1:+.0%}"]
+            for title, name, text in rows
+        ),
+    )
 
 
 def _writes_by_kind(found: Any) -> dict[str, int]:
     """Return the writes until all jobs were bound or told why not, by verb and kind."""
-    told = found["told"]["api_writes"]
+    reported = found["told"]["api_writes"]
     return {
-        name: number + told.get(name, 0)
+        name: number + reported.get(name, 0)
         for name, number in found["from_submission_to_bound"]["api_writes"].items()
     }
 

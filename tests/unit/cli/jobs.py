@@ -1,8 +1,11 @@
-"""TrainingJobs as the API server has them, in short."""
+"""Builders of TrainingJobs in the API server's form."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from laneway.api.conditions import Condition
+from laneway.api.job_conditions import summarize
 
 CREATED = "2026-01-31T12:00:00Z"
 CREATED_SECONDS = 1769860800.0
@@ -11,12 +14,18 @@ CREATED_SECONDS = 1769860800.0
 def a_job(
     name: str = "digits", *, gpus: dict[str, Any] | None = None, workers: int = 1, **status: Any
 ) -> dict[str, Any]:
-    """A TrainingJob with a status of these fields."""
+    """A TrainingJob with a status of these fields; a placement adds the condition Placed, and the summary follows."""
+    placed = [a_condition("Placed")] if status.get("placement") else []
+    conditions = [*placed, *status.get("conditions", ())]
+    if conditions:
+        waiting_reason = status.get("waiting", {}).get("reason", "")
+        state, reason = summarize([Condition.model_validate(each) for each in conditions], waiting_reason)
+        status |= {"conditions": conditions, "state": str(state), "reason": reason}
     return {
         "apiVersion": "laneway.dev/v1alpha1",
         "kind": "TrainingJob",
         "metadata": {"name": name, "namespace": "team", "creationTimestamp": CREATED},
-        "spec": {"workers": workers, "gpus": gpus or {"share": 50}},
+        "spec": {"workers": workers, "gpus": gpus or {"type": "Share", "sharePercent": 50}},
         "status": status,
     }
 

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from kubernetes.config import incluster_config
 from laneway.cli import exit_codes
+from laneway.cli.cluster import Cluster
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import CommandError
 from laneway.cli.main import main
 from laneway.cli.verbs.logs import container_of, has_started
-from laneway.cli.verbs.wait import judged
+from laneway.cli.verbs.wait import exit_code
 
 from tests.unit.cli.jobs import a_condition, a_job
 
@@ -20,13 +22,16 @@ from tests.unit.cli.jobs import a_condition, a_job
     ("text", "says"),
     [
         ("", "is empty: write a TrainingJob"),
-        ("- 1", "document 1: it is no object"),
+        ("- 1", "document 1: it is not an object"),
         ("{a: [", "is not valid YAML"),
-        ("apiVersion: v1\nkind: Pod", "it is a Pod of v1; submit takes TrainingJobs of laneway.dev/v1alpha1"),
+        (
+            "apiVersion: v1\nkind: Pod",
+            "it is a Pod of v1; submit accepts TrainingJobs of laneway.dev/v1alpha1",
+        ),
         ("apiVersion: laneway.dev/v1alpha1\nkind: TrainingJob", "it has no metadata.name"),
     ],
 )
-def test_wrong_manifests_are_told_what_to_write(
+def test_errors_of_manifests_say_what_to_write(
     tmp_path: Path, text: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "job.yaml"
@@ -35,12 +40,12 @@ def test_wrong_manifests_are_told_what_to_write(
     assert says in capsys.readouterr().err
 
 
-def test_no_kubeconfig_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_kubeconfig_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--kubeconfig", str(tmp_path / "none")]) == exit_codes.UNREACHABLE
-    assert "no cluster to talk to" in capsys.readouterr().err
+    assert "no cluster is configured" in capsys.readouterr().err
 
 
-def test_a_cluster_that_does_not_answer_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_cluster_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(
         json.dumps(
@@ -56,6 +61,17 @@ def test_a_cluster_that_does_not_answer_is_said(tmp_path: Path, capsys: pytest.C
     )
     assert main(["list", "--kubeconfig", str(kubeconfig)]) == exit_codes.UNREACHABLE
     assert "cannot reach the cluster at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_in_a_pod_the_namespace_is_the_pods_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in (("token", "secret"), ("ca.crt", "certificate"), ("namespace", "team\n")):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert Cluster().namespace == "team"
 
 
 def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,26 +98,26 @@ def test_wrong_durations(text: str) -> None:
     ("story", "conditions", "wanted", "want"),
     [
         ("it still runs", [a_condition("Running")], "ended", None),
-        ("it succeeded", [a_condition("Succeeded")], "ended", exit_codes.OK),
+        ("it succeeded", [a_condition("Complete")], "ended", exit_codes.OK),
         ("it failed", [a_condition("Failed")], "ended", exit_codes.FAILED),
         ("it runs, as wanted", [a_condition("Running")], "Running", exit_codes.OK),
         ("it failed, as wanted", [a_condition("Failed")], "Failed", exit_codes.OK),
         ("it ended and will never run", [a_condition("Failed")], "Running", exit_codes.FAILED),
-        ("it is still there", [a_condition("Succeeded")], "deleted", None),
+        ("it is still there", [a_condition("Complete")], "deleted", None),
     ],
 )
 def test_when_a_wait_is_over(
     story: str, conditions: list[dict[str, str]], wanted: str, want: int | None
 ) -> None:
-    assert judged(a_job(conditions=conditions), None, "digits", wanted) == want, story
+    assert exit_code(a_job(conditions=conditions), None, "digits", wanted) == want, story
 
 
-def test_a_job_that_goes_away_ends_the_wait() -> None:
-    assert judged(None, a_job(), "digits", "deleted") == exit_codes.OK
-    with pytest.raises(CommandError, match="was deleted while it was waited for"):
-        judged(None, a_job(), "digits", "ended")
-    with pytest.raises(CommandError, match="is not there"):
-        judged(None, None, "digits", "ended")
+def test_a_deletion_ends_the_wait() -> None:
+    assert exit_code(None, a_job(), "digits", "deleted") == exit_codes.OK
+    with pytest.raises(CommandError, match="was deleted during the wait"):
+        exit_code(None, a_job(), "digits", "ended")
+    with pytest.raises(CommandError, match="not found"):
+        exit_code(None, None, "digits", "ended")
 
 
 def test_which_container_and_whether_it_has_a_log() -> None:

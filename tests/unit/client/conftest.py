@@ -1,4 +1,4 @@
-"""Clients in threads of the test process, each with an agent by hand at the other end."""
+"""Clients in threads of the test process, each connected to a fake agent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def agent(folder: Path) -> Iterator[FakeAgent]:
 
 @pytest.fixture
 def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
-    """Makes clients whose agent is in `folder`; ends them with the test."""
+    """Makes clients whose agent is in `folder`; finishes them after the test."""
     clients: list[Client] = []
 
     def make(agent_timeout_seconds: float = 0.3) -> Client:
@@ -44,7 +44,7 @@ def make_client(folder: Path) -> Iterator[Callable[[], Client]]:
 
 
 class Background:
-    """Runs one call in a thread; `result` waits for it and raises what it raised."""
+    """Runs one call in a thread; `result` waits for it and raises its exception."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._raised: BaseException | None = None

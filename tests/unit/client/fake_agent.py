@@ -1,4 +1,4 @@
-"""An agent by hand: the other end of the socket, which says only what a test tells it to."""
+"""A fake agent: the other end of the socket, which sends only what a test tells it to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Connection:
         self._quota_bytes = quota_bytes
         self._can = can
         self.answers = True
-        """Whether it lives: questions for a sign of life are answered."""
+        """Whether pings are answered."""
         self.pings = 0
         self.hello: dict[str, Any] = {}
         self.received: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -40,7 +40,7 @@ class Connection:
         self._descriptor = descriptor
 
     def serve(self, greet: bool) -> None:
-        """Answers hello, then collects what comes."""
+        """Answers hello, then collects the client's messages."""
         try:
             self.hello = json.loads(self._socket.recv(65536))
             if greet:
@@ -68,7 +68,7 @@ class Connection:
             "gpu": "GPU-test",
             "quota_bytes": self._quota_bytes,
             "quantum_seconds": 0.1,
-            "enforcement": "cooperative",
+            "enforcement": "Cooperative",
             "simulated": True,
             "profile": None,
             **self._can,
@@ -79,15 +79,15 @@ class Connection:
         self.welcomed.set()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Sends a message as it is."""
+        """Sends a message without side effects."""
         self._socket.send(json.dumps({"type": kind, **fields}).encode())
 
     def send_raw(self, packet: bytes) -> None:
-        """Sends what may be no message."""
+        """Sends a packet that need not be a message."""
         self._socket.send(packet)
 
     def grant(self) -> int:
-        """Gives the next turn; returns its number."""
+        """Grants the next turn; returns its number."""
         self.granted += 1
         self.words[YIELD] = 0
         self.words[TURN] = self.granted
@@ -95,18 +95,18 @@ class Connection:
         return self.granted
 
     def ask_back(self, *, page_only: bool = False) -> None:
-        """Asks for the turn."""
+        """Requests the turn back."""
         self.words[YIELD] = 1
         if not page_only:
             self.send("yield", turn=self.granted)
 
     def revoke(self, turn: int | None = None) -> None:
-        """Takes the turn away; 0 stands for whatever turn the client believes to hold."""
+        """Revokes the turn; 0 stands for whichever turn the client holds."""
         self.words[TURN] = 0
         self.send("revoke", turn=self.granted if turn is None else turn, reason="test")
 
     def pause(self) -> None:
-        """Asks for a pause."""
+        """Requests a pause."""
         self.words[PAUSED] = 1
         self.send("pause")
 
@@ -116,22 +116,22 @@ class Connection:
         self.send("resume")
 
     def expect(self, kind: str) -> dict[str, Any]:
-        """The next message, which has to be of this kind."""
+        """Returns the next message, which must be of this kind."""
         message = self.received.get(timeout=TIMEOUT_SECONDS)
         assert message["type"] == kind, f"expected {kind}, got {message}"
         return message
 
     def expect_all(self, *kinds: str) -> None:
-        """The next messages, which have to be of these kinds, in whatever order two threads send them."""
+        """Checks that the next messages are of these kinds; two threads may send them in any order."""
         found = [self.received.get(timeout=TIMEOUT_SECONDS)["type"] for _ in kinds]
         assert sorted(found) == sorted(kinds)
 
     def expect_nothing(self) -> None:
-        """Nothing was said so far."""
+        """Checks that no message has come."""
         assert self.received.empty(), f"unexpected: {self.received.get()}"
 
     def cut(self) -> None:
-        """The agent dies."""
+        """Cuts the connection, as the death of the agent does."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
 
@@ -142,9 +142,9 @@ class FakeAgent:
         self.path = folder / "agent.sock"
         self._quota_bytes = quota_bytes
         self.release_again = False
-        """What welcomes say: whether a release may ask for the next turn."""
+        """Sent in the welcome: whether a release may also request the next turn."""
         self.answers_ping = False
-        """Likewise: whether it may be asked for a sign of life."""
+        """Sent in the welcome: whether pings are answered."""
         self.greets = greet
         self._connections: queue.Queue[Connection] = queue.Queue()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -166,11 +166,11 @@ class FakeAgent:
             self._connections.put(connection)
 
     def connection(self) -> Connection:
-        """The next client."""
+        """Returns the next client's connection."""
         return self._connections.get(timeout=TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """Listens no longer; the socket's file goes, as when an agent is replaced."""
+        """Stops listening and removes the socket's file, as when an agent is replaced."""
         if self._socket.fileno() != -1:
             self.path.unlink(missing_ok=True)
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Calls in processes that fork off."""
+"""Calls in forked processes."""
 
 from __future__ import annotations
 

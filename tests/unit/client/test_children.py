@@ -1,4 +1,4 @@
-"""Forked children, and processes that multiprocessing starts, are no part of their parent's session."""
+"""Forked children and processes started by multiprocessing are not part of their parent's session."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 
 import pytest
-from laneway.client.detached import Detached
 from laneway.client.process_kind import is_multiprocessing_child
 from laneway.client.runtime import Client
+from laneway.client.session.null_session import NullSession
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import ITERATIONS, FakeAgent
@@ -26,26 +26,30 @@ def test_a_forked_child_does_not_touch_its_parents_session(
     connection.expect("request")
     connection.grant()
     starting.result()
-    client.gate.begin()
+    client.guard.begin()
 
     def child() -> bool:
-        free = isinstance(client.gate.session, Detached) and not client.gate.inside and not client.started
+        free = (
+            isinstance(client.guard.session, NullSession)
+            and not client.guard.iteration_session
+            and not client.started
+        )
         for _ in range(5):
-            client.gate.begin()
-            client.gate.end()
+            client.guard.begin()
+            client.guard.end()
         client.finish()
         return free
 
     assert in_forked_child(child)
     assert connection.words[ITERATIONS] == 0
     connection.expect_nothing()
-    client.gate.end()
+    client.guard.end()
     connection.ask_back()
     assert connection.expect("release")["iterations"] == 1
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_the_parents_end_is_seen_although_a_child_lives_on(
+def test_the_agent_sees_the_parents_end_while_a_child_lives(
     make_client: Callable[[], Client], agent: FakeAgent
 ) -> None:
     client = make_client()
@@ -74,7 +78,7 @@ def test_the_parents_end_is_seen_although_a_child_lives_on(
 
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_children_of_multiprocessing_are_known(start: str) -> None:
+def test_children_of_multiprocessing_are_recognised(start: str) -> None:
     context = multiprocessing.get_context(start)
     with context.Pool(1) as pool:
         assert pool.apply(is_multiprocessing_child)

@@ -1,4 +1,4 @@
-"""Ranks agree on one boundary, whenever one of them is asked to stop, and whether or not they are in step."""
+"""Ranks agree on one boundary whenever one of them is asked to stop, whether or not they are in step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.client import common_boundary
-from laneway.client.board import gather
-from laneway.client.common_boundary import SAVE, STOP, CommonBoundary
+from laneway.client.distributed import common_boundary
+from laneway.client.distributed.common_boundary import SAVE, STOP, CommonBoundary
+from laneway.client.distributed.rank_store import all_gather
 
 from tests.unit.client.fake_agent import TIMEOUT_SECONDS
 from tests.unit.client.waiting import wait_until
@@ -20,32 +20,32 @@ LONGEST = 3000
 
 
 class Memory:
-    """What the boards of all ranks share."""
+    """What the stores of all ranks share."""
 
     def __init__(self) -> None:
-        self.notes: dict[str, str] = {}
+        self.entries: dict[str, str] = {}
         self.counters: dict[str, int] = defaultdict(int)
         self.lock = threading.Lock()
         self.gone = False
 
 
 @dataclass
-class MemoryBoard:
+class MemoryStore:
     """A rank's view of it."""
 
     memory: Memory
     rank: int
     world_size: int
 
-    def put(self, key: str, text: str) -> None:
+    def set(self, key: str, text: str) -> None:
         with self.memory.lock:
-            assert key not in self.memory.notes, f"{key} is written twice"
-            self.memory.notes[key] = text
+            assert key not in self.memory.entries, f"{key} is written twice"
+            self.memory.entries[key] = text
 
-    def look(self, key: str) -> str | None:
+    def get(self, key: str) -> str | None:
         if self.memory.gone:
             raise ConnectionError("the store is gone")
-        return self.memory.notes.get(key)
+        return self.memory.entries.get(key)
 
     def add(self, key: str, number: int) -> int:
         with self.memory.lock:
@@ -55,15 +55,15 @@ class MemoryBoard:
 
 @dataclass
 class Rank:
-    """A training: steps, of which every `reduce_every`-th needs all ranks."""
+    """A training whose every `reduce_every`-th step needs all ranks."""
 
-    board: MemoryBoard
+    rank_store: MemoryStore
     reduce: threading.Barrier
     reduce_every: int
     steps: int
     asked_at: int | None = None
     save_at: int | None = None
-    """When this rank wants all to save; it is asked to stop after that."""
+    """When this rank requests a save; it is asked to stop after that."""
     asked: bool = False
     saves: list[int] = field(default_factory=list)
     stopped_at: int | None = None
@@ -77,12 +77,12 @@ class Rank:
             self.failure = failure
 
     def train(self) -> None:
-        common = CommonBoundary(self.board, "test", lambda: self.asked, lambda: None, at=1)
+        common = CommonBoundary(self.rank_store, "test", lambda: self.asked, lambda: None, at=1)
         for step in range(1, self.steps + 1):
             if self.asked_at is not None and step >= self.asked_at and (self.save_at is None or self.saves):
                 self.asked = True
             if step == self.save_at:
-                common.want(SAVE)
+                common.request(SAVE)
             if step % self.reduce_every == 0:
                 self.reduce.wait(TIMEOUT_SECONDS)
             kind = common.arrive(step)
@@ -98,20 +98,20 @@ class Rank:
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> object:
-    """The looks come as fast as the steps of these trainings."""
-    before = common_boundary.LOOK_SECONDS, common_boundary.LOOK_AGAIN_SECONDS
-    common_boundary.LOOK_SECONDS, common_boundary.LOOK_AGAIN_SECONDS = 0.001, 0.0005  # type: ignore[misc]
+    """Polls as often as these trainings step."""
+    before = common_boundary.IDLE_POLL_SECONDS, common_boundary.POLL_SECONDS
+    common_boundary.IDLE_POLL_SECONDS, common_boundary.POLL_SECONDS = 0.001, 0.0005  # type: ignore[misc]
     yield
-    common_boundary.LOOK_SECONDS, common_boundary.LOOK_AGAIN_SECONDS = before  # type: ignore[misc]
+    common_boundary.IDLE_POLL_SECONDS, common_boundary.POLL_SECONDS = before  # type: ignore[misc]
 
 
 def train(
     asked_at: list[int | None], reduce_every: int = 1, steps: int = LONGEST, save_at: int | None = None
 ) -> list[Rank]:
-    """Runs ranks in threads, up to their end."""
+    """Runs ranks in threads until they end."""
     memory, reduce = Memory(), threading.Barrier(len(asked_at))
     ranks = [
-        Rank(MemoryBoard(memory, rank, len(asked_at)), reduce, reduce_every, steps, at)
+        Rank(MemoryStore(memory, rank, len(asked_at)), reduce, reduce_every, steps, at)
         for rank, at in enumerate(asked_at)
     ]
     ranks[0].save_at = save_at
@@ -150,35 +150,35 @@ def test_all_ranks_save_at_the_same_boundary_and_go_on(save_at: int, asked_at: i
     assert all(rank.stopped_at == first.stopped_at for rank in others)
 
 
-def test_ranks_that_are_near_their_end_go_on_to_it(quick: None) -> None:
+def test_ranks_near_their_end_run_to_it(quick: None) -> None:
     ranks = train([20, None], steps=20)
     assert len({rank.stopped_at for rank in ranks}) == 1, "all stopped at their last step, or none did"
 
 
-def test_a_rank_that_lost_the_others_stops_by_itself() -> None:
+def test_a_rank_that_lost_the_store_stops_alone() -> None:
     memory = Memory()
     asked = threading.Event()
-    common = CommonBoundary(MemoryBoard(memory, 0, 2), "test", asked.is_set, lambda: None)
+    common = CommonBoundary(MemoryStore(memory, 0, 2), "test", asked.is_set, lambda: None)
     assert common.arrive(1) is None
     memory.gone = True
     asked.set()
-    wait_until(lambda: common.arrive(2) == STOP, "it knows that nobody is there")
+    wait_until(lambda: common.arrive(2) == STOP, "it knows that the store is gone")
 
 
-def test_a_rank_whose_others_do_not_answer_stops_by_its_deadline() -> None:
+def test_a_rank_without_answers_stops_by_its_deadline() -> None:
     asked = threading.Event()
-    common = CommonBoundary(MemoryBoard(Memory(), 0, 2), "test", asked.is_set, lambda: 0.05)
+    common = CommonBoundary(MemoryStore(Memory(), 0, 2), "test", asked.is_set, lambda: 0.05)
     assert common.arrive(1) is None
     asked.set()
     wait_until(lambda: common.arrive(2) == STOP, "its time is up")
 
 
-def test_all_hear_what_each_has_to_say() -> None:
-    memory, heard = Memory(), {}
+def test_all_ranks_receive_each_others_texts() -> None:
+    memory, results = Memory(), {}
     threads = [
         threading.Thread(
-            target=lambda rank=rank: heard.update(
-                {rank: gather(MemoryBoard(memory, rank, 3), "topic", f"of {rank}", 10.0)}
+            target=lambda rank=rank: results.update(
+                {rank: all_gather(MemoryStore(memory, rank, 3), "topic", f"of {rank}", 10.0)}
             )
         )
         for rank in range(3)
@@ -187,25 +187,25 @@ def test_all_hear_what_each_has_to_say() -> None:
         thread.start()
     for thread in threads:
         thread.join(TIMEOUT_SECONDS)
-    assert heard == {rank: ["of 0", "of 1", "of 2"] for rank in range(3)}
+    assert results == {rank: ["of 0", "of 1", "of 2"] for rank in range(3)}
 
 
-def test_a_rank_that_does_not_come_is_named() -> None:
-    with pytest.raises(TimeoutError, match="rank 0 waited in vain for topic/1"):
-        gather(MemoryBoard(Memory(), 0, 2), "topic", "", timeout_seconds=0.02)
+def test_a_missing_rank_is_named() -> None:
+    with pytest.raises(TimeoutError, match="rank 0 timed out waiting for topic/1"):
+        all_gather(MemoryStore(Memory(), 0, 2), "topic", "", timeout_seconds=0.02)
 
 
-def test_ranks_that_wait_at_a_boundary_are_stopped_there() -> None:
+def test_ranks_that_wait_at_a_boundary_stop_there() -> None:
     memory, asked = Memory(), threading.Event()
     ranks = [
-        CommonBoundary(MemoryBoard(memory, rank, 2), "test", asked.is_set, lambda: None) for rank in range(2)
+        CommonBoundary(MemoryStore(memory, rank, 2), "test", asked.is_set, lambda: None) for rank in range(2)
     ]
     for common in ranks:
         assert common.arrive(7) is None
-        common.stand(7)
-        assert common.arrive(7, setting_out=False) is None
+        common.wait_at(7)
+        assert common.arrive(7, continuing=False) is None
     asked.set()
     for common in ranks:
         wait_until(
-            lambda common=common: common.arrive(7, setting_out=False) == STOP, "it is told where it stands"
+            lambda common=common: common.arrive(7, continuing=False) == STOP, "it stops where it stands"
         )

@@ -1,4 +1,4 @@
-"""Compiled code is seen entered and left through the compiler's own lists, where this version of it has them."""
+"""Entry and exit of compiled code are observed through the compiler's lists, where this version has them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from laneway.client.compiled_code import COMPILER, EXPORTER, has_compiled, watch_compiled_code
+from laneway.client.torch_internals.compiled_code import COMPILER, EXPORTER, has_compiled, watch_compiled_code
 
 
 class Context:
-    """As PyTorch's: what is entered and left for each thing that is compiled."""
+    """Like PyTorch's: the functions to call on entry and exit of each compiled object."""
 
     def __init__(self, callback: object, first: list[str] | None = None) -> None:
         self.callback = callback
@@ -25,7 +25,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_ours_comes_last_for_whatever_is_compiled_from_then_on(
+def test_our_function_comes_last_for_everything_compiled_from_then_on(
     compiler: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "_TorchDynamoContext", type("Context", (Context,), {}), raising=False)
@@ -41,7 +41,7 @@ def test_ours_comes_last_for_whatever_is_compiled_from_then_on(
 
 
 @pytest.mark.parametrize("context", [None, SimpleNamespace, type("Without", (), {})])
-def test_a_compiler_without_such_a_list_is_left_as_it_is(compiler: ModuleType, context: type | None) -> None:
+def test_a_compiler_without_such_a_list_is_unchanged(compiler: ModuleType, context: type | None) -> None:
     compiler._TorchDynamoContext = context  # type: ignore[attr-defined]
     used: list[str] = []
     watch_compiled_code(lambda: print, lambda: used.append("used"))
@@ -67,7 +67,7 @@ def test_exporting_counts_as_use(compiler: ModuleType, monkeypatch: pytest.Monke
         pytest.param({1: None, 2: print}, True, id="compiled"),
     ],
 )
-def test_whether_anything_was_given_to_be_compiled(
+def test_has_compiled_tells_whether_a_backend_was_used(
     compiler: ModuleType, backends: dict[int, object] | None, expected: bool
 ) -> None:
     if backends is not None:
@@ -75,6 +75,6 @@ def test_whether_anything_was_given_to_be_compiled(
     assert has_compiled() is expected
 
 
-def test_nothing_is_compiled_where_the_compiler_is_not_there() -> None:
+def test_without_the_compiler_nothing_has_compiled() -> None:
     assert COMPILER not in sys.modules
     assert not has_compiled()

@@ -1,4 +1,5 @@
-"""An agent that keeps its connection and does nothing any more, and one that only takes its time (docs/contracts.md, "An agent that hangs")."""
+"""An agent that hangs with its connection open, and one that is only slow (docs/contracts.md, "An agent that
+hangs")."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from laneway.client.runtime import Client
-from laneway.client.sign_of_life import LEAST_SECONDS, QUESTIONS, SignOfLife
+from laneway.client.session.keepalive import MIN_TIMEOUT_SECONDS, PINGS_PER_TIMEOUT, Keepalive
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import Connection, FakeAgent
@@ -15,12 +16,12 @@ from tests.unit.client.waiting import wait_until
 
 
 class Asking:
-    """A client that had a turn and gave it back, and waits for the next one."""
+    """A client that had a turn, released it, and waits for the next one."""
 
     def __init__(self, client: Client, agent: FakeAgent) -> None:
         agent.answers_ping = True
         starting = Background(client.start)
-        self.gate = client.gate
+        self.guard = client.guard
         self.agent: Connection = agent.connection()
         self.agent.expect("request")
         self.agent.grant()
@@ -31,27 +32,27 @@ class Asking:
         self.agent.expect("request")
 
     def iterate(self) -> None:
-        self.gate.begin()
-        self.gate.end()
+        self.guard.begin()
+        self.guard.end()
 
 
-def test_a_silent_agent_is_lost_and_the_script_goes_on_without_turns(
+def test_a_silent_agent_counts_as_lost_and_the_script_runs_without_turns(
     make_client: Callable[..., Client], agent: FakeAgent
 ) -> None:
-    asking = Asking(make_client(agent_timeout_seconds=LEAST_SECONDS), agent)
-    agent.greets = False  # who hangs answers no other connection either
+    asking = Asking(make_client(agent_timeout_seconds=MIN_TIMEOUT_SECONDS), agent)
+    agent.greets = False  # an agent that hangs answers no other connection either
     asking.agent.answers = False
     asking.training.result()
     assert asking.agent.pings > 1, "it was asked, again and again"
     assert asking.agent.ended.wait(10)
-    assert not asking.gate.session.contested
-    assert asking.gate.iterations == 1
+    assert not asking.guard.session.has_agent
+    assert asking.guard.iterations == 1
 
 
-def test_a_silent_agent_that_takes_a_new_connection_gives_turns_over_it(
+def test_a_silent_agent_that_accepts_a_new_connection_grants_turns_on_it(
     make_client: Callable[..., Client], agent: FakeAgent
 ) -> None:
-    asking = Asking(make_client(agent_timeout_seconds=4 * LEAST_SECONDS), agent)
+    asking = Asking(make_client(agent_timeout_seconds=4 * MIN_TIMEOUT_SECONDS), agent)
     asking.agent.answers = False
     again = agent.connection()
     assert again.welcomed.wait(10)
@@ -63,17 +64,19 @@ def test_a_silent_agent_that_takes_a_new_connection_gives_turns_over_it(
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_turn_may_be_as_long_in_coming_as_it_likes_while_the_agent_lives(
+def test_a_turn_may_take_any_time_while_the_agent_answers(
     make_client: Callable[..., Client], agent: FakeAgent, paused: bool
 ) -> None:
-    asking = Asking(make_client(agent_timeout_seconds=2 * LEAST_SECONDS), agent)
+    asking = Asking(make_client(agent_timeout_seconds=2 * MIN_TIMEOUT_SECONDS), agent)
     if paused:
         asking.agent.pause()
         asking.agent.expect("paused")
-    wait_until(lambda: asking.agent.pings > QUESTIONS + 2, "it has asked for longer than a silent agent has")
+    wait_until(
+        lambda: asking.agent.pings > PINGS_PER_TIMEOUT + 2, "it has asked for longer than a silent agent has"
+    )
     asking.agent.expect_nothing()
     assert not asking.training.is_done()
-    assert asking.gate.session.contested
+    assert asking.guard.session.has_agent
     if paused:
         asking.agent.resume()
     asking.agent.grant()
@@ -87,53 +90,53 @@ class Clock:
         return self.now_seconds
 
 
-def test_asks_every_few_seconds_and_gives_up_after_the_time_of_an_agent_that_is_lost() -> None:
+def test_pings_regularly_and_times_out() -> None:
     clock = Clock()
-    life = SignOfLife(60, clock)
-    assert (life.is_to_ask(), life.until_question(None)) == (False, None), "nobody waits"
-    life.await_turn()
-    assert life.until_question(None) == life.until_question(30) == 5
-    assert life.until_question(1) == 1
+    keepalive = Keepalive(60, clock)
+    assert (keepalive.should_ping(), keepalive.until_ping(None)) == (False, None), "nobody waits"
+    keepalive.start_waiting()
+    assert keepalive.until_ping(None) == keepalive.until_ping(30) == 5
+    assert keepalive.until_ping(1) == 1
     for _ in range(11):
-        assert not life.is_to_ask()
-        assert not life.is_missing()
+        assert not keepalive.should_ping()
+        assert not keepalive.has_timed_out()
         clock.now_seconds += 5
-        assert life.is_to_ask()
+        assert keepalive.should_ping()
     clock.now_seconds += 4
-    assert not life.is_missing()
+    assert not keepalive.has_timed_out()
     clock.now_seconds += 1
-    assert life.is_missing()
-    life.heard()
-    assert not life.is_missing()
+    assert keepalive.has_timed_out()
+    keepalive.on_packet()
+    assert not keepalive.has_timed_out()
 
 
-def test_what_was_silent_before_anybody_asked_says_nothing() -> None:
+def test_silence_before_the_first_ping_does_not_count() -> None:
     clock = Clock()
-    life = SignOfLife(60, clock)
-    life.await_turn()
+    keepalive = Keepalive(60, clock)
+    keepalive.start_waiting()
     clock.now_seconds += 1000
-    assert life.is_to_ask()
-    assert not life.is_missing(), "it was this process that stood still"
-    life.await_turn()
+    assert keepalive.should_ping()
+    assert not keepalive.has_timed_out(), "it was this process that stood still"
+    keepalive.start_waiting()
     clock.now_seconds += 54
-    assert not life.is_missing(), "another wait"
+    assert not keepalive.has_timed_out(), "another wait"
 
 
-def test_an_agent_that_does_not_know_the_question_is_never_asked() -> None:
+def test_an_agent_that_does_not_answer_pings_gets_none() -> None:
     clock = Clock()
-    life = SignOfLife(math.inf, clock)
-    life.await_turn()
+    keepalive = Keepalive(math.inf, clock)
+    keepalive.start_waiting()
     clock.now_seconds += 1e6
-    assert not life.is_to_ask()
-    assert not life.is_missing()
-    assert life.until_question(7) == 7
-    assert life.until_question(None) is None
+    assert not keepalive.should_ping()
+    assert not keepalive.has_timed_out()
+    assert keepalive.until_ping(7) == 7
+    assert keepalive.until_ping(None) is None
 
 
-def test_an_answer_has_a_while_however_short_the_time_that_is_set() -> None:
+def test_even_a_zero_timeout_leaves_time_for_an_answer() -> None:
     clock = Clock()
-    life = SignOfLife(0, clock)
-    life.await_turn()
-    clock.now_seconds += LEAST_SECONDS / QUESTIONS
-    assert life.is_to_ask()
-    assert not life.is_missing()
+    keepalive = Keepalive(0, clock)
+    keepalive.start_waiting()
+    clock.now_seconds += MIN_TIMEOUT_SECONDS / PINGS_PER_TIMEOUT
+    assert keepalive.should_ping()
+    assert not keepalive.has_timed_out()

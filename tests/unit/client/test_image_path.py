@@ -1,4 +1,4 @@
-"""The image's own PYTHONPATH, which the container's replaces: one entry of that stands for it."""
+"""The image's own PYTHONPATH, which the container's variable replaces: a placeholder entry stands for it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.client.test_start_up import CLIENT, PYTHON
+from tests.unit.client.interpreter import CLIENT, PYTHON
 
 _TELL = "import json, os, sys; print(json.dumps([sys.path, os.environ.get('PYTHONPATH')]))"
 
 
 def started(
-    folder: Path, code: str, *path: str, image_path: str | None = None, door: bool = True
+    folder: Path, code: str, *path: str, image_path: str | None = None, with_client: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Runs an interpreter in `folder` with these entries in PYTHONPATH; `image_path` is what is known of the image's own."""
+    """Runs an interpreter in `folder` with these entries in PYTHONPATH; `image_path` is the image's known
+    value."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LANEWAY"))
     }
     environment["PYTHONPATH"] = os.pathsep.join(path)
-    if door:
+    if with_client:
         environment["LANEWAY_DIR"] = str(folder)
     if image_path is not None:
         (folder / "image-pythonpath").write_text(image_path)
@@ -32,8 +33,8 @@ def started(
     )
 
 
-def told(done: subprocess.CompletedProcess[str]) -> list[tuple[list[str], str]]:
-    """The path and the variable in each line that was printed, without the client's own entry."""
+def printed(done: subprocess.CompletedProcess[str]) -> list[tuple[list[str], str]]:
+    """Returns the path and the variable of each printed line, without the client's own entry."""
     assert (done.returncode, done.stderr) == (0, "")
     found = []
     for line in done.stdout.splitlines():
@@ -44,21 +45,21 @@ def told(done: subprocess.CompletedProcess[str]) -> list[tuple[list[str], str]]:
     return found
 
 
-def test_the_path_is_as_the_image_would_have_it_and_so_it_is_in_processes_further_down(
+def test_the_path_is_the_images_here_and_in_child_processes(
     tmp_path: Path,
 ) -> None:
-    """Relative entries, empty ones, some twice, one that Python has behind them in any case, one that is not there."""
+    """Relative, empty and repeated entries, one that Python has anyway, and one that does not exist."""
     stdlib = sysconfig.get_paths()["stdlib"]
     given = os.pathsep.join(
         (f"{tmp_path}/own", "relative", "", f"{tmp_path}/own", stdlib, "/nonexistent", "")
     )
-    plain = started(tmp_path, _TELL, given, door=False)
+    plain = started(tmp_path, _TELL, given, with_client=False)
     expected, _ = json.loads(plain.stdout)
     code = f"{_TELL}; import subprocess; subprocess.run([sys.executable, '-c', {_TELL!r}], check=True)"
 
     done = started(tmp_path, code, str(CLIENT), f"{tmp_path}/image-pythonpath", image_path=given)
 
-    assert told(done) == [(expected, given)] * 2
+    assert printed(done) == [(expected, given)] * 2
 
 
 def test_the_images_modules_and_its_sitecustomize_are_found(tmp_path: Path) -> None:
@@ -73,22 +74,22 @@ def test_the_images_modules_and_its_sitecustomize_are_found(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("image_path", [None, "", "/own:/of-image"])
-def test_what_an_entry_point_adds_stays_around_the_images(tmp_path: Path, image_path: str | None) -> None:
+def test_entries_of_an_entry_point_stay_around_the_images(tmp_path: Path, image_path: str | None) -> None:
     stand_in = f"{tmp_path}/image-pythonpath"
 
     done = started(tmp_path, _TELL, str(CLIENT), "/first", stand_in, "/last", image_path=image_path)
 
     entries = ["/first", *(image_path or "").split(":"), "/last"]
-    ((path, variable),) = told(done)
+    ((path, variable),) = printed(done)
     assert variable == ":".join(filter(None, entries))
     assert [each for each in path if each in ("/first", "/own", "/of-image", "/last", stand_in)] == list(
         filter(None, entries)
     )
 
 
-def test_a_path_that_says_nothing_of_the_images_is_left_alone(tmp_path: Path) -> None:
-    """As Kubernetes has it: what the pod sets comes in the place of what the image sets."""
-    ((path, variable),) = told(started(tmp_path, _TELL, str(CLIENT), "/users", image_path="/own"))
+def test_a_path_without_the_placeholder_is_unchanged(tmp_path: Path) -> None:
+    """As Kubernetes does it: the pod's value replaces the image's."""
+    ((path, variable),) = printed(started(tmp_path, _TELL, str(CLIENT), "/users", image_path="/own"))
     assert variable == "/users"
     assert "/users" in path
     assert "/own" not in path

@@ -1,15 +1,16 @@
-"""Which step's end is an iteration's, told of scripts as they go: `f` is a forward, a capital letter the step of that optimizer."""
+"""Which step ends an iteration. Scripts are written as events: `f` is a forward, a capital letter that
+optimizer's step."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from laneway.client.optimizer_steps import ITERATION, NOT_YET, OptimizerSteps
+from laneway.client.pytorch.optimizer_steps import ITERATION, NO_BOUNDARY, OptimizerSteps
 
 
 class Script:
-    """Does what the hooks in PyTorch do: begins iterations, and ends them when it is told."""
+    """Does what PyTorch's hooks do: begins and ends iterations."""
 
     def __init__(self) -> None:
         self.steps = OptimizerSteps()
@@ -18,7 +19,7 @@ class Script:
         self.boundaries = 0
 
     def run(self, events: str) -> int:
-        """Goes through the events; returns how many iterations ended meanwhile."""
+        """Plays the events; returns how many iterations ended."""
         before = self.iterations
         for event in events:
             if event == "f":
@@ -31,28 +32,28 @@ class Script:
         self._begin_step(outer)
         for each in inner:
             self._step(each)
-        self._end(self.steps.ends(ord(outer)))
+        self._end(self.steps.on_end(ord(outer)))
 
     def fail(self, optimizer: str) -> None:
-        """A step that raises: its end is never seen."""
+        """Plays a step that raises: its end is never seen."""
         self._begin_step(optimizer)
 
     def _forward(self) -> None:
-        if self.steps.forward():
+        if self.steps.on_forward():
             self._end(ITERATION)
         self.inside = True
 
     def _step(self, optimizer: str) -> None:
         self._begin_step(optimizer)
-        self._end(self.steps.ends(ord(optimizer)))
+        self._end(self.steps.on_end(ord(optimizer)))
 
     def _begin_step(self, optimizer: str) -> None:
-        if self.steps.begins(ord(optimizer), self.inside):
+        if self.steps.on_begin(ord(optimizer), self.inside):
             self._end(ITERATION)
         self.inside = True
 
     def _end(self, outcome: int) -> None:
-        if outcome != NOT_YET:
+        if outcome != NO_BOUNDARY:
             self.inside = False
             self.boundaries += 1
             self.iterations += outcome == ITERATION
@@ -74,7 +75,7 @@ ROUNDS = {
 
 
 @pytest.mark.parametrize(("events", "expected"), ROUNDS.values(), ids=ROUNDS.keys())
-def test_a_round_of_the_loop_is_so_many_iterations(events: str, expected: int) -> None:
+def test_each_round_of_a_loop_has_these_iterations(events: str, expected: int) -> None:
     script = Script()
     first = [script.run(events) for _ in range(3)]
     before = script.boundaries
@@ -88,7 +89,7 @@ def test_steps_in_a_row_count_once_from_the_first_round_on() -> None:
     assert not script.inside, "the last of them ends it: waiting for data is outside"
 
 
-def test_an_optimizer_that_is_followed_now_and_then_is_not_waited_for() -> None:
+def test_an_optimizer_that_is_followed_irregularly_is_not_waited_for() -> None:
     script = Script()
     assert script.run("fAB" + "fA" * 3 + "f") == 4
     assert script.inside
@@ -109,14 +110,14 @@ def test_the_outer_one_of_two_nested_steps_ends_the_iteration() -> None:
     assert script.boundaries == 3
 
 
-def test_a_step_that_failed_is_not_waited_for() -> None:
+def test_a_failed_step_is_not_waited_for() -> None:
     script = Script()
     script.run("f")
     script.fail("A")
     assert script.run("fBfBfB") == 2
 
 
-def test_an_address_may_come_again() -> None:
+def test_an_address_may_be_reused() -> None:
     script = Script()
     script.run("fABfAB")
     script.steps.forget(ord("A"))
@@ -127,9 +128,7 @@ def test_an_address_may_come_again() -> None:
 @settings(max_examples=400)
 @example(before="BABABB", a_round="AB")
 @given(before=st.text("fABC", max_size=30), a_round=st.text("fABC", min_size=1, max_size=6))
-def test_whatever_the_loop_does_there_are_boundaries_and_no_more_iterations_than_steps(
-    before: str, a_round: str
-) -> None:
+def test_any_loop_has_boundaries_and_at_most_one_iteration_a_step(before: str, a_round: str) -> None:
     script = Script()
     script.run(before)
     script.run(a_round * 4)

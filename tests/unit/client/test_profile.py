@@ -1,9 +1,9 @@
-"""When the agent is told what was measured, and what it is told."""
+"""When measurements are reported to the agent, and which."""
 
 from __future__ import annotations
 
 import pytest
-from laneway.client.profile import TIME_REPORT_SECONDS, WINDOW_ITERATIONS, Profile, Profiler
+from laneway.client.reporting.profile import TIME_REPORT_SECONDS, WINDOW_ITERATIONS, Profile, Profiler
 
 MIB = 1 << 20
 
@@ -43,7 +43,7 @@ class Training:
         return reports
 
 
-def test_the_first_report_comes_after_three_iterations_and_leaves_the_first_ones_time_out() -> None:
+def test_the_first_report_comes_after_three_iterations_without_the_firsts_time() -> None:
     training = Training()
     training.profiler.model_bytes, training.profiler.largest_tensor_bytes = 8 * MIB, 2 * MIB
     assert training.run(1, milliseconds=900) == []
@@ -70,7 +70,7 @@ def test_the_spread_of_the_iterations_time_is_their_standard_deviation() -> None
     assert profile.iteration_seconds_spread == pytest.approx(0.01)
 
 
-def test_a_spread_that_is_small_beside_the_mean_is_not_lost_in_rounding() -> None:
+def test_a_small_spread_is_not_lost_in_rounding() -> None:
     profiler = Profiler()
     for number, spent_ns in enumerate((1, 10**15, 10**15 + 2_000)):
         profile = profiler.observe(1, 1, spent_ns, number, True, number + 1)
@@ -78,14 +78,14 @@ def test_a_spread_that_is_small_beside_the_mean_is_not_lost_in_rounding() -> Non
     assert profile.iteration_seconds_spread == pytest.approx(1e-6)
 
 
-def test_what_is_left_is_told_where_the_script_has_said_it() -> None:
+def test_the_remaining_time_is_reported_if_announced() -> None:
     training = Training()
     training.profiler.expect(100, 0)
     (profile,) = training.run(3)
     assert profile.remaining_seconds == pytest.approx(0.97)
 
 
-def test_a_change_of_what_is_left_is_told_with_the_next_window() -> None:
+def test_a_changed_remaining_count_is_reported_with_the_next_window() -> None:
     training = Training()
     training.run(3 + WINDOW_ITERATIONS)
     training.profiler.expect(50, training.iterations)
@@ -96,17 +96,17 @@ def test_a_change_of_what_is_left_is_told_with_the_next_window() -> None:
     assert training.run(10 * WINDOW_ITERATIONS) == [], "it goes down by itself"
 
 
-def test_an_agent_that_comes_later_hears_what_is_left_by_then() -> None:
+def test_a_later_agent_receives_the_current_remaining_time() -> None:
     training = Training()
-    assert training.profiler.again(0) is None
+    assert training.profiler.repeat(0) is None
     training.profiler.expect(100, 0)
     training.run(10)
-    again = training.profiler.again(training.iterations)
+    again = training.profiler.repeat(training.iterations)
     assert again is not None
     assert again.remaining_seconds == pytest.approx(0.90)
 
 
-def test_persistent_is_the_most_that_is_held_at_a_boundary() -> None:
+def test_persistent_is_the_most_held_at_a_boundary() -> None:
     training = Training()
     training.run(1, held=12 * MIB)
     (profile,) = training.run(2, held=8 * MIB)
@@ -120,7 +120,7 @@ def test_nothing_is_repeated_while_nothing_changes() -> None:
     assert training.run(20 * WINDOW_ITERATIONS, held=10 * MIB + 100, highest=31 * MIB) == []
 
 
-def test_more_memory_is_told_at_once() -> None:
+def test_more_memory_is_reported_at_once() -> None:
     training = Training()
     training.run(3)
     (profile,) = training.run(1, highest=40 * MIB)
@@ -151,7 +151,7 @@ def test_an_evaluation_before_the_training_does_not_count_for_its_time() -> None
     assert profile.iteration_seconds == 0.01
 
 
-def test_less_memory_is_told_when_it_has_lasted() -> None:
+def test_less_memory_is_reported_once_it_has_lasted() -> None:
     training = Training()
     training.run(3)
     reports = training.run(40 * WINDOW_ITERATIONS, held=5 * MIB, highest=10 * MIB)
@@ -160,14 +160,14 @@ def test_less_memory_is_told_when_it_has_lasted() -> None:
     assert reports[-1].iterations > 10 * WINDOW_ITERATIONS
 
 
-def test_a_large_evaluation_now_and_then_keeps_its_room() -> None:
+def test_an_occasional_large_evaluation_keeps_its_memory() -> None:
     training = Training()
     training.run(3)
     training.run(1, highest=60 * MIB, trained=False)
     assert training.run(5 * WINDOW_ITERATIONS) == []
 
 
-def test_a_changed_iteration_time_is_told_but_not_often() -> None:
+def test_a_changed_iteration_time_is_reported_but_rarely() -> None:
     training = Training()
     training.run(3)
     iterations = int(4 * TIME_REPORT_SECONDS / 0.02)
@@ -176,7 +176,7 @@ def test_a_changed_iteration_time_is_told_but_not_often() -> None:
     assert reports[0].iteration_seconds > 0.01
 
 
-def test_the_time_for_data_leaves_an_evaluation_in_between_out() -> None:
+def test_the_data_time_excludes_an_evaluation_in_between() -> None:
     training = Training()
     training.run(WINDOW_ITERATIONS)
     training.now_ns += int(TIME_REPORT_SECONDS * 2e9)
@@ -186,7 +186,7 @@ def test_the_time_for_data_leaves_an_evaluation_in_between_out() -> None:
     assert profile.iteration_seconds == pytest.approx(0.01)
 
 
-def test_a_change_of_the_time_for_data_is_told_by_what_it_is_of_the_whole() -> None:
+def test_a_changed_data_time_is_reported_relative_to_the_whole_iteration() -> None:
     training = Training()
     training.run(WINDOW_ITERATIONS, milliseconds=100)
     training.now_ns += int(TIME_REPORT_SECONDS * 2e9)

@@ -1,4 +1,4 @@
-"""An agent that dies and comes back: the iteration goes on, and the lane keeps one holder (docs/contracts.md)."""
+"""An agent that dies and returns: the iteration continues, and the lane keeps one holder (docs/contracts.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Restart:
 
     def __init__(self, client: Client, folder: Path) -> None:
         self.client = client
-        self.gate = client.gate
+        self.guard = client.guard
         self._folder = folder
         self._agent = FakeAgent(folder)
         starting = Background(client.start)
@@ -28,13 +28,13 @@ class Restart:
         starting.result()
 
     def kill(self) -> None:
-        """The agent dies."""
+        """Ends the agent."""
         self._agent.close()
         self.agent.cut()
-        wait_until(lambda: not self.gate.session.contested, "the client notices")
+        wait_until(lambda: not self.guard.session.has_agent, "the client notices")
 
     def bring_back(self) -> Connection:
-        """Another agent listens at the same place; returns once the client has been welcomed."""
+        """Starts another agent at the same place; returns once the client has been welcomed."""
         self._agent = FakeAgent(self._folder)
         self.agent = self._agent.connection()
         self.agent.welcomed.wait(10)
@@ -42,8 +42,8 @@ class Restart:
 
     def iterate(self, times: int = 1) -> None:
         for _ in range(times):
-            self.gate.begin()
-            self.gate.end()
+            self.guard.begin()
+            self.guard.end()
 
     def close(self) -> None:
         self._agent.close()
@@ -56,7 +56,7 @@ def restart(make_client: Callable[..., Client], folder: Path) -> Iterator[Restar
     case.close()
 
 
-def test_waits_for_an_agent_that_comes_back_and_asks_it(restart: Restart) -> None:
+def test_waits_for_the_agents_return_and_requests_a_turn(restart: Restart) -> None:
     restart.iterate(2)
     restart.kill()
     waiting = Background(restart.iterate)
@@ -69,29 +69,29 @@ def test_waits_for_an_agent_that_comes_back_and_asks_it(restart: Restart) -> Non
     assert agent.words[ITERATIONS] == 3, "the page counts all of the process's iterations"
 
 
-def test_who_notices_late_that_the_session_is_over_does_not_take_the_next_one_away(restart: Restart) -> None:
-    """The thread that waited may have been stopped between finding its session closed and saying so."""
+def test_noticing_late_that_a_session_has_ended_does_not_end_the_next_one(restart: Restart) -> None:
+    """The waiting thread may have been interrupted between finding its session closed and acting on it."""
     restart.iterate()
     restart.kill()
     agent = restart.bring_back()
-    wait_until(lambda: restart.gate.session.contested, "the next session is there")
-    restart.gate.detach()
+    wait_until(lambda: restart.guard.session.has_agent, "the next session is there")
+    restart.guard.detach()
     waiting = Background(restart.iterate)
     agent.expect("request")
     agent.grant()
     waiting.result()
 
 
-def test_goes_on_without_turns_when_the_agent_does_not_come_back(
+def test_goes_on_without_turns_if_the_agent_does_not_return(
     make_client: Callable[..., Client], folder: Path
 ) -> None:
     case = Restart(make_client(agent_timeout_seconds=0.5), folder)
     case.kill()
     Background(lambda: case.iterate(3)).result()
-    assert case.gate.iterations == 3
+    assert case.guard.iterations == 3
 
 
-def test_the_time_that_the_agent_has_runs_from_its_loss_and_not_from_each_iteration(
+def test_the_agents_time_to_return_counts_from_its_loss(
     make_client: Callable[..., Client], folder: Path
 ) -> None:
     case = Restart(make_client(agent_timeout_seconds=0.5), folder)
@@ -99,11 +99,11 @@ def test_the_time_that_the_agent_has_runs_from_its_loss_and_not_from_each_iterat
     case.iterate()
     Background(
         lambda: case.iterate(1000)
-    ).result()  # over 8 minutes, were each to wait anew: far beyond its deadline
+    ).result()  # over 8 minutes if each iteration waited: far beyond its deadline
 
 
-def test_keeps_the_turn_for_the_iteration_that_it_is_in(restart: Restart) -> None:
-    restart.gate.begin()
+def test_keeps_the_turn_for_the_current_iteration(restart: Restart) -> None:
+    restart.guard.begin()
     restart.kill()
     agent = restart.bring_back()
     assert agent.hello["holds_turn"] is True
@@ -111,32 +111,32 @@ def test_keeps_the_turn_for_the_iteration_that_it_is_in(restart: Restart) -> Non
     agent.ask_back()
     wait_until(lambda: agent.words[INSIDE] == 1, "the client has written its state into the new page")
     agent.expect_nothing()
-    restart.gate.end()
+    restart.guard.end()
     assert agent.expect("release")["turn"] == 1
     assert (agent.words[INSIDE], agent.words[ITERATIONS]) == (0, 1)
 
 
-def test_keeps_the_turn_for_iterations_after_it_while_nobody_asks(restart: Restart) -> None:
-    restart.gate.begin()
+def test_keeps_the_turn_for_further_iterations_while_nobody_waits(restart: Restart) -> None:
+    restart.guard.begin()
     restart.kill()
     agent = restart.bring_back()
     agent.grant()
-    restart.gate.end()
+    restart.guard.end()
     restart.iterate(5)
     agent.expect_nothing()
     agent.ask_back()
-    # The first of the six may have ended before the client read the grant, which it counts from.
+    # The first of the six may have ended before the client read the grant, from which it counts.
     assert agent.expect("release")["iterations"] in (5, 6)
 
 
-def test_an_iteration_whose_turn_the_new_agent_has_given_away_ends_and_the_next_asks(
+def test_an_iteration_whose_turn_the_new_agent_revokes_ends_and_the_next_requests_one(
     restart: Restart,
 ) -> None:
-    restart.gate.begin()
+    restart.guard.begin()
     restart.kill()
     agent = restart.bring_back()
     agent.revoke(0)
-    restart.gate.end()
+    restart.guard.end()
     agent.expect_nothing()
     again = Background(restart.iterate)
     agent.expect("request")
@@ -145,9 +145,9 @@ def test_an_iteration_whose_turn_the_new_agent_has_given_away_ends_and_the_next_
 
 
 def test_an_iteration_that_ended_before_the_agent_came_back_holds_no_turn(restart: Restart) -> None:
-    restart.gate.begin()
+    restart.guard.begin()
     restart.kill()
-    restart.gate.end()
+    restart.guard.end()
     agent = restart.bring_back()
     assert agent.hello["holds_turn"] is False
     assert agent.words[INSIDE] == 0

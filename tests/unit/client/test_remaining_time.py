@@ -1,10 +1,10 @@
-"""What is left of a script, where the meter measures some of its iterations only."""
+"""The remaining time of a script whose meter measures only some iterations."""
 
 from __future__ import annotations
 
 import pytest
-from laneway.client import gate as gate_module
-from laneway.client.memory_meter import NoMeter
+from laneway.client.boundary import iteration_guard as guard_module
+from laneway.client.memory.meter import NoMeter
 from laneway.client.runtime import Client
 
 MILLISECOND_NS = 1_000_000
@@ -18,12 +18,12 @@ class Clock:
 
 
 class NowAndThen(NoMeter):
-    """Measures the first iterations, and then one after each rest."""
+    """Measures the first iterations, and then one after each interval."""
 
-    def __init__(self, clock: Clock, first: int, rest_ns: int) -> None:
+    def __init__(self, clock: Clock, first: int, interval_ns: int) -> None:
         self._clock = clock
         self._first = first
-        self._rest_ns = rest_ns
+        self._interval_ns = interval_ns
         self._next_ns = 0
         self.measured = 0
 
@@ -31,34 +31,34 @@ class NowAndThen(NoMeter):
         if self.measured >= self._first and self._clock.now_ns < self._next_ns:
             return None
         self.measured += 1
-        self._next_ns = self._clock.now_ns + self._rest_ns
+        self._next_ns = self._clock.now_ns + self._interval_ns
         return 1 << 20, 2 << 20
 
 
 @pytest.mark.parametrize(
-    ("step_ns", "first", "rest_ns", "most_measured"),
+    ("step_ns", "first", "interval_ns", "most_measured"),
     [
         pytest.param(20 * MILLISECOND_NS, 10, 500 * MILLISECOND_NS, 220, id="a GPU's statistics"),
         pytest.param(MILLISECOND_NS // 2, 16, 2 * MILLISECOND_NS, 1300, id="short steps on a CPU"),
     ],
 )
-def test_iterations_that_are_not_measured_are_done_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, step_ns: int, first: int, rest_ns: int, most_measured: int
+def test_unmeasured_iterations_count_as_done(
+    monkeypatch: pytest.MonkeyPatch, step_ns: int, first: int, interval_ns: int, most_measured: int
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(gate_module, "monotonic_ns", clock)
-    gate = Client(None).gate
-    gate.meter = meter = NowAndThen(clock, first, rest_ns)
-    gate.profiler.expect(10_000, gate.iterations)
+    monkeypatch.setattr(guard_module, "monotonic_ns", clock)
+    guard = Client(None).guard
+    guard.meter = meter = NowAndThen(clock, first, interval_ns)
+    guard.profiler.expect(10_000, guard.iterations)
     for _ in range(5_000):
-        gate.begin()
+        guard.begin()
         clock.now_ns += step_ns
-        gate.end()
+        guard.end()
     assert first < meter.measured < most_measured
-    again = gate.profiler.again(gate.iterations)
+    again = guard.profiler.repeat(guard.iterations)
     assert again is not None
     assert again.remaining_seconds == pytest.approx(5_000 * step_ns / 1e9)
-    gate.profiler.expect(1_000, gate.iterations)
-    again = gate.profiler.again(gate.iterations)
+    guard.profiler.expect(1_000, guard.iterations)
+    again = guard.profiler.repeat(guard.iterations)
     assert again is not None
     assert again.remaining_seconds == pytest.approx(1_000 * step_ns / 1e9), "it counts from here"

@@ -1,4 +1,4 @@
-"""What happens in a Python process before and when PyTorch is imported."""
+"""What happens in a Python process before and during the import of PyTorch."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import ast
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-CLIENT = Path(__file__).parents[3] / "client" / "src"
-
-PYTHON = getattr(sys, "_base_executable", sys.executable)
-"""Not the virtual environment's, which has this client on its path in any case, and runs no usercustomize."""
+from tests.unit.client.interpreter import CLIENT, PYTHON
 
 LATER_THAN_3_8 = {
     *(
@@ -50,12 +46,12 @@ LATER_THAN_3_8 = {
         "zoneinfo",
     ),
 }
-"""Names of the standard library that Python 3.8 does not have, which PyTorch was made for until 2.4."""
+"""Names of the standard library missing from Python 3.8, which PyTorch supported until 2.4."""
 
 FAKE_TORCH = """
-import laneway.client.torch_hooks
+import laneway.client.pytorch.hooks
 installed = []
-laneway.client.torch_hooks.install = installed.append
+laneway.client.pytorch.hooks.install = installed.append
 """
 
 
@@ -73,21 +69,21 @@ def interpreter(
 
 
 def python(code: str, path: Sequence[Path], *, laneway: bool = True, client: Path = CLIENT) -> list[str]:
-    """Runs code in a new interpreter with the client in front of the path, and returns the lines that it prints."""
+    """Runs code in a new interpreter with the client first on the path; returns the printed lines."""
     done = interpreter("-c", code, path=[client, *path], laneway=laneway)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout.splitlines()
 
 
-def test_an_import_hook_is_all_until_torch_is_imported() -> None:
+def test_only_an_import_hook_is_loaded_until_torch_is_imported() -> None:
     code = "import sys, json; print(json.dumps([m for m in sys.modules if m.startswith('laneway')]))"
     loaded = set(json.loads(python(code, [])[0]))
     assert loaded <= {"laneway", "laneway.client", "laneway.client.torch_import"}
     assert "laneway.client.torch_import" in loaded
 
 
-def test_nothing_else_is_loaded_for_it(tmp_path: Path) -> None:
+def test_it_loads_no_other_modules(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("")
     code = "import sys; print(*sys.modules)"
     (with_client,), (without,) = (python(code, [tmp_path], client=client) for client in (CLIENT, tmp_path))
@@ -96,13 +92,13 @@ def test_nothing_else_is_loaded_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
-def test_an_interpreter_that_looks_at_no_environment_is_let_alone(flag: str) -> None:
+def test_an_interpreter_that_ignores_the_environment_has_no_client(flag: str) -> None:
     code = "import sys; print([m for m in sys.modules if 'laneway' in m], 'x')"
     done = interpreter(flag, "-c", code, path=[CLIENT])
     assert (done.returncode, done.stdout, done.stderr) == (0, "[] x\n", "")
 
 
-def test_another_interpreter_in_the_process_starts_as_well() -> None:
+def test_a_subinterpreter_starts_as_well() -> None:
     code = """
 import sys
 try:
@@ -123,7 +119,7 @@ def test_nothing_is_loaded_in_a_container_without_a_share() -> None:
     assert python(code, [], laneway=False) == ["[]"]
 
 
-def test_torch_gets_its_hooks_once_it_is_imported_and_looks_as_ever(tmp_path: Path) -> None:
+def test_torch_gets_its_hooks_on_import_and_looks_unchanged(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(FAKE_TORCH)
     code = """
@@ -141,7 +137,7 @@ print("good")
     assert python(code, [tmp_path]) == ["good"]
 
 
-def test_a_torch_that_fails_to_import_fails_as_it_would(tmp_path: Path) -> None:
+def test_a_failing_import_of_torch_fails_as_without_the_client(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no libcuda')")
     code = """
 for _ in range(2):
@@ -153,7 +149,7 @@ for _ in range(2):
     assert python(code, [tmp_path]) == ["no libcuda", "no libcuda"]
 
 
-def test_no_torch_is_no_torch() -> None:
+def test_a_missing_torch_is_reported_as_missing() -> None:
     code = """
 try:
     import torch
@@ -172,7 +168,9 @@ def test_the_images_own_sitecustomize_runs(tmp_path: Path, laneway: bool) -> Non
 
 @pytest.mark.parametrize("own", ["sitecustomize", "usercustomize"])
 @pytest.mark.parametrize("raises", ["ValueError('broken')", "ImportError('no such thing', name='thing')"])
-def test_the_images_own_fails_as_without_the_client(tmp_path: Path, own: str, raises: str) -> None:
+def test_the_images_own_customize_module_fails_as_without_the_client(
+    tmp_path: Path, own: str, raises: str
+) -> None:
     (tmp_path / f"{own}.py").write_text(f"raise {raises}")
     code = f"import sys; print('{own}' in sys.modules)"
     without, with_client = (interpreter("-c", code, path=path) for path in ([tmp_path], [CLIENT, tmp_path]))
@@ -181,12 +179,12 @@ def test_the_images_own_fails_as_without_the_client(tmp_path: Path, own: str, ra
     assert outcome == (without.returncode, without.stdout, without.stderr)
 
 
-def test_the_images_own_may_refuse_to_start(tmp_path: Path) -> None:
+def test_the_images_own_sitecustomize_may_refuse_to_start(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit(3)")
     without, with_client = (
         interpreter("-c", "print('started')", path=path) for path in ([tmp_path], [CLIENT, tmp_path])
     )
-    # Python fails with a traceback, which goes through the client here; its last line is the same.
+    # Python fails with a traceback, here through the client; its last line is the same.
     assert with_client.stderr.splitlines()[-1] == without.stderr.splitlines()[-1]
     assert (with_client.returncode, with_client.stdout) == (without.returncode, without.stdout)
 
@@ -197,7 +195,7 @@ def test_the_images_usercustomize_runs(tmp_path: Path) -> None:
     assert python(code, [tmp_path]) == ["ran True"]
 
 
-def test_it_works_through_links_as_on_a_node(tmp_path: Path) -> None:
+def test_it_works_through_symbolic_links_as_on_a_node(tmp_path: Path) -> None:
     opt, own = tmp_path / "opt", tmp_path / "own"
     opt.mkdir()
     own.mkdir()
@@ -208,7 +206,7 @@ def test_it_works_through_links_as_on_a_node(tmp_path: Path) -> None:
     assert python(code, [own], client=opt) == ["ran True"]
 
 
-def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_for_ever(tmp_path: Path) -> None:
+def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_forever(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text((CLIENT / "sitecustomize.py").read_text())
     last = tmp_path / "last"
     last.mkdir()
@@ -218,7 +216,7 @@ def test_two_copies_of_the_client_on_the_path_do_not_call_each_other_for_ever(tm
     assert python(code, [tmp_path, last]) == ["ran 1"]
 
 
-def test_what_scripts_may_use_works_where_nothing_is_there() -> None:
+def test_the_script_api_works_without_laneway() -> None:
     code = """
 from laneway.client import iteration, iterations, stopping
 assert list(iterations([1, 2])) == [1, 2]

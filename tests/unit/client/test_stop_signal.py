@@ -1,4 +1,4 @@
-"""SIGTERM: noted at once, delivered between two iterations, at the latest by the deadline."""
+"""SIGTERM is recorded at once and delivered between two iterations, at the latest by the deadline."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
-from laneway.client.common_boundary import STOP
-from laneway.client.stop_signal import SETTLE_SECONDS, Deferral, StopSignal
+from laneway.client.boundary.stop_signal import SETTLE_SECONDS, DeferredHandler, StopSignal
+from laneway.client.distributed.common_boundary import STOP
 
 TIMEOUT_SECONDS = 20.0
 
 
 class Case:
-    """A stop signal with a clock that stands still, in the process that runs the test."""
+    """A stop signal with a stopped clock, in the test's own process."""
 
     def __init__(self) -> None:
         self.now_seconds = 1000.0
@@ -30,13 +30,13 @@ class Case:
         return lambda signum, frame: self.calls.append(name)
 
     def begin(self) -> None:
-        """As the gate does before an iteration."""
-        self.stop.adopt()
+        """Does what the iteration guard does before an iteration."""
+        self.stop.wrap_handler()
         self.stop.deliver()
-        self.stop.inside = True
+        self.stop.in_iteration = True
 
     def end(self) -> None:
-        self.stop.inside = False
+        self.stop.in_iteration = False
         self.stop.boundary_ns = int(self.now_seconds * 1e9)
 
 
@@ -105,7 +105,7 @@ def test_it_is_delivered_at_once_long_after_a_boundary(case: Case) -> None:
     assert case.calls == ["own"]
 
 
-def test_right_after_a_boundary_the_scripts_bookkeeping_is_waited_for(case: Case) -> None:
+def test_right_after_a_boundary_it_waits_for_the_scripts_bookkeeping(case: Case) -> None:
     signal.signal(signal.SIGTERM, case.handler("own"))
     case.begin()
     case.end()
@@ -113,25 +113,25 @@ def test_right_after_a_boundary_the_scripts_bookkeeping_is_waited_for(case: Case
     terminate()
     assert case.calls == []
     assert case.woken == 1
-    assert case.stop.patience() == pytest.approx(SETTLE_SECONDS / 2)
+    assert case.stop.get_timeout() == pytest.approx(SETTLE_SECONDS / 2)
     case.now_seconds += SETTLE_SECONDS / 2
-    case.stop.patience()
-    assert case.calls == ["own"], "the listening thread sent it anew"
+    case.stop.get_timeout()
+    assert case.calls == ["own"], "the listening thread sent it again"
 
 
-def test_an_iteration_that_does_not_end_is_interrupted_at_the_deadline(case: Case) -> None:
+def test_an_endless_iteration_is_interrupted_at_the_deadline(case: Case) -> None:
     signal.signal(signal.SIGTERM, case.handler("own"))
     case.begin()
     terminate()
     case.now_seconds += TIMEOUT_SECONDS - 1
-    assert case.stop.patience() == pytest.approx(1)
+    assert case.stop.get_timeout() == pytest.approx(1)
     assert case.calls == []
     case.now_seconds += 1
-    case.stop.patience()
+    case.stop.get_timeout()
     assert case.calls == ["own"]
 
 
-def test_a_handler_that_calls_the_one_before_it_reaches_that(case: Case) -> None:
+def test_a_handler_that_calls_its_predecessor_reaches_it(case: Case) -> None:
     signal.signal(signal.SIGTERM, case.handler("first"))
     case.begin()
     case.end()
@@ -150,7 +150,7 @@ def test_a_handler_that_calls_the_one_before_it_reaches_that(case: Case) -> None
     assert case.calls == ["second", "first"]
 
 
-def test_a_handler_that_is_put_back_is_in_force_again(case: Case) -> None:
+def test_a_restored_handler_is_in_force_again(case: Case) -> None:
     signal.signal(signal.SIGTERM, case.handler("first"))
     case.begin()
     case.end()
@@ -165,23 +165,23 @@ def test_a_handler_that_is_put_back_is_in_force_again(case: Case) -> None:
     assert case.calls == ["first"]
 
 
-def test_a_script_that_ignores_sigterm_goes_on_ignoring_it(case: Case) -> None:
+def test_a_script_that_ignores_sigterm_continues_to(case: Case) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     case.begin()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
 
-def test_a_script_that_asks_whether_it_is_to_stop_is_not_ended(case: Case) -> None:
-    assert case.stop.watch() is False
+def test_a_script_that_calls_stopping_is_not_ended(case: Case) -> None:
+    assert case.stop.poll() is False
     case.begin()
     terminate()
     case.end()
-    assert case.stop.watch() is True
+    assert case.stop.poll() is True
     case.begin()
     assert not case.stop.pending
 
 
-def test_what_the_handler_raises_goes_through_and_is_known_to_be_its_own(case: Case) -> None:
+def test_the_handlers_exception_passes_through_and_is_recognised(case: Case) -> None:
     def fail(signum: int, frame: object) -> None:
         raise ValueError("the script's own")
 
@@ -198,13 +198,14 @@ def test_a_forked_child_gets_the_scripts_handler_back(case: Case) -> None:
     own = case.handler("own")
     signal.signal(signal.SIGTERM, own)
     case.begin()
-    assert isinstance(signal.getsignal(signal.SIGTERM), Deferral)
-    case.stop.restore()
+    assert isinstance(signal.getsignal(signal.SIGTERM), DeferredHandler)
+    case.stop.restore_handler()
     assert signal.getsignal(signal.SIGTERM) is own
 
 
-def test_an_exit_that_python_drops_comes_again(case: Case) -> None:
-    """The signal comes in a weak reference's callback, as the import system has them: what is raised there goes nowhere."""
+def test_an_exit_dropped_by_python_is_raised_again(case: Case) -> None:
+    """The signal comes in a weak reference's callback, as the import system has them; Python drops exceptions
+    raised there."""
 
     class Watched:
         pass
@@ -226,54 +227,54 @@ def test_an_exit_that_python_drops_comes_again(case: Case) -> None:
 
 
 class AgreedGang:
-    """Ranks that have agreed on a boundary: stands in for a `CommonBoundary`, whose own tests show that it keeps its word."""
+    """Ranks that have agreed on a boundary; stands in for `CommonBoundary`, which has its own tests."""
 
     def __init__(self, common: int) -> None:
         self.common = common
 
-    def arrive(self, at: int, setting_out: bool = True) -> str | None:
+    def arrive(self, at: int, continuing: bool = True) -> str | None:
         return STOP if at >= self.common else None
 
 
-def meet(case: Case, gang: AgreedGang, iterations: int) -> None:
-    """As the hooks do before an iteration."""
+def sync_with_gang(case: Case, gang: AgreedGang, iterations: int) -> None:
+    """Does what the hooks do before an iteration."""
     case.stop.iterations = lambda: iterations
     if case.stop.gang is not None:
-        case.stop.meet(gang)  # type: ignore[arg-type]
+        case.stop.sync_with_gang(gang)  # type: ignore[arg-type]
     case.begin()
 
 
 @pytest.mark.parametrize("signalled", [True, False])
-def test_a_rank_is_told_at_the_common_boundary_whether_or_not_the_signal_was_its_own(
+def test_every_rank_stops_at_the_common_boundary_with_or_without_its_own_signal(
     case: Case, signalled: bool
 ) -> None:
     signal.signal(signal.SIGTERM, case.handler("own"))
     gang = AgreedGang(3)
     case.stop.gang = gang  # type: ignore[assignment]
-    meet(case, gang, 1)
+    sync_with_gang(case, gang, 1)
     if signalled:
         terminate()
     for iterations in (2, 3):
         assert case.calls == []
         case.end()
-        meet(case, gang, iterations)
+        sync_with_gang(case, gang, iterations)
     assert case.calls == ["own"]
     if not signalled:
         terminate()
         case.end()
-        meet(case, gang, 4)
+        sync_with_gang(case, gang, 4)
         assert case.calls == ["own"], "its own signal comes later, and is no news"
 
 
-def test_a_rank_of_a_gang_that_does_not_agree_is_told_at_its_deadline(case: Case) -> None:
+def test_a_rank_without_agreement_stops_at_its_deadline(case: Case) -> None:
     signal.signal(signal.SIGTERM, case.handler("own"))
     case.stop.gang = AgreedGang(1_000)  # type: ignore[assignment]
     case.begin()
     case.end()
     terminate()
     case.now_seconds += TIMEOUT_SECONDS - 1
-    case.stop.patience()
+    case.stop.get_timeout()
     assert case.calls == []
     case.now_seconds += 1
-    case.stop.patience()
+    case.stop.get_timeout()
     assert case.calls == ["own"]

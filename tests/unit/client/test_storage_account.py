@@ -1,15 +1,15 @@
-"""The account of storages: exact at any moment, whoever lets go of them."""
+"""The account of storages is exact at any moment, in whichever thread they are freed."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 
-from laneway.client.storage_account import StorageAccount
+from laneway.client.memory.storage_account import StorageAccount
 
 
 class Storage:
-    """As much of a torch.UntypedStorage as the account looks at."""
+    """What the account uses of a torch.UntypedStorage."""
 
     _addresses = itertools.count(1)
 
@@ -21,79 +21,79 @@ class Storage:
         return self.size
 
 
-def test_counts_what_lives() -> None:
+def test_counts_live_storages() -> None:
     account = StorageAccount()
     first, second = Storage(100), Storage(50)
-    assert account.book(first) == account.book(second) == 0
+    assert account.record(first) == account.record(second) == 0
     assert account.held == 150
     del first
-    assert account.settle() == 50
+    assert account.apply_frees() == 50
 
 
 def test_counts_a_storage_once() -> None:
     account = StorageAccount()
     storage = Storage(100)
-    account.book(storage)
-    account.book(storage)
+    account.record(storage)
+    account.record(storage)
     assert account.held == 100
 
 
-def test_follows_a_storage_that_is_resized() -> None:
+def test_follows_a_resized_storage() -> None:
     account = StorageAccount()
     storage = Storage(100)
-    account.book(storage)
+    account.record(storage)
     storage.size = 30
-    account.book(storage)
+    account.record(storage)
     assert account.held == 30
     storage.size = 300
-    account.book(storage)
+    account.record(storage)
     assert account.held == account.highest == 300
     del storage
-    assert account.settle() == 0
+    assert account.apply_frees() == 0
 
 
-def test_knows_the_highest_since_the_last_restart() -> None:
+def test_keeps_the_peak_since_the_last_reset() -> None:
     account = StorageAccount()
     kept = Storage(10)
-    account.book(kept)
+    account.record(kept)
     gone = Storage(1000)
-    account.book(gone)
+    account.record(gone)
     del gone
-    assert account.settle() == 10
+    assert account.apply_frees() == 10
     assert account.highest == 1010
-    account.restart()
+    account.reset_peak()
     assert account.highest == 10
 
 
-def test_frees_before_a_booking_make_room_for_it() -> None:
+def test_earlier_frees_make_space_for_a_record() -> None:
     account = StorageAccount()
     account.limit = 100
     first = Storage(80)
-    account.book(first)
+    account.record(first)
     del first
-    assert account.book(Storage(90)) == 0
+    assert account.record(Storage(90)) == 0
 
 
-def test_refuses_what_is_beyond_the_limit_and_does_not_count_it() -> None:
+def test_refuses_growth_beyond_the_limit_without_counting_it() -> None:
     account = StorageAccount()
     account.limit = 100
     kept, refused = Storage(80), Storage(21)
-    account.book(kept)
-    assert account.book(refused) == 21
+    account.record(kept)
+    assert account.record(refused) == 21
     assert account.held == 80
     del refused
-    assert account.settle() == 80
+    assert account.apply_frees() == 80
 
 
-def test_an_address_that_is_used_again_is_another_storage() -> None:
+def test_a_reused_address_is_another_storage() -> None:
     account = StorageAccount()
     first = Storage(100)
     address = first._cdata
-    account.book(first)
+    account.record(first)
     del first
     second = Storage(40)
     second._cdata = address
-    account.book(second)
+    account.record(second)
     assert account.held == 40
 
 
@@ -103,7 +103,7 @@ def test_storages_may_die_in_other_threads() -> None:
     for _ in range(50):
         storages = [Storage(1) for _ in range(100)]
         for storage in storages:
-            account.book(storage)
+            account.record(storage)
         del storage
         handed_over.append(storages)
         del storages
@@ -112,16 +112,16 @@ def test_storages_may_die_in_other_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert account.settle() == 0
+    assert account.apply_frees() == 0
 
 
-def test_knows_a_storage_from_one_that_was_at_its_address_before() -> None:
+def test_distinguishes_a_storage_from_an_earlier_one_at_its_address() -> None:
     account = StorageAccount()
     first = Storage(100)
-    account.book(first)
-    assert account.is_booked(first)
+    account.record(first)
+    assert account.is_recorded(first)
     address = first._cdata
     del first
     second = Storage(40)
     second._cdata = address
-    assert not account.is_booked(second)
+    assert not account.is_recorded(second)

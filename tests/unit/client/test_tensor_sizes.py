@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from laneway.client.tensor_sizes import model_sizes, trained_sizes
+from laneway.client.pytorch.tensor_sizes import model_sizes, trained_sizes
 
 
 def a_parameter(elements: int, frozen: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""How a process takes turns: what it says to the agent, and when it runs."""
+"""How a process takes turns: what it sends to the agent, and when it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from laneway.client.runtime import Client
-from laneway.client.session import Session
+from laneway.client.session.session import Session
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import (
@@ -22,12 +22,12 @@ from tests.unit.client.fake_agent import (
 
 
 class Running:
-    """A client that has had its first turn granted, and the agent's end of its session."""
+    """A client whose first turn was granted, and the agent's end of its session."""
 
     def __init__(self, client: Client, agent: FakeAgent) -> None:
         starting = Background(lambda: client.start("torch 2.6.0", "cpu"))
         self.client = client
-        self.gate = client.gate
+        self.guard = client.guard
         self.agent: Connection = agent.connection()
         self.agent.expect("request")
         assert not starting.is_done()
@@ -36,8 +36,8 @@ class Running:
 
     def iterate(self, times: int = 1) -> None:
         for _ in range(times):
-            self.gate.begin()
-            self.gate.end()
+            self.guard.begin()
+            self.guard.end()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def running(make_client: Callable[[], Client], agent: FakeAgent) -> Running:
     return Running(make_client(), agent)
 
 
-def test_says_who_it_is(running: Running) -> None:
+def test_hello_describes_the_process(running: Running) -> None:
     hello = running.agent.hello
     assert hello["version"] == 1
     assert hello["framework"] == "torch 2.6.0"
@@ -54,7 +54,7 @@ def test_says_who_it_is(running: Running) -> None:
     assert hello["pid"] > 0
 
 
-def test_keeps_its_turn_without_a_message_while_nobody_waits(running: Running) -> None:
+def test_keeps_its_turn_without_messages_while_nobody_waits(running: Running) -> None:
     running.iterate(1000)
     running.agent.expect_nothing()
     assert running.agent.words[ITERATIONS] == 1000
@@ -62,29 +62,29 @@ def test_keeps_its_turn_without_a_message_while_nobody_waits(running: Running) -
     assert running.agent.words[INSIDE] == 0
 
 
-def test_an_evaluation_needs_a_turn_and_is_no_iteration(running: Running) -> None:
-    running.gate.begin()
+def test_an_evaluation_needs_a_turn_and_does_not_count(running: Running) -> None:
+    running.guard.begin()
     assert running.agent.words[INSIDE] == 1
-    running.gate.end(trained=False)
+    running.guard.end(trained=False)
     assert running.agent.words[ITERATIONS] == 0
 
 
 def test_releases_at_the_boundary_when_asked_during_an_iteration(running: Running) -> None:
     running.iterate(4)
-    running.gate.begin()
+    running.guard.begin()
     running.agent.ask_back()
     running.agent.expect_nothing()
-    running.gate.end()
+    running.guard.end()
     release = running.agent.expect("release")
     assert release["turn"] == 1
     assert release["iterations"] == 5
     assert release["gpu_seconds"] == pytest.approx(running.agent.words[BUSY_NS] / 1e9)
 
 
-def test_releases_at_the_boundary_although_the_message_is_still_on_its_way(running: Running) -> None:
-    running.gate.begin()
+def test_releases_at_the_boundary_before_the_message_arrives(running: Running) -> None:
+    running.guard.begin()
     running.agent.ask_back(page_only=True)
-    running.gate.end()
+    running.guard.end()
     assert running.agent.expect("release")["turn"] == 1
 
 
@@ -94,7 +94,7 @@ def test_releases_at_once_when_asked_between_iterations(running: Running) -> Non
     assert running.agent.expect("release")["iterations"] == 2
 
 
-def test_asks_again_before_the_next_iteration_and_counts_each_turn_apart(running: Running) -> None:
+def test_requests_again_before_the_next_iteration_and_counts_each_turn_separately(running: Running) -> None:
     running.iterate(2)
     running.agent.ask_back()
     running.agent.expect("release")
@@ -108,7 +108,7 @@ def test_asks_again_before_the_next_iteration_and_counts_each_turn_apart(running
     assert (release["turn"], release["iterations"]) == (2, 1)
 
 
-def test_a_turn_revoked_between_iterations_is_not_released_and_is_asked_for_again(running: Running) -> None:
+def test_a_turn_revoked_between_iterations_is_requested_again_not_released(running: Running) -> None:
     running.iterate()
     running.agent.revoke()
     again = Background(running.iterate)
@@ -117,10 +117,10 @@ def test_a_turn_revoked_between_iterations_is_not_released_and_is_asked_for_agai
     again.result()
 
 
-def test_an_iteration_whose_turn_is_revoked_goes_on_and_the_next_asks(running: Running) -> None:
-    running.gate.begin()
+def test_an_iteration_continues_after_its_turn_is_revoked_and_the_next_requests_one(running: Running) -> None:
+    running.guard.begin()
     running.agent.revoke()
-    running.gate.end()
+    running.guard.end()
     running.agent.expect_nothing()
     again = Background(running.iterate)
     running.agent.expect("request")
@@ -136,20 +136,20 @@ def test_pauses_at_once_between_iterations(running: Running) -> None:
 
 
 def test_pauses_at_the_boundary_when_told_during_an_iteration(running: Running) -> None:
-    running.gate.begin()
+    running.guard.begin()
     running.agent.pause()
     running.agent.expect_nothing()
-    running.gate.end()
+    running.guard.end()
     running.agent.expect("release")
     running.agent.expect("paused")
 
 
 def test_pauses_at_the_boundary_of_an_iteration_whose_turn_was_revoked(running: Running) -> None:
-    running.gate.begin()
+    running.guard.begin()
     running.agent.revoke()
     running.agent.pause()
     running.agent.expect_nothing()
-    running.gate.end()
+    running.guard.end()
     running.agent.expect("paused")
     running.agent.expect_nothing()
 
@@ -181,7 +181,7 @@ def test_a_pause_while_it_waits_for_a_turn_is_answered_at_once(running: Running)
 
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
-    """Threads change places every few microseconds instead of every five milliseconds."""
+    """Threads switch every few microseconds instead of every five milliseconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -189,8 +189,9 @@ def eager_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_no_turn_is_lost_when_it_is_asked_back_at_any_moment(running: Running) -> None:
-    """The agent asks without rest while the client iterates without rest: each turn ends in exactly one release."""
+def test_no_turn_is_lost_whenever_it_is_requested_back(running: Running) -> None:
+    """The agent requests the turn back without pause while the client iterates without pause: each turn has
+    exactly one release."""
     enough = threading.Event()
 
     def train() -> None:
@@ -215,10 +216,10 @@ def test_no_turn_is_lost_when_it_is_asked_back_at_any_moment(running: Running) -
 
 
 @pytest.mark.usefixtures("eager_threads")
-def test_who_comes_back_at_once_asks_for_the_next_turn_with_the_release(
+def test_a_client_that_returns_at_once_requests_the_next_turn_with_the_release(
     make_client: Callable[[], Client], agent: FakeAgent
 ) -> None:
-    """As above; a release that asks for the next turn is followed by no request, any other by one."""
+    """As above; a release that requests the next turn is followed by no request, any other release by one."""
     agent.release_again = True
     running = Running(make_client(), agent)
     enough = threading.Event()
@@ -247,15 +248,15 @@ def test_who_comes_back_at_once_asks_for_the_next_turn_with_the_release(
     running.agent.expect("goodbye")
 
 
-def test_a_request_does_not_overtake_a_release_that_takes_its_time(running: Running) -> None:
-    """Or the agent would answer it with the turn that is just being given back."""
+def test_a_request_does_not_overtake_a_slow_release(running: Running) -> None:
+    """Otherwise the agent would answer the request with the turn that is being released."""
     settling, settled = threading.Event(), threading.Event()
 
     def settle() -> None:
         settling.set()
         settled.wait(TIMEOUT_SECONDS)
 
-    session = running.gate.session
+    session = running.guard.session
     assert isinstance(session, Session)
     session.before_release = settle
     running.agent.ask_back()
@@ -270,28 +271,28 @@ def test_a_request_does_not_overtake_a_release_that_takes_its_time(running: Runn
     again.result()
 
 
-def test_a_turn_that_is_granted_twice_is_not_released_during_an_iteration(running: Running) -> None:
-    """The agent answers a request of who holds the turn with that turn again."""
-    session = running.gate.session
+def test_a_turn_granted_twice_is_not_released_during_an_iteration(running: Running) -> None:
+    """The agent answers a request from the turn's holder with that turn again."""
+    session = running.guard.session
     assert isinstance(session, Session)
     acted = threading.Event()
     session.on_order = lambda _: acted.set()
-    running.gate.begin()
+    running.guard.begin()
     running.agent.send("grant", turn=running.agent.granted)
     running.agent.ask_back()
-    running.agent.send("offload")  # the last of three: once it is acted on, so are the others
+    running.agent.send("offload")  # the last of three messages: once it is handled, so are the others
     assert acted.wait(TIMEOUT_SECONDS)
     running.agent.expect_nothing()
-    running.gate.end()
+    running.guard.end()
     assert running.agent.expect("release")["iterations"] == 1
     running.agent.expect_nothing()
 
 
-def test_a_second_thread_goes_along_with_the_iteration_of_the_first(running: Running) -> None:
-    running.gate.begin()
-    second = Background(running.gate.begin)
+def test_a_second_thread_shares_the_iteration_of_the_first(running: Running) -> None:
+    running.guard.begin()
+    second = Background(running.guard.begin)
     second.result()
-    running.gate.end()
+    running.guard.end()
     assert running.agent.words[ITERATIONS] == 1
 
 

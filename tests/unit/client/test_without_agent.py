@@ -1,4 +1,4 @@
-"""The script goes on as if nothing were there: without an agent, with one that refuses, and when it dies for good."""
+"""The script runs undisturbed without an agent, with one that refuses, and when the agent dies for good."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from laneway.client import handshake, runtime
-from laneway.client.detached import Detached
+from laneway.client import runtime
 from laneway.client.environment import Environment
-from laneway.client.memory_meter import NoMeter
+from laneway.client.memory.meter import NoMeter
 from laneway.client.runtime import Client
+from laneway.client.session import handshake
+from laneway.client.session.null_session import NullSession
 
 from tests.unit.client.conftest import Background
 from tests.unit.client.fake_agent import ITERATIONS, FakeAgent
@@ -23,16 +24,16 @@ from tests.unit.client.waiting import wait_until
 
 def iterate(client: Client, times: int = 3) -> None:
     for _ in range(times):
-        client.gate.begin()
-        client.gate.end()
+        client.guard.begin()
+        client.guard.end()
 
 
-def test_no_environment_means_no_thread_and_an_open_gate() -> None:
+def test_without_the_environment_there_is_no_thread_and_turns_are_free() -> None:
     client = Client(None)
     client.start()
     iterate(client)
-    assert client.gate.iterations == 3
-    assert isinstance(client.gate.session, Detached)
+    assert client.guard.iterations == 3
+    assert isinstance(client.guard.session, NullSession)
 
 
 def test_no_socket_is_not_waited_for(
@@ -42,7 +43,7 @@ def test_no_socket_is_not_waited_for(
     client = make_client(agent_timeout_seconds=3600)
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
-    assert client.gate.iterations == 3
+    assert client.guard.iterations == 3
 
 
 def stale_socket(path: Path) -> None:
@@ -65,7 +66,7 @@ def no_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [stale_socket, socket_of_another_kind, no_socket, no_folder])
-def test_what_is_no_agent_is_passed_over_in_silence(
+def test_a_listener_that_is_no_agent_is_ignored_silently(
     folder: Path,
     make: Callable[[Path], None],
     caplog: pytest.LogCaptureFixture,
@@ -77,12 +78,12 @@ def test_what_is_no_agent_is_passed_over_in_silence(
     client.start("torch 2.6.0", "cpu", NoMeter())
     iterate(client)
     client.finish()
-    assert client.gate.iterations == 3
+    assert client.guard.iterations == 3
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_socket_that_one_may_not_use_is_passed_over_in_silence(folder: Path) -> None:
+def test_a_socket_without_permission_is_ignored_silently(folder: Path) -> None:
     agent = FakeAgent(folder)
     folder.chmod(0o755)
     agent.path.chmod(0o600)
@@ -97,20 +98,20 @@ def test_a_socket_that_one_may_not_use_is_passed_over_in_silence(folder: Path) -
         client = Client(Environment.read({"LANEWAY_DIR": str(folder)}))
         client.start("torch 2.6.0", "cpu", NoMeter())
         iterate(client)
-        return client.gate.iterations == 3 and isinstance(client.gate.session, Detached)
+        return client.guard.iterations == 3 and isinstance(client.guard.session, NullSession)
 
     assert in_forked_child(as_another_user)
     assert agent.accepted == 0
     agent.close()
 
 
-def test_an_agent_that_comes_later_is_found(make_client: Callable[[], Client], folder: Path) -> None:
+def test_a_later_agent_is_found(make_client: Callable[[], Client], folder: Path) -> None:
     client = make_client()
     client.start()
     iterate(client)
     agent = FakeAgent(folder)
     connection = agent.connection()
-    wait_until(lambda: not isinstance(client.gate.session, Detached), "the session is attached")
+    wait_until(lambda: not isinstance(client.guard.session, NullSession), "the session is attached")
     iterating = Background(lambda: iterate(client))
     connection.expect("request")
     connection.grant()
@@ -119,7 +120,7 @@ def test_an_agent_that_comes_later_is_found(make_client: Callable[[], Client], f
     agent.close()
 
 
-def test_an_agent_that_refuses_is_named_once(
+def test_a_refusal_is_logged_once(
     make_client: Callable[[], Client], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = FakeAgent(folder, greet=False)
@@ -135,18 +136,16 @@ def test_an_agent_that_refuses_is_named_once(
     agent.close()
 
 
-def test_an_agent_that_does_not_answer_is_waited_for_a_bounded_time(
-    make_client: Callable[[], Client], folder: Path
-) -> None:
+def test_the_wait_for_a_silent_agent_is_bounded(make_client: Callable[[], Client], folder: Path) -> None:
     agent = FakeAgent(folder, greet=False)
     client = make_client()
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
-    assert client.gate.iterations == 3
+    assert client.guard.iterations == 3
     agent.close()
 
 
-def test_the_script_waits_for_the_first_answer_no_longer_than_its_own_bound(
+def test_the_script_waits_for_the_first_answer_within_its_own_bound(
     make_client: Callable[..., Client], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "FIRST_ANSWER_SECONDS", 0.1)
@@ -156,10 +155,10 @@ def test_the_script_waits_for_the_first_answer_no_longer_than_its_own_bound(
     Background(client.start).result()
     Background(lambda: iterate(client)).result()
     agent.close()
-    assert client.gate.iterations == 3
+    assert client.guard.iterations == 3
 
 
-def test_an_agent_that_dies_while_it_is_waited_for_blocks_nobody(
+def test_an_agent_that_dies_during_a_wait_blocks_nobody(
     make_client: Callable[[], Client], agent: FakeAgent
 ) -> None:
     client = make_client()
@@ -170,7 +169,7 @@ def test_an_agent_that_dies_while_it_is_waited_for_blocks_nobody(
     connection.cut()
     starting.result()
     iterate(client)
-    assert client.gate.iterations == 3
+    assert client.guard.iterations == 3
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def test_an_agent_that_dies_while_it_is_waited_for_blocks_nobody(
     [b"not json", b"[]", b'{"type": 3}', b'{"type": "grant"}', b'{"type": "grant", "turn": "x"}'],
     ids=["no JSON", "no object", "type is no string", "no turn", "turn is no number"],
 )
-def test_nonsense_ends_the_session_and_not_the_script(
+def test_an_invalid_packet_ends_the_session_but_not_the_script(
     make_client: Callable[[], Client], agent: FakeAgent, packet: bytes
 ) -> None:
     client = make_client()
@@ -192,7 +191,7 @@ def test_nonsense_ends_the_session_and_not_the_script(
     iterate(client)
 
 
-def test_a_message_of_a_later_protocol_is_passed_over(
+def test_a_message_of_a_later_protocol_is_ignored(
     make_client: Callable[[], Client], agent: FakeAgent
 ) -> None:
     client = make_client()
@@ -204,7 +203,7 @@ def test_a_message_of_a_later_protocol_is_passed_over(
     starting.result()
 
 
-def test_the_last_profile_is_told_to_an_agent_that_comes_back(
+def test_the_last_profile_is_sent_to_a_returning_agent(
     make_client: Callable[[], Client], agent: FakeAgent, folder: Path
 ) -> None:
     class Meter(NoMeter):

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a deadline."""
+"""Waits for a condition, with a deadline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.client.fake_agent import TIMEOUT_SECONDS
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Looks again and again until the condition holds.
+    """Polls until the condition holds.
 
     Raises:
         AssertionError: it did not hold in time.

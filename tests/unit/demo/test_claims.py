@@ -1,4 +1,4 @@
-"""The demo's claims: they hold on evidence of a good run, and each says what is wrong with a bad one."""
+"""The demo's claims hold on the evidence of a good run, and each reports the violations of a bad one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hack.demo.output import WorkerOutput
 from hack.demo.turns import Turn, overlaps_across_lanes, overlaps_within_lanes
 
 
-def job(name: str, *, ended: str = "Succeeded", message: str = "well", **status: Any) -> JobView:
+def job(name: str, *, ended: str = "Complete", message: str = "well", **status: Any) -> JobView:
     """A job that ended, unless ``ended`` is empty."""
     conditions = [
         {
@@ -156,13 +156,13 @@ BAD: list[tuple[str, int, Callable[[Evidence], None], str]] = [
     ("no preemption", 3, _with_job(job("long")), "long was never preempted"),
     ("steps trained twice", 3, _second_attempt_from(30), "3 steps were trained twice"),
     ("steps left out", 3, _second_attempt_from(40), "began after step 40, never trained beyond 33"),
-    ("one attempt only", 3, lambda e: e.outputs.update({"long": e.outputs["long"][:1]}), "ran in 1 attempts"),  # type: ignore[attr-defined]
-    ("no reason", 4, _with_job(job("never-fits", ended="")), "does not say that it waits"),
+    ("one attempt only", 3, lambda e: e.outputs.update({"long": e.outputs["long"][:1]}), "ran 1 attempts"),  # type: ignore[attr-defined]
+    ("no reason", 4, _with_job(job("never-fits", ended="")), "is not reported as waiting"),
     (
         "no way out",
         4,
         _with_job(job("never-fits", ended="", waiting={"reason": "R", "message": "It does not fit."})),
-        "does not say what would let it run",
+        "does not name what would start it",
     ),
     ("pods for it", 4, lambda e: e.pods.update({"never-fits": {"p"}}), "never-fits got pods"),
     ("it does not fail", 5, _with_job(job("outgrows")), "outgrows did not fail"),
@@ -182,13 +182,13 @@ BAD: list[tuple[str, int, Callable[[Evidence], None], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("number", "spoil", "says"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+    ("number", "spoil", "expected"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
 )
-def test_a_bad_run_is_told(number: int, spoil: Callable[[Evidence], None], says: str) -> None:
+def test_a_bad_run_is_reported(number: int, spoil: Callable[[Evidence], None], expected: str) -> None:
     evidence = good()
     spoil(evidence)
 
-    assert says in "\n".join(claims.CLAIMS[number - 1].check(evidence))
+    assert expected in "\n".join(claims.CLAIMS[number - 1].check(evidence))
 
 
 def test_turns_that_touch_do_not_overlap() -> None:

@@ -11,11 +11,11 @@ import pytest
 from laneway.api.inventory import Inventory
 from laneway.api.names import GPU_PERCENT
 from laneway.device_plugin.advertisement import Advertisement, offered_percent
-from laneway.device_plugin.latest import Latest
-from laneway.device_plugin.node_pods import ApiAwayError
+from laneway.device_plugin.latest_value import LatestValue
+from laneway.device_plugin.node_pods import APIUnavailableError
 from laneway.device_plugin.registration import Registration
 
-from tests.unit.device_plugin.builders import gpu, inventory
+from tests.support.device_plugin.builders import gpu, inventory
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Node:
         self.looks += 1
         self.looked.set()
         if self.offers is None:
-            raise ApiAwayError("reading node n1 failed: nobody there")
+            raise APIUnavailableError("reading node n1 failed: nobody there")
         return {"status": {"allocatable": {"cpu": "2", GPU_PERCENT: self.offers}}}
 
     async def another_look(self) -> None:
@@ -42,7 +42,7 @@ class Node:
 
 
 def advertisement(node: Node | None, *, count: int = 1) -> tuple[Advertisement, SimpleNamespace]:
-    known: Latest[Inventory] = Latest()
+    known: LatestValue[Inventory] = LatestValue()
     known.publish(inventory(gpu(0, offer=200), gpu(1, offer=200, healthy=False)))
     registration = SimpleNamespace(registered=True, count=count)
     return Advertisement(node, known, cast("Registration", registration), poll_seconds=0.001), registration
@@ -70,7 +70,7 @@ async def test_it_is_ready_once_the_node_offers_all_healthy_shares() -> None:
     await until(lambda: advertised.ready)
     assert advertised.problem == ""
 
-    # Another kubelet registers anew, and the Node is looked at again.
+    # Another kubelet registers again, and the Node is looked at again.
     node.offers = "0"
     registration.count = 2
     assert not advertised.ready

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from laneway.api.device_ids import container_key
-from laneway.device_plugin.allocation import RefusedError, Terms, grant, response
+from laneway.device_plugin.allocation import AllocationSettings, RefusedError, grant, response
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
 
-from tests.unit.device_plugin.builders import gpu, ids, inventory
+from tests.support.device_plugin.builders import gpu, ids, inventory
 
 NODE = inventory(
     gpu(0, numa_node=1), gpu(1), gpu(2, healthy=False), gpu(3, simulated=False), gpu(4, simulated=False)
@@ -25,7 +25,7 @@ NODE = inventory(
         ((*ids(0, range(25)), *ids(1, range(25))), (), "50 percent would be split over GPUs"),
         (("nonsense",), (), "'nonsense' is not a Laneway device id"),
         ((), (), "no device id"),
-        (ids(0, (1, 2)), ids(0, (2, 3)), "1 of the ids are held by another container, GPU-0::2 among them"),
+        (ids(0, (1, 2)), ids(0, (2, 3)), "1 of the ids are held by another container, for example GPU-0::2"),
     ],
 )
 def test_ids_that_no_container_may_get(asked: tuple[str, ...], held: tuple[str, ...], says: str) -> None:
@@ -35,11 +35,11 @@ def test_ids_that_no_container_may_get(asked: tuple[str, ...], held: tuple[str, 
     assert says in str(raised.value)
 
 
-def test_a_container_gets_its_door_the_client_and_its_share() -> None:
+def test_a_container_gets_its_folder_the_client_and_its_share() -> None:
     asked = ids(0, range(30))
     folders = Folders(containers=Path("/run/laneway/containers"), client=Path("/var/lib/laneway/client"))
 
-    got = response(grant(asked, NODE), folders, Terms())
+    got = response(grant(asked, NODE), folders, AllocationSettings())
 
     assert dict(got.envs) == {
         "LANEWAY_DIR": "/run/laneway",
@@ -56,8 +56,8 @@ def test_a_container_gets_its_door_the_client_and_its_share() -> None:
 def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
     granted = grant((*ids(4, range(100)), *ids(3, range(100))), NODE)
 
-    by_environment = response(granted, Folders(), Terms("env"))
-    by_cdi = response(granted, Folders(), Terms("cdi"))
+    by_environment = response(granted, Folders(), AllocationSettings("env"))
+    by_cdi = response(granted, Folders(), AllocationSettings("cdi"))
 
     assert by_environment.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-4"
     assert not by_environment.cdi_devices
@@ -66,9 +66,9 @@ def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
     assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
 
 
-@pytest.mark.parametrize("terms", [Terms("env"), Terms("cdi")])
-def test_simulated_gpus_have_no_device_to_hand_over(terms: Terms) -> None:
-    got = response(grant(ids(0, (0,)), NODE), Folders(), terms)
+@pytest.mark.parametrize("settings", [AllocationSettings("env"), AllocationSettings("cdi")])
+def test_simulated_gpus_have_no_device_to_hand_over(settings: AllocationSettings) -> None:
+    got = response(grant(ids(0, (0,)), NODE), Folders(), settings)
 
     assert "NVIDIA_VISIBLE_DEVICES" not in got.envs
     assert not got.cdi_devices

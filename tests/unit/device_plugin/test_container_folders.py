@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from laneway.device_plugin.container_folders import ContainerFolders
-from laneway.device_plugin.kubelet_records import Holder
+from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.share_manager import record_of
 
-from tests.unit.device_plugin.builders import ids, pod
+from tests.support.device_plugin.builders import ids, pod
 
 KEY = "0123456789abcdef"
 RECORD = record_of(Holder("default", "a", "trainer", frozenset(ids(0, range(50)))), pod("a"))
@@ -25,7 +25,7 @@ def test_a_record_is_read_back_as_written(tmp_path: Path) -> None:
     assert sorted(file.name for file in folders.path(RECORD.key).iterdir()) == ["container.json"]
 
 
-def test_a_record_that_cannot_be_read_is_written_anew(tmp_path: Path) -> None:
+def test_an_unreadable_record_is_rewritten(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
     folders.ensure(RECORD.key)
     (folders.path(RECORD.key) / "container.json").write_text('{"version": 1')
@@ -35,67 +35,67 @@ def test_a_record_that_cannot_be_read_is_written_anew(tmp_path: Path) -> None:
     assert folders.record(RECORD.key) == RECORD
 
 
-def test_what_a_dead_container_left_is_gone_for_the_next_one_with_the_same_ids(tmp_path: Path) -> None:
+def test_an_ended_containers_folder_is_gone_for_the_next_one_with_its_ids(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path, delete=shutil.rmtree)
     folders.write(RECORD)
     (folders.path(RECORD.key) / "left").mkdir()
 
-    folders.make_fresh(RECORD.device_ids)
+    folders.create(RECORD.device_ids)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [entry.name for entry in tmp_path.iterdir()] == [RECORD.key]
 
 
 def test_a_key_is_free_before_its_old_folder_is_deleted(tmp_path: Path) -> None:
-    """However much a container left there: nobody waits for it to be deleted."""
+    """Deleting a folder never keeps the caller waiting, whatever a container left in it."""
     dead: list[Path] = []
     folders = ContainerFolders(tmp_path, delete=dead.append)
     folders.write(RECORD)
 
-    folders.make_fresh(RECORD.device_ids)
+    folders.create(RECORD.device_ids)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [(folder / "container.json").exists() for folder in dead] == [True]
     assert folders.keys() == [RECORD.key]
 
 
-def test_what_an_earlier_process_did_not_delete_is_swept_away(tmp_path: Path) -> None:
+def test_leftovers_of_an_earlier_process_are_deleted(tmp_path: Path) -> None:
     interrupted = ContainerFolders(tmp_path, delete=lambda folder: None)
     interrupted.write(RECORD)
     interrupted.remove(RECORD.key)
     assert len(list(tmp_path.iterdir())) == 1
 
-    ContainerFolders(tmp_path, delete=shutil.rmtree).sweep()
+    ContainerFolders(tmp_path, delete=shutil.rmtree).delete_leftovers()
 
     assert list(tmp_path.iterdir()) == []
-    ContainerFolders(tmp_path / "not-there").sweep()
+    ContainerFolders(tmp_path / "not-there").delete_leftovers()
 
 
 def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
     folders.write(RECORD)
-    before = folders.life(RECORD.key)
+    before = folders.generation(RECORD.key)
 
-    key = folders.make_fresh(RECORD.device_ids)
-    first = folders.life(key)
+    key = folders.create(RECORD.device_ids)
+    first = folders.generation(key)
     folders.remove(key)
-    gone = folders.life(key)
-    folders.make_fresh(RECORD.device_ids)
+    gone = folders.generation(key)
+    folders.create(RECORD.device_ids)
 
     assert key == RECORD.key
     assert (before, gone) == (0, 0)
-    assert 0 != first != folders.life(key) != 0
-    assert folders.lives() == {key: folders.life(key)}
+    assert 0 != first != folders.generation(key) != 0
+    assert folders.generations() == {key: folders.generation(key)}
 
 
-def test_who_held_one_of_the_ids_before_has_no_folder_any_more(tmp_path: Path) -> None:
+def test_an_earlier_holder_of_an_id_loses_its_folder(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
     other = record_of(Holder("default", "b", "trainer", frozenset(ids(0, range(50, 90)))), pod("b"))
-    unnamed = folders.make_fresh(ids(1, range(10)))
+    unnamed = folders.create(ids(1, range(10)))
     for record in (RECORD, other):
         folders.write(record)
 
-    key = folders.make_fresh(ids(0, range(49, 50)))
+    key = folders.create(ids(0, range(49, 50)))
 
     assert folders.keys() == sorted([key, other.key, unnamed])
 

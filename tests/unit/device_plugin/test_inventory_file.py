@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from laneway.device_plugin.inventory_file import InventoryError, InventoryFollower, read_inventory
+from laneway.device_plugin.inventory_file import InventoryError, InventoryWatcher, read_inventory
 
-from tests.unit.device_plugin.builders import NODE, gpu, inventory
+from tests.support.device_plugin.builders import NODE, gpu, inventory
 
 
 def write(path: Path, text: str) -> None:
@@ -20,11 +20,11 @@ def write(path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "this is not JSON"),
+        ("{", "not JSON"),
         ('{"version": 2, "node": "n1", "gpus": []}', "version"),
-        ('{"version": 1, "node": "other", "gpus": []}', "the file is of node 'other', and this is 'n1'"),
+        ('{"version": 1, "node": "other", "gpus": []}', "the file is for node 'other', but this is 'n1'"),
         ('{"version": 1, "node": "n1"}', "gpus: Field required"),
-        (inventory(gpu(0), gpu(0)).model_dump_json(), "uuid 'GPU-0' is there more than once"),
+        (inventory(gpu(0), gpu(0)).model_dump_json(), "uuid 'GPU-0' appears more than once"),
         (inventory(gpu(0)).model_dump_json().replace("100", "10"), "gpus.0.allocatable_percent"),
     ],
 )
@@ -41,41 +41,41 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, says:
 
 def test_the_last_good_inventory_stays_in_force(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
-    follower = InventoryFollower(path, NODE)
-    follower.look()
-    assert follower.inventory.value is None
-    assert "waiting for" in follower.problem
+    inventory_watcher = InventoryWatcher(path, NODE)
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value is None
+    assert "waiting for" in inventory_watcher.problem
 
     write(path, inventory(gpu(0)).model_dump_json())
-    follower.look()
-    assert follower.inventory.value == inventory(gpu(0))
-    assert follower.problem == ""
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value == inventory(gpu(0))
+    assert inventory_watcher.problem == ""
 
     write(path, "rubbish")
-    follower.look()
-    assert follower.inventory.value == inventory(gpu(0))
-    assert "keeping the last good one" in follower.problem
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value == inventory(gpu(0))
+    assert "keeping the last valid one" in inventory_watcher.problem
 
     path.unlink()
-    follower.look()
-    assert follower.inventory.value == inventory(gpu(0))
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value == inventory(gpu(0))
 
     write(path, inventory(gpu(0, healthy=False)).model_dump_json())
-    follower.look()
-    assert follower.inventory.value == inventory(gpu(0, healthy=False))
-    assert follower.problem == ""
+    inventory_watcher.look()
+    assert inventory_watcher.inventory.value == inventory(gpu(0, healthy=False))
+    assert inventory_watcher.problem == ""
 
 
 async def test_health_is_published_both_ways_and_once_each(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
-    follower = InventoryFollower(path, NODE)
+    inventory_watcher = InventoryWatcher(path, NODE)
     seen = []
     version = 0
     for healthy in (True, False, True):
         write(path, inventory(gpu(0, healthy=healthy)).model_dump_json())
-        follower.look()
-        follower.look()
-        version, now = await asyncio.wait_for(follower.inventory.newer_than(version), 5)
+        inventory_watcher.look()
+        inventory_watcher.look()
+        version, now = await asyncio.wait_for(inventory_watcher.inventory.wait_newer(version), 5)
         seen.append(now.gpus[0].healthy)
 
     assert seen == [True, False, True]

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from laneway.device_plugin.image_paths import image_of
-from laneway.device_plugin.kubelet_records import Holder
+from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.runtime_images import pythonpath_of
 
-from tests.unit.device_plugin.builders import ids, pod
+from tests.support.device_plugin.builders import ids, pod
 
 
 def said(environment: Sequence[str] | None) -> dict[str, str]:
@@ -67,5 +67,5 @@ def test_an_init_container_is_known_by_how_much_it_asked_for() -> None:
     lent = ids(0, range(20))
     assert image_of(lent, held, pod("a", first={"other": 10, "prepare": 20})) == "image-of-prepare"
     for unclear in (pod("a", first={"one": 20, "other": 20}), pod("a"), None):
-        with pytest.raises(ValueError, match=r"cannot be told|is not known"):
+        with pytest.raises(ValueError, match=r"cannot determine|is unknown"):
             image_of(lent, held, unclear)

@@ -16,30 +16,30 @@ from laneway.node_agent.event_loop import EventLoop
 
 
 class Listener:
-    """Writes down what it is told, and ends the loop when it has been told enough."""
+    """Records the events, and ends the loop after enough of them."""
 
     def __init__(self, loop: EventLoop) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.enough = ""
         self._loop = loop
 
-    def container_came(self, record: ContainerRecord, folder: Path) -> None:
+    def container_added(self, record: ContainerRecord, folder: Path) -> None:
         self._note(f"{record.pod} came")
 
-    def container_news(self, record: ContainerRecord) -> None:
+    def container_updated(self, record: ContainerRecord) -> None:
         self._note(f"{record.pod} is of {record.job}")
 
     def container_is_connected(self, key: str) -> bool:
         return False
 
-    def container_look_after(self, record: ContainerRecord, folder: Path) -> None:
+    def ensure_container_socket(self, record: ContainerRecord, folder: Path) -> None:
         """Not of interest here."""
 
-    def container_went(self, key: str) -> None:
+    def container_removed(self, key: str) -> None:
         self._note("went")
 
     def _note(self, what: str) -> None:
-        self.told.append(what)
+        self.events.append(what)
         if what == self.enough:
             self._loop.stop()
 
@@ -74,7 +74,7 @@ def no_inotify() -> None:
 
 
 @pytest.mark.parametrize("inotify", [True, False])
-def test_containers_come_get_news_and_go(
+def test_containers_are_added_updated_and_removed(
     tmp_path: Path, loop: EventLoop, monkeypatch: pytest.MonkeyPatch, inotify: bool
 ) -> None:
     if not inotify:
@@ -90,16 +90,16 @@ def test_containers_come_get_news_and_go(
     for wanted, do in steps:
         listener.enough = wanted
         do()
-        while wanted not in listener.told:
+        while wanted not in listener.events:
             loop.run_once()
             assert SystemClock().monotonic() < began + 20
     registry.close()
 
 
-def test_what_was_there_before_is_told_at_once(tmp_path: Path, loop: EventLoop) -> None:
+def test_existing_containers_are_reported_at_once(tmp_path: Path, loop: EventLoop) -> None:
     write(tmp_path, "a")
     write(tmp_path, "bb")
     (tmp_path / "not-a-key").mkdir()
     listener = Listener(loop)
     ContainerRegistry(tmp_path, {"GPU-a"}, listener, loop, SystemClock()).close()
-    assert sorted(listener.told) == ["a came", "bb came"]
+    assert sorted(listener.events) == ["a came", "bb came"]

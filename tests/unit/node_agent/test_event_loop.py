@@ -35,7 +35,7 @@ def test_timers_fire_in_order_and_cancelled_ones_do_not(loop: EventLoop) -> None
     assert fired == ["first", "second"]
 
 
-def test_a_callback_that_fails_is_logged_and_the_loop_goes_on(
+def test_a_failing_callback_is_logged_and_the_loop_continues(
     loop: EventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = SystemClock().monotonic()

@@ -20,7 +20,7 @@ def ids(index: int, *slots: int) -> tuple[str, ...]:
     return tuple(device_id(f"GPU-{index}", slot) for slot in slots)
 
 
-def test_the_fullest_gpu_that_still_holds_it_and_its_lowest_free_slots() -> None:
+def test_best_fit_takes_the_fullest_gpu_and_its_lowest_free_slots() -> None:
     held = {*ids(1, *range(60)), *ids(2, *range(90))}
     assert choose_ids([gpu(0), gpu(1), gpu(2)], held, 40) == ids(1, *range(60, 100))
     assert choose_ids([gpu(0), gpu(1), gpu(2)], held, 10) == ids(2, *range(90, 100))
@@ -36,12 +36,12 @@ def test_a_gpu_may_be_named(wanted: str) -> None:
 @pytest.mark.parametrize(
     ("percent", "wanted", "says"),
     [
-        (50, "", "GPU 0 has 40 % left; GPU 1 is out of use (XID 79)"),
-        (10, "1", "no GPU has 10 % to give: GPU 1 is out of use (XID 79)"),
+        (50, "", "GPU 0 has 40 % free; GPU 1 is unhealthy (XID 79)"),
+        (10, "1", "no GPU has 10 % free: GPU 1 is unhealthy (XID 79)"),
         (10, "7", "there is no GPU 7 here: write one of 0 (GPU-0), 1 (GPU-1)"),
     ],
 )
-def test_what_cannot_be_had_is_said(percent: int, wanted: str, says: str) -> None:
+def test_an_impossible_share_is_refused_with_the_reason(percent: int, wanted: str, says: str) -> None:
     gpus = [gpu(0), gpu(1, healthy=False, health_reason="XID 79")]
     with pytest.raises(JobError) as refused:
         choose_ids(gpus, set(ids(0, *range(60))), percent, wanted)

@@ -1,4 +1,4 @@
-"""``laneway-node-agent gpu``, as an operator at the node's shell types it."""
+"""``laneway-node-agent gpu``, as typed at the node's shell."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_gpus_are_listed_with_their_health(folders: HostFolders, capsys: pytest.
 def test_a_gpu_is_cleared_by_uuid_or_index(folders: HostFolders, name: str) -> None:
     assert gpu(folders, "clear", name) == 0
     file = HealthFile(folders.agent_state)
-    assert file.asked_to_clear("GPU-1")
-    assert not file.asked_to_clear("GPU-0")
+    assert file.clear_requested("GPU-1")
+    assert not file.clear_requested("GPU-0")
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_a_gpu_is_cleared_by_uuid_or_index(folders: HostFolders, name: str) -> N
         ("7", "no GPU 7 on this node: write one of 0 (GPU-0)"),
     ],
 )
-def test_what_cannot_be_cleared_is_said(
+def test_an_impossible_clear_is_refused_with_the_reason(
     folders: HostFolders, name: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert gpu(folders, "clear", name) == 1
     assert words in capsys.readouterr().err
 
 
-def test_a_node_without_an_agent_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_inventory_the_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu(HostFolders(tmp_path), "list") == 1
     assert "the agent has not run on this node" in capsys.readouterr().err

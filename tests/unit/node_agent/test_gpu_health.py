@@ -1,4 +1,4 @@
-"""GPUs that hang, fall off the bus, tell of errors and come back, as the monitor sees them and tells others."""
+"""GPUs that hang, fall off the bus, report errors and recover, as the monitor sees and reports them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from laneway.node_agent.gpus.monitor import GPUMonitor
 from laneway.node_agent.gpus.protocol import (
     GPUError,
     GPUErrors,
-    GPUFacts,
     GPUHangError,
+    GPUInfo,
     GPULostError,
     GPUReading,
     XidEvent,
 )
 
-from tests.unit.node_agent.gpu_bench import FakeClock
+from tests.support.node_agent.gpu_bench import FakeClock
 
-AT_ONCE = HealthConfig(clean_seconds=0, clean_looks=1)
+AT_ONCE = HealthConfig(clean_seconds=0, clean_probes=1)
 
 
 class Source:
-    """Two GPUs, of which tests break the first."""
+    """Two GPUs; tests break the first."""
 
     def __init__(self) -> None:
         self.error: GPUError | None = None
@@ -38,8 +38,8 @@ class Source:
         self.events: queue.Queue[XidEvent] = queue.Queue()
         self.during_read: Callable[[], object] | None = None
 
-    def discover(self) -> tuple[GPUFacts, ...]:
-        return tuple(GPUFacts(f"GPU-{index}", index, "Test", 1 << 30) for index in range(2))
+    def discover(self) -> tuple[GPUInfo, ...]:
+        return tuple(GPUInfo(f"GPU-{index}", index, "Test", 1 << 30) for index in range(2))
 
     def read(self, uuid: str) -> GPUReading:
         if uuid == "GPU-0":
@@ -61,12 +61,12 @@ class Source:
 class OneGPU(Source):
     """The second of them alone."""
 
-    def discover(self) -> tuple[GPUFacts, ...]:
+    def discover(self) -> tuple[GPUInfo, ...]:
         return super().discover()[1:]
 
 
-class Watch:
-    """A monitor, and what it told others."""
+class Escalation:
+    """A monitor, and its reports."""
 
     def __init__(self, folder: Path, source: Source | None = None, config: HealthConfig = AT_ONCE) -> None:
         self.source = source or Source()
@@ -91,23 +91,23 @@ class Watch:
 
     def strike(self, *numbers: int) -> None:
         """Have XIDs heard."""
-        self.monitor._heard(tuple(XidEvent("GPU-0", number) for number in numbers))
+        self.monitor._on_xids(tuple(XidEvent("GPU-0", number) for number in numbers))
 
 
 def test_a_gpu_that_fails_is_unhealthy_and_returns_to_health(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
-    watch.monitor.look()
+    watch = Escalation(tmp_path)
+    watch.monitor.check()
     assert watch.changes.empty()
     watch.source.error = GPULostError("GPU is lost")
-    watch.monitor.look()
-    watch.monitor.look()
+    watch.monitor.check()
+    watch.monitor.check()
     assert not watch.healthy
     assert "GPU is lost" in watch.reason
     assert watch.monitor.health("GPU-0").reading is None
     assert watch.monitor.health("GPU-0").unhealthy_since_seconds == watch.clock.realtime()
     assert watch.monitor.health("GPU-1").healthy
     watch.source.error = None
-    watch.monitor.look()
+    watch.monitor.check()
     assert watch.healthy
     assert watch.monitor.health("GPU-0").unhealthy_since_seconds is None
     assert [watch.changes.get_nowait()[0] for _ in range(2)] == [False, True]
@@ -115,21 +115,21 @@ def test_a_gpu_that_fails_is_unhealthy_and_returns_to_health(tmp_path: Path) -> 
 
 
 def test_a_gpu_whose_driver_hangs_is_unhealthy_and_the_other_is_still_read(tmp_path: Path) -> None:
-    config = HealthConfig(clean_seconds=0, clean_looks=1, answer_seconds=1)
-    watch = Watch(tmp_path, config=config)
+    config = HealthConfig(clean_seconds=0, clean_probes=1, answer_seconds=1)
+    watch = Escalation(tmp_path, config=config)
     watch.source.hang.clear()
-    watch.monitor.look()
+    watch.monitor.check()
     assert "no answer within 1 s" in watch.reason
     assert watch.monitor.health("GPU-1").reading == GPUReading(used_bytes=1)
-    watch.monitor.look()
+    watch.monitor.check()
     assert "no answer within 1 s" in watch.reason
     watch.source.hang.set()
     while not watch.healthy:
-        watch.monitor.look()
+        watch.monitor.check()
 
 
-def test_an_xid_is_acted_upon_as_soon_as_it_comes(tmp_path: Path) -> None:
-    watch = Watch(tmp_path, config=HealthConfig(look_seconds=300))
+def test_an_xid_takes_effect_at_once(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path, config=HealthConfig(probe_seconds=300))
     watch.monitor.start()
     try:
         watch.source.events.put(XidEvent("GPU-0", 79))
@@ -141,8 +141,8 @@ def test_an_xid_is_acted_upon_as_soon_as_it_comes(tmp_path: Path) -> None:
     assert watch.monitor.health("GPU-1").healthy
 
 
-def test_an_xid_is_told_while_a_call_about_its_gpu_hangs(tmp_path: Path) -> None:
-    watch = Watch(tmp_path, config=HealthConfig(answer_seconds=300))
+def test_an_xid_is_reported_while_a_call_for_its_gpu_hangs(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path, config=HealthConfig(answer_seconds=300))
     watch.source.hang.clear()
     watch.monitor.start()
     try:
@@ -153,121 +153,120 @@ def test_an_xid_is_told_while_a_call_about_its_gpu_hangs(tmp_path: Path) -> None
         watch.source.hang.set()
 
 
-def test_a_look_that_began_before_an_xid_does_not_count(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+def test_a_check_that_began_before_an_xid_does_not_count(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
     watch.strike(94)
     watch.source.during_read = lambda: (
         watch.clock.advance(1),
-        watch.monitor._heard((XidEvent("GPU-0", 94),)),
+        watch.monitor._on_xids((XidEvent("GPU-0", 94),)),
     )
-    watch.monitor.look()
+    watch.monitor.check()
     assert not watch.healthy
     watch.source.during_read = None
-    watch.monitor.look()
+    watch.monitor.check()
     assert watch.healthy
 
 
 def test_xids_are_counted_whether_or_not_they_matter(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+    watch = Escalation(tmp_path)
     watch.strike(13, 13, 94)
     assert watch.monitor.health("GPU-0").xids == {13: 2, 94: 1}
     assert watch.monitor.health("GPU-1").xids == {}
 
 
-def test_an_xid_of_a_gpu_that_is_not_ours_changes_nothing(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
-    watch.monitor._heard((XidEvent("GPU-9", 79),))
-    watch.monitor.look()
+def test_an_xid_of_an_unknown_gpu_changes_nothing(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
+    watch.monitor._on_xids((XidEvent("GPU-9", 79),))
+    watch.monitor.check()
     assert watch.changes.empty()
 
 
 @pytest.mark.parametrize("number", [79, 94])
 def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: Path, number: int) -> None:
     config = HealthConfig(clean_seconds=3600)
-    before = Watch(tmp_path, config=config)
+    before = Escalation(tmp_path, config=config)
     before.source.errors = GPUErrors(uncorrected=4)
     before.strike(number)
-    again = Watch(tmp_path, config=config)
+    again = Escalation(tmp_path, config=config)
     assert not again.healthy, "before it looks for the first time"
     assert again.monitor._states == before.monitor._states
     assert again.reason == before.reason
     for _ in range(5):
-        again.monitor.look()
+        again.monitor.check()
     assert not again.healthy
 
 
-def test_a_gpu_that_is_away_for_a_while_is_no_sounder_when_it_comes_back(tmp_path: Path) -> None:
-    Watch(tmp_path).strike(79)
-    without = Watch(tmp_path, OneGPU())
-    without.monitor._heard((XidEvent("GPU-1", 94),))
-    again = Watch(tmp_path)
+def test_an_absent_gpu_returns_as_unhealthy_as_before(tmp_path: Path) -> None:
+    Escalation(tmp_path).strike(79)
+    without = Escalation(tmp_path, OneGPU())
+    without.monitor._on_xids((XidEvent("GPU-1", 94),))
+    again = Escalation(tmp_path)
     assert "XID 79" in again.reason
     assert "XID 94" in again.monitor.health("GPU-1").reason
 
 
-def test_after_a_reboot_a_gpu_that_stays_clean_comes_back(tmp_path: Path) -> None:
-    before = Watch(tmp_path)
+def test_after_a_reboot_a_clean_gpu_becomes_healthy(tmp_path: Path) -> None:
+    before = Escalation(tmp_path)
     before.strike(79)
     text = before.file.path.read_text()
     before.file.path.write_text(text.replace(before.monitor._boot_id, "another boot"))
-    again = Watch(tmp_path)
+    again = Escalation(tmp_path)
     assert not again.healthy
-    again.monitor.look()
+    again.monitor.check()
     assert again.healthy
     assert before.monitor._boot_id in before.file.path.read_text()
 
 
-def test_an_operators_word_is_heeded_once(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+def test_a_clear_request_takes_effect_once(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
     watch.strike(79)
-    watch.file.ask_to_clear("GPU-0")
-    watch.monitor.look()
+    watch.file.request_clear("GPU-0")
+    watch.monitor.check()
     assert watch.healthy
     watch.strike(79)
-    watch.monitor.look()
+    watch.monitor.check()
     assert not watch.healthy
 
 
-def test_an_operators_word_left_while_there_was_no_agent_is_heeded_by_the_next(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+def test_a_clear_request_without_an_agent_takes_effect_at_the_next_start(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
     watch.strike(79)
-    watch.file.ask_to_clear("GPU-0")
-    again = Watch(tmp_path)
-    again.monitor.look()
+    watch.file.request_clear("GPU-0")
+    again = Escalation(tmp_path)
+    again.monitor.check()
     assert again.healthy
 
 
-def test_a_file_that_cannot_be_read_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_health_file_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "health.json").write_text('{"version": 1, "boot_id": 5')
-    watch = Watch(tmp_path)
+    watch = Escalation(tmp_path)
     assert watch.healthy
     assert f"{tmp_path}/health.json" in caplog.text
     watch.strike(79)
-    assert "XID 79" in Watch(tmp_path).reason
+    assert "XID 79" in Escalation(tmp_path).reason
 
 
-def test_what_a_reset_would_mend_is_told_of_a_healthy_gpu(tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+def test_a_pending_remap_is_a_warning_of_a_healthy_gpu(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
     watch.source.errors = GPUErrors(remap_pending=True)
-    watch.monitor.look()
+    watch.monitor.check()
     assert watch.healthy
-    assert watch.reason == "a part of its memory that went bad is replaced at the next reset"
+    assert watch.reason == "bad memory will be replaced at the next reset"
     assert watch.changes.get_nowait() == (True, watch.reason)
 
 
-def test_a_call_that_raises_raises_where_it_was_made() -> None:
+def test_an_error_of_the_call_is_raised_in_the_caller() -> None:
     caller: DeadlineCaller[int] = DeadlineCaller("test", 5)
     with pytest.raises(ZeroDivisionError):
         caller.call(lambda: 1 // 0)
     assert caller.call(lambda: 1) == 1
 
 
-def test_a_call_that_hangs_costs_one_thread_however_often_it_is_tried() -> None:
+def test_a_hanging_call_costs_one_thread_however_often_it_is_retried() -> None:
     release = threading.Event()
-    caller: DeadlineCaller[bool] = DeadlineCaller("test", 0.02)
-    before = threading.active_count()
+    caller: DeadlineCaller[bool] = DeadlineCaller("hanging call", 0.02)
     for _ in range(5):
         with pytest.raises(GPUHangError):
             caller.call(lambda: release.wait(30))
-    assert threading.active_count() == before + 1
+    assert [thread.name for thread in threading.enumerate()].count("hanging call") == 1
     release.set()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from laneway.api.container_record import ContainerRecord, Launcher
-from laneway.node_agent.recovery.processes import lineage
-from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity, names_pod
+from laneway.node_agent.processes import ancestry
+from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, check_identity, names_pod
 
 POD = "6a2f3f5e-1234-4abc-9def-0123456789ab"
 OTHER = "11111111-1234-4abc-9def-0123456789ab"
@@ -62,14 +62,16 @@ def launched_by(pid: int, start_ticks: int) -> ContainerRecord:
     )
 
 
-def test_who_a_launcher_started_is_its_jobs_and_nobody_else(tmp_path: Path) -> None:
+def test_only_descendants_of_a_launcher_belong_to_its_job(tmp_path: Path) -> None:
     for pid, parent, ticks in ((1, 0, 5), (10, 1, 100), (11, 10, 110), (12, 11, 120), (20, 1, 200)):
         (tmp_path / str(pid)).mkdir()
         fields = ["S", str(parent), *["0"] * 17, str(ticks), "0"]
         (tmp_path / str(pid) / "stat").write_text(f"{pid} (a name) with) {' '.join(fields)}")
-    assert lineage(12, tmp_path) == ((12, 120), (11, 110), (10, 100), (1, 5))
+    assert ancestry(12, tmp_path) == ((12, 120), (11, 110), (10, 100), (1, 5))
     for pid in (10, 11, 12):
         check_identity(Peer(pid, 0), launched_by(10, 100), tmp_path, tmp_path)
     for pid, launcher in ((20, launched_by(10, 100)), (12, launched_by(10, 99)), (99, launched_by(10, 100))):
-        with pytest.raises(StrangerError, match="was not started by process 10, which launched local/train"):
+        with pytest.raises(
+            UnknownPeerError, match="was not started by process 10, which launched local/train"
+        ):
             check_identity(Peer(pid, 0), launcher, tmp_path, tmp_path)

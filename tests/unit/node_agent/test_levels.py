@@ -1,4 +1,4 @@
-"""Which level can be held on a GPU, and what is said where it is not the one that was asked for."""
+"""The possible enforcement level of a GPU, and the reason if it is not the requested one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from laneway.api.enforcement import Enforcement
-from laneway.node_agent.enforcement.capability import why_no_eviction
-from laneway.node_agent.enforcement.levels import Level, Means, level_of, level_of_container
+from laneway.node_agent.enforcement.capability import no_eviction_reason
+from laneway.node_agent.enforcement.levels import Level, LevelInputs, level_of, level_of_container
 from laneway.node_agent.gpus.protocol import GPUReading
 
 COOPERATIVE, WATCHDOG, MPS = Enforcement.COOPERATIVE, Enforcement.WATCHDOG, Enforcement.MPS
 SEEN = GPUReading(used_bytes=0, exclusive_process=True)
-ALL = Means(SEEN)
+ALL = LevelInputs(SEEN)
 
 
 @pytest.mark.parametrize(
@@ -22,27 +22,31 @@ ALL = Means(SEEN)
         (MPS, ALL, Level(MPS)),
         (WATCHDOG, ALL, Level(WATCHDOG)),
         (COOPERATIVE, ALL, Level(COOPERATIVE)),
-        (MPS, Means(SEEN, no_mps="there is none"), Level(WATCHDOG, "no MPS: there is none")),
-        (WATCHDOG, Means(SEEN, no_mps="there is none"), Level(WATCHDOG)),
-        (WATCHDOG, Means(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
-        (MPS, Means(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
+        (MPS, LevelInputs(SEEN, no_mps="there is none"), Level(WATCHDOG, "no MPS: there is none")),
+        (WATCHDOG, LevelInputs(SEEN, no_mps="there is none"), Level(WATCHDOG)),
+        (WATCHDOG, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
+        (MPS, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
         (
             MPS,
-            Means(replace(SEEN, processes_hidden="they are hidden")),
+            LevelInputs(replace(SEEN, processes_hidden="they are hidden")),
             Level(COOPERATIVE, "no watchdog: they are hidden"),
         ),
-        (WATCHDOG, Means(SEEN, no_eviction="it may not"), Level(COOPERATIVE, "no watchdog: it may not")),
-        (COOPERATIVE, Means(None, "it hangs"), Level(COOPERATIVE)),
+        (
+            WATCHDOG,
+            LevelInputs(SEEN, no_eviction="it may not"),
+            Level(COOPERATIVE, "no watchdog: it may not"),
+        ),
+        (COOPERATIVE, LevelInputs(None, "it hangs"), Level(COOPERATIVE)),
     ],
 )
-def test_what_cannot_be_held_falls_to_the_next_lower_level_with_the_reason(
-    asked: Enforcement, means: Means, want: Level
+def test_an_impossible_level_falls_to_the_next_lower_one_with_the_reason(
+    asked: Enforcement, means: LevelInputs, want: Level
 ) -> None:
     assert level_of(asked, means) == want
 
 
-def test_a_gpu_that_lets_others_in_beside_the_mps_server_is_not_held_by_it() -> None:
-    level = level_of(MPS, Means(replace(SEEN, exclusive_process=False)))
+def test_a_gpu_that_allows_bypassing_the_mps_server_is_not_at_level_mps() -> None:
+    level = level_of(MPS, LevelInputs(replace(SEEN, exclusive_process=False)))
     assert level.enforcement is WATCHDOG
     assert "nvidia-smi --compute-mode EXCLUSIVE_PROCESS" in level.reason
 
@@ -58,19 +62,19 @@ def test_a_gpu_that_lets_others_in_beside_the_mps_server_is_not_held_by_it() -> 
         (MPS, True, set(), WATCHDOG),
     ],
 )
-def test_a_container_is_held_by_mps_once_all_of_its_processes_are_clients(
+def test_a_container_is_at_level_mps_once_all_of_its_processes_are_clients(
     level: Enforcement, identified: bool, pids: set[int], want: Enforcement
 ) -> None:
     reading = replace(SEEN, mps_pids=frozenset({1, 2}))
     assert level_of_container(Level(level), identified, frozenset(pids), reading) is want
 
 
-def test_an_agent_that_stops_nobody_says_why(tmp_path: Path) -> None:
+def test_an_agent_without_eviction_says_why(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tagent\nCapEff:\t0000000000000020\n")
-    assert why_no_eviction("Evict", status) == ""
-    assert "watchdog.action is Warn" in why_no_eviction("Warn", status)
+    assert no_eviction_reason("Evict", status) == ""
+    assert "watchdog.action is Warn" in no_eviction_reason("Warn", status)
     status.write_text("Name:\tagent\nCapEff:\t000001ffffffffdf\n")
-    assert "lacks the capability KILL" in why_no_eviction("Evict", status)
-    assert why_no_eviction("Evict", status, only_own_jobs=True) == ""
-    assert "watchdog.action is Warn" in why_no_eviction("Warn", status, only_own_jobs=True)
+    assert "lacks the capability KILL" in no_eviction_reason("Evict", status)
+    assert no_eviction_reason("Evict", status, only_own_jobs=True) == ""
+    assert "watchdog.action is Warn" in no_eviction_reason("Warn", status, only_own_jobs=True)

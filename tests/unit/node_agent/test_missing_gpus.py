@@ -7,43 +7,43 @@ from pathlib import Path
 
 import pytest
 from laneway.api.node_config import NodeConfig
-from laneway.node_agent.gpus.missing import with_missing
+from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
 from laneway.node_agent.gpus.monitor import GPUHealth
-from laneway.node_agent.gpus.protocol import GPUFacts
+from laneway.node_agent.gpus.protocol import GPUInfo
 from laneway.node_agent.inventory_file import inventory_of, write_inventory
 
-FIRST = GPUFacts("GPU-0", 0, "H100", 80 << 30, 0, ("GPU-1",), ("/dev/nvidia0",))
-SECOND = GPUFacts("GPU-1", 1, "H100", 80 << 30, 1, ("GPU-0",), ("/dev/nvidia1",))
+FIRST = GPUInfo("GPU-0", 0, "H100", 80 << 30, 0, ("GPU-1",), ("/dev/nvidia0",))
+SECOND = GPUInfo("GPU-1", 1, "H100", 80 << 30, 1, ("GPU-0",), ("/dev/nvidia1",))
 
 
-def named_before(folder: Path, *gpus: GPUFacts) -> Path:
+def named_before(folder: Path, *gpus: GPUInfo) -> Path:
     path = folder / "inventory.json"
     write_inventory(path, inventory_of("n1", gpus, NodeConfig(), lambda uuid: GPUHealth()))
     return path
 
 
-def test_a_gpu_that_was_named_before_is_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_of_the_last_inventory_is_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = named_before(tmp_path, FIRST, SECOND)
-    assert with_missing((SECOND,), path) == (FIRST, SECOND)
-    assert "GPU GPU-0 (0, H100) is missing" in caplog.text
+    assert with_missing_gpus((SECOND,), path) == (FIRST, SECOND)
+    assert "GPU is missing gpu=GPU-0" in caplog.text
 
 
-def test_nothing_is_missed_where_all_are_there_or_nobody_was_named(tmp_path: Path) -> None:
-    assert with_missing((SECOND,), tmp_path / "inventory.json") == (SECOND,)
-    assert with_missing((FIRST, SECOND), named_before(tmp_path, FIRST, SECOND)) == (FIRST, SECOND)
+def test_nothing_is_missing_if_all_are_present_or_none_was_listed(tmp_path: Path) -> None:
+    assert with_missing_gpus((SECOND,), tmp_path / "inventory.json") == (SECOND,)
+    assert with_missing_gpus((FIRST, SECOND), named_before(tmp_path, FIRST, SECOND)) == (FIRST, SECOND)
 
 
-def test_simulated_gpus_are_those_of_their_file(tmp_path: Path) -> None:
+def test_simulated_gpus_are_never_missing(tmp_path: Path) -> None:
     simulated = replace(SECOND, simulated=True)
-    assert with_missing((FIRST,), named_before(tmp_path, FIRST, simulated)) == (FIRST,)
-    assert with_missing((simulated,), named_before(tmp_path, FIRST)) == (simulated,)
+    assert with_missing_gpus((FIRST,), named_before(tmp_path, FIRST, simulated)) == (FIRST,)
+    assert with_missing_gpus((simulated,), named_before(tmp_path, FIRST)) == (simulated,)
 
 
 @pytest.mark.parametrize("text", ["{", '{"version": 1}'])
-def test_an_inventory_that_cannot_be_read_stops_nothing(
+def test_an_unreadable_inventory_stops_nothing(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "inventory.json"
     path.write_text(text)
-    assert with_missing((FIRST,), path) == (FIRST,)
-    assert "missing GPUs are not known" in caplog.text
+    assert with_missing_gpus((FIRST,), path) == (FIRST,)
+    assert "cannot look for missing GPUs" in caplog.text

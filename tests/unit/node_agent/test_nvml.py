@@ -66,7 +66,7 @@ class Library:
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     """Build the library. Once it is loaded, the loader gives it to pynvml, which asks for its soname."""
     path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    source = Path(__file__).with_name("fake_nvml.c")
+    source = Path(__file__).parents[2] / "support/node_agent/fake_nvml.c"
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o", str(path), str(source)],
         check=True,
@@ -101,7 +101,7 @@ def test_gpus_without_nvlink_have_no_peers(library: Library) -> None:
     assert [gpu.nvlink_peers for gpu in NVML().discover()] == [(), ()]
 
 
-def test_a_gpu_that_is_lost_does_not_cost_the_others(library: Library) -> None:
+def test_a_lost_gpu_does_not_affect_the_others(library: Library) -> None:
     library.set("lost_device", 0)
     (second,) = NVML().discover()
     assert (second.uuid, second.index, second.nvlink_peers) == (SECOND, 1, ())
@@ -114,14 +114,14 @@ def test_a_reading_has_memory_utilization_and_processes_of_both_lists(library: L
     assert reading.process_bytes == {100: 3 * GIB, 101: 0, 102: 1 << 20}
 
 
-def test_clients_of_an_mps_server_are_processes_too(library: Library) -> None:
+def test_clients_of_an_mps_server_count_as_processes(library: Library) -> None:
     library.set("mps_processes", 1)
     reading = NVML().read(FIRST)
     assert reading.process_bytes[103] == 2 * GIB
     assert reading.mps_pids == {103}
 
 
-def test_the_mode_that_lets_only_the_mps_server_in_is_seen(library: Library) -> None:
+def test_exclusive_process_mode_is_detected(library: Library) -> None:
     assert not NVML().read(FIRST).exclusive_process
     library.set("compute_mode", pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
     assert NVML().read(FIRST).exclusive_process
@@ -129,16 +129,18 @@ def test_the_mode_that_lets_only_the_mps_server_in_is_seen(library: Library) -> 
     assert not NVML().read(FIRST).exclusive_process
 
 
-def test_processes_count_only_where_all_are_seen_with_their_memory(library: Library, tmp_path: Path) -> None:
+def test_processes_are_reliable_only_if_all_are_listed_with_their_memory(
+    library: Library, tmp_path: Path
+) -> None:
     initial, other = tmp_path / "initial", tmp_path / "other"
     initial.symlink_to("pid:[4026531836]")
     other.symlink_to("pid:[4026532999]")
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    assert "how much memory process 101 holds" in read_processes(handle, initial).hidden
+    assert "the memory of process 101" in read_processes(handle, initial).hidden
     library.set("compute_processes", 1)
     assert read_processes(handle, initial).hidden == ""
     assert "hostPID: true" in read_processes(handle, other).hidden
-    assert "cannot be looked at" in read_processes(handle, tmp_path / "none").hidden
+    assert "cannot be read" in read_processes(handle, tmp_path / "none").hidden
     library.fail("nvmlDeviceGetComputeRunningProcesses_v3", pynvml.NVML_ERROR_NO_PERMISSION)
     assert read_processes(handle, initial).hidden == "NVML does not list the processes of this GPU"
 
@@ -151,7 +153,7 @@ def test_processes_count_only_where_all_are_seen_with_their_memory(library: Libr
         "nvmlDeviceGetGraphicsRunningProcesses_v3",
     ],
 )
-def test_what_a_gpu_need_not_support_is_left_out(library: Library, function: str) -> None:
+def test_optional_features_may_be_missing(library: Library, function: str) -> None:
     library.fail(function, pynvml.NVML_ERROR_NOT_SUPPORTED)
     reading = NVML().read(FIRST)
     assert reading.used_bytes == 5 * GIB
@@ -161,7 +163,7 @@ def test_what_a_gpu_need_not_support_is_left_out(library: Library, function: str
 @pytest.mark.parametrize(
     "function", ["nvmlDeviceGetMinorNumber", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetP2PStatus"]
 )
-def test_a_gpu_is_found_without_what_it_need_not_support(library: Library, function: str) -> None:
+def test_a_gpu_without_optional_features_is_found(library: Library, function: str) -> None:
     library.fail(function, pynvml.NVML_ERROR_NOT_SUPPORTED)
     assert [gpu.uuid for gpu in NVML().discover()] == [FIRST, SECOND]
 
@@ -175,12 +177,12 @@ ERRORS = {
     pynvml.NVML_ERROR_GPU_IS_LOST: (GPULostError, "GPU is lost"),
     pynvml.NVML_ERROR_RESET_REQUIRED: (GPULostError, "requires restart"),
     pynvml.NVML_ERROR_UNKNOWN: (GPUError, "Unknown Error"),
-    pynvml.NVML_ERROR_NO_PERMISSION: (GPUError, "it runs as root"),
+    pynvml.NVML_ERROR_NO_PERMISSION: (GPUError, "run it as root"),
 }
 
 
 @pytest.mark.parametrize("code", ERRORS)
-def test_errors_say_what_was_asked_and_what_came(library: Library, code: int) -> None:
+def test_errors_name_the_request_and_the_answer(library: Library, code: int) -> None:
     kind, wanted = ERRORS[code]
     library.fail("nvmlDeviceGetMemoryInfo_v2", code)
     with pytest.raises(kind, match=f"(?s)the memory of GPU {FIRST}.*{wanted}") as caught:
@@ -197,7 +199,7 @@ def test_a_driver_that_is_loaded_later_is_found(library: Library) -> None:
     assert len(gpus.discover()) == 2
 
 
-def test_the_numa_node_is_that_of_the_kernel(library: Library, tmp_path: Path) -> None:
+def test_the_numa_node_comes_from_the_kernel(library: Library, tmp_path: Path) -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(1)
     assert nvml._numa_node(handle, tmp_path) is None
     folder = tmp_path / "0000:3c:00.0"
@@ -216,12 +218,12 @@ def test_a_gpu_tells_of_its_errors(library: Library) -> None:
     assert NVML().read(FIRST).errors == GPUErrors(1, True, True, Recovery.RESET)
 
 
-def test_an_older_gpu_tells_of_retired_pages(library: Library) -> None:
+def test_an_older_gpu_reports_retired_pages(library: Library) -> None:
     library.fail("nvmlDeviceGetRemappedRows", pynvml.NVML_ERROR_NOT_SUPPORTED)
     assert NVML().read(FIRST).errors == GPUErrors(0, None, True, Recovery.NONE)
 
 
-def test_an_older_driver_does_not_say_what_a_gpu_needs(library: Library) -> None:
+def test_an_older_driver_reports_no_recovery_action(library: Library) -> None:
     library.set("recovery_action", -1)
     assert NVML().read(FIRST).errors.recovery is None
     library.fail("nvmlDeviceGetFieldValues", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
@@ -242,7 +244,7 @@ def test_an_xid_comes_with_its_gpu(library: Library) -> None:
     assert gpus.wait_for_xids(0.01) == ()
 
 
-def test_the_gpu_of_an_xid_is_named_even_when_it_does_not_answer_any_more(library: Library) -> None:
+def test_the_gpu_of_an_xid_is_known_even_if_it_no_longer_answers(library: Library) -> None:
     gpus = NVML()
     gpus.wait_for_xids(0.001)
     library.fail("nvmlDeviceGetUUID", pynvml.NVML_ERROR_GPU_IS_LOST)
@@ -251,21 +253,21 @@ def test_the_gpu_of_an_xid_is_named_even_when_it_does_not_answer_any_more(librar
     assert gpus.wait_for_xids(5) == (XidEvent(FIRST, 79),)
 
 
-def test_a_gpu_that_supports_no_events_keeps_nobody_from_those_of_the_others(library: Library) -> None:
+def test_a_gpu_without_events_does_not_hide_events_of_others(library: Library) -> None:
     gpus = NVML()
     library.set("without_events", 0)
     gpus.wait_for_xids(0.001)
     assert library.get("registered") == 0b10
 
 
-def test_where_no_gpu_supports_events_waiting_is_all_that_happens(library: Library) -> None:
+def test_without_any_event_support_the_wait_times_out(library: Library) -> None:
     library.fail("nvmlDeviceGetSupportedEventTypes", pynvml.NVML_ERROR_NOT_SUPPORTED)
     gpus = NVML()
     assert gpus.wait_for_xids(0.001) == ()
     assert library.get("registered") == 0
 
 
-def test_an_event_set_that_failed_is_made_anew_and_the_old_one_freed(library: Library) -> None:
+def test_a_failed_event_set_is_freed_and_recreated(library: Library) -> None:
     gpus = NVML()
     sets = library.get("event_sets")
     gpus.wait_for_xids(0.001)
@@ -279,7 +281,7 @@ def test_an_event_set_that_failed_is_made_anew_and_the_old_one_freed(library: Li
     assert gpus.wait_for_xids(5) == (XidEvent(SECOND, 13),)
 
 
-def test_a_gpu_that_cannot_be_registered_is_tried_again(library: Library) -> None:
+def test_a_gpu_that_cannot_be_registered_is_retried(library: Library) -> None:
     gpus = NVML()
     library.set("without_registration", 1)
     gpus.wait_for_xids(0)

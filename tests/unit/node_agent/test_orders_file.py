@@ -12,7 +12,7 @@ import pytest
 from laneway.api.orders import Order, PodOrder
 from laneway.node_agent.clock import SystemClock
 from laneway.node_agent.event_loop import EventLoop
-from laneway.node_agent.orders.cluster_watch import ClusterWatch
+from laneway.node_agent.orders.cluster_watch import ClusterOrdersWatch
 from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, edited, read_orders, write_orders
 
 
@@ -20,7 +20,7 @@ def an_order(**fields: Any) -> FileOrder:
     return FileOrder(**{"namespace": "default", "pod": "a", "order": Order.PAUSE, **fields})
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_orders_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "orders.json"
     orders = (an_order(podUID="uid-a", reason="a test"), an_order(pod="b", order=Order.OFFLOAD))
     write_orders(path, orders)
@@ -39,7 +39,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (FileOrder(podUID="uid-a", order=Order.PAUSE), "", "a", False),
     ],
 )
-def test_whom_an_order_is_to(order: FileOrder, uid: str, name: str, concerns: bool) -> None:
+def test_an_order_concerns_a_pod_by_uid_or_name(
+    order: FileOrder, uid: str, name: str, concerns: bool
+) -> None:
     assert order.concerns(uid, "default", name) is concerns
 
 
@@ -59,7 +61,7 @@ def test_whom_an_order_is_to(order: FileOrder, uid: str, name: str, concerns: bo
         ),
     ],
 )
-def test_a_wrong_file_is_named_with_the_field(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_orders_file_is_reported_with_the_field(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "orders.json"
     path.write_text(text)
     with pytest.raises(BadOrdersError, match=r"orders\.json") as raised:
@@ -67,7 +69,7 @@ def test_a_wrong_file_is_named_with_the_field(tmp_path: Path, text: str, says: s
     assert says in str(raised.value)
 
 
-def test_two_shells_that_edit_at_once_do_not_lose_each_others_orders(tmp_path: Path) -> None:
+def test_concurrent_edits_lose_no_orders(tmp_path: Path) -> None:
     path = tmp_path / "orders.json"
 
     def add(number: int) -> None:
@@ -82,25 +84,25 @@ def test_two_shells_that_edit_at_once_do_not_lose_each_others_orders(tmp_path: P
     assert {order.pod for order in read_orders(path)} == {f"pod-{number}" for number in range(20)}
 
 
-def watch(kept: Path, told: Callable[[tuple[PodOrder, ...]], None], loop: EventLoop) -> ClusterWatch:
+def watch(kept: Path, changed: Callable[[tuple[PodOrder, ...]], None], loop: EventLoop) -> ClusterOrdersWatch:
     class Nobody:
         def specs(self) -> Any:
             raise AssertionError("not asked in this test")
 
-    return ClusterWatch(Nobody(), kept, told, loop)
+    return ClusterOrdersWatch(Nobody(), kept, changed, loop)
 
 
-def test_the_clusters_orders_are_told_when_they_change_and_outlive_the_agent(tmp_path: Path) -> None:
+def test_cluster_orders_are_passed_on_when_they_change_and_survive_the_agent(tmp_path: Path) -> None:
     kept, loop = tmp_path / "kept.json", EventLoop(SystemClock())
-    told: list[tuple[PodOrder, ...]] = []
-    following = watch(kept, told.append, loop)
-    spec = {"orders": [{"podUID": "uid-a", "order": "Pause", "reason": "to make way"}]}
-    following.take({})
-    following.take(spec)
-    following.take(spec)
-    following.take({"orders": [{"podUID": "uid-a", "order": "Explode"}]})
+    changed: list[tuple[PodOrder, ...]] = []
+    following = watch(kept, changed.append, loop)
+    spec = {"orders": [{"podUID": "uid-a", "order": "Pause", "reason": "preempted"}]}
+    following.apply_spec({})
+    following.apply_spec(spec)
+    following.apply_spec(spec)
+    following.apply_spec({"orders": [{"podUID": "uid-a", "order": "Explode"}]})
     loop.post(loop.stop)
     loop.run()
     loop.close()
-    assert told == [(), (PodOrder(podUID="uid-a", order=Order.PAUSE, reason="to make way"),)]
+    assert changed == [(), (PodOrder(podUID="uid-a", order=Order.PAUSE, reason="preempted"),)]
     assert [order.pod_uid for order in read_orders(kept)] == ["uid-a"]

@@ -51,7 +51,7 @@ def test_bytes(data: bytes) -> None:
 
 
 @given(types, st.dictionaries(fields, json_values))
-def test_objects_of_about_the_right_shape(kind: str, message: dict[str, Any]) -> None:
+def test_random_objects_decode_or_raise_packet_error(kind: str, message: dict[str, Any]) -> None:
     packet = decoded(json.dumps({**message, "type": kind}).encode())
     if isinstance(packet, Packet) and packet.type == "release":
         assert packet.fields["turn"] >= 0
@@ -59,7 +59,7 @@ def test_objects_of_about_the_right_shape(kind: str, message: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("kind", ["request", "goodbye"])
-def test_a_newer_clients_further_fields_are_let_through(kind: str) -> None:
+def test_unknown_fields_of_a_newer_client_are_accepted(kind: str) -> None:
     assert decode(encode(kind, colour="green")).type == kind
 
 
@@ -68,7 +68,7 @@ def test_a_newer_clients_further_fields_are_let_through(kind: str) -> None:
     st.integers(0, 2**53) | st.integers(0, 1000),
     st.floats(0, 1e9) | st.floats(0, 10),
 )
-def test_a_release_means_the_same_however_it_is_spelt(turn: int, iterations: int, gpu_seconds: float) -> None:
+def test_every_spelling_of_a_release_decodes_alike(turn: int, iterations: int, gpu_seconds: float) -> None:
     packet = decode(
         b'{"type":"release","turn":%d,"iterations":%d,"gpu_seconds":%.9f}' % (turn, iterations, gpu_seconds)
     )
@@ -80,6 +80,6 @@ def test_a_release_means_the_same_however_it_is_spelt(turn: int, iterations: int
 
 
 @pytest.mark.parametrize("number", ["01", "-1", "1e3", "1_0", ""])
-def test_a_release_with_a_number_that_is_none_is_refused(number: str) -> None:
+def test_a_release_with_an_invalid_number_is_refused(number: str) -> None:
     with pytest.raises(PacketError):
         decode(b'{"type":"release","turn":%b,"iterations":0,"gpu_seconds":0.5}' % number.encode())

@@ -8,8 +8,8 @@ from typing import Any
 
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.node_agent.clock import SystemClock
+from laneway.node_agent.report.gpu_node_writer import MissingError, WriteError
 from laneway.node_agent.report.publisher import GPUNodePublisher
-from laneway.node_agent.report.writing import MissingError, WriteError
 
 
 class Writer:
@@ -39,11 +39,11 @@ class Writer:
 
 def publisher(writer: Writer, interval_seconds: float = 60) -> GPUNodePublisher:
     made = GPUNodePublisher(writer, GPUNodeStatus, SystemClock(), interval_seconds)
-    made.LEAST_SECONDS = 0.1
+    made.MIN_INTERVAL_SECONDS = 0.1
     return made
 
 
-def test_the_object_is_made_once_and_the_status_carries_the_time() -> None:
+def test_the_object_is_created_once_and_the_status_has_the_time() -> None:
     writer = Writer()
     made = publisher(writer)
     made.write()
@@ -52,7 +52,7 @@ def test_the_object_is_made_once_and_the_status_carries_the_time() -> None:
     assert all("observedAt" in status for _, status in writer.statuses)
 
 
-def test_an_object_that_is_gone_is_made_again() -> None:
+def test_a_deleted_object_is_created_again() -> None:
     writer = Writer()
     made = publisher(writer)
     made.write()
@@ -63,7 +63,7 @@ def test_an_object_that_is_gone_is_made_again() -> None:
     assert writer.objects == 2
 
 
-def test_many_changes_cost_one_write_in_the_least_time() -> None:
+def test_many_changes_cost_one_write_per_minimum_interval() -> None:
     writer = Writer()
     made = publisher(writer)
     made.start()
@@ -87,7 +87,7 @@ def test_without_a_change_it_is_written_at_intervals() -> None:
     assert times[1] - times[0] >= 0.19
 
 
-def test_a_status_that_cannot_be_taken_is_tried_again() -> None:
+def test_a_failing_status_is_retried() -> None:
     writer = Writer()
     statuses = iter([TimeoutError("the loop does not answer"), GPUNodeStatus()])
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laneway.api.gpu_node import ReportStatus, SessionStatus
-from laneway.client.progress import _loss
+from laneway.client.reporting.progress import _loss
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status
@@ -20,7 +20,7 @@ from laneway.node_agent.sessions.packets import PacketError, decode, encode
 from laneway.node_agent.turns.session import NANOSECONDS, Report
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.unit.node_agent.gpu_bench import MIB, GPUBench, Process
+from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
 
 HEARD = 1_700_000_000.0
 REPORT = Report(HEARD, step=30, steps=100, epoch=1, loss="NaN", remaining_seconds=69.6)
@@ -30,7 +30,7 @@ SHOWN = ReportStatus(
 
 
 @given(st.floats() | st.integers())
-def test_whatever_number_a_client_sends_as_loss_is_taken(loss: float) -> None:
+def test_every_number_is_accepted_as_loss(loss: float) -> None:
     try:
         text = _loss(loss)
     except OverflowError:  # too large for a float: left out by the client
@@ -59,7 +59,7 @@ def test_whatever_number_a_client_sends_as_loss_is_taken(loss: float) -> None:
         ("remaining_seconds", 1e10),
     ],
 )
-def test_a_report_with_a_wrong_field_is_refused_with_what_to_send(field: str, value: Any) -> None:
+def test_a_report_with_an_invalid_field_is_refused_with_what_to_send(field: str, value: Any) -> None:
     with pytest.raises(PacketError, match=rf"report: '{field}' is .*; send "):
         decode(json.dumps({"type": "report", field: value}).encode())
 
@@ -102,10 +102,10 @@ def test_without_a_report_there_is_none() -> None:
     assert "laneway_session_loss{" not in metrics
 
 
-def test_of_several_processes_the_first_that_reports_has_the_word_also_when_it_has_ended() -> None:
+def test_the_first_reporting_process_counts_even_after_it_ended() -> None:
     bench = GPUBench()
     first = training(bench)
-    second = bench.process(first.hold)
+    second = bench.process(first.lease)
     second.session.report = replace(REPORT, loss="0.5")
     assert shown(bench)[0].report == SHOWN.model_copy(update={"loss": "0.5"})
     first.session.report = REPORT
@@ -113,12 +113,12 @@ def test_of_several_processes_the_first_that_reports_has_the_word_also_when_it_h
     second.die()
     first.die()
     assert shown(bench)[0].report == SHOWN
-    bench.turns.forget(first.hold.key)
+    bench.turns.remove_container(first.lease.key)
     assert shown(bench)[0].report == SHOWN, "told for a while after the container's end"
     assert shown(bench)[0].data_milliseconds == 2000
 
 
-def test_steps_alone_are_counted_in_iterations() -> None:
+def test_iterations_count_as_steps_if_only_the_total_is_reported() -> None:
     bench = GPUBench()
     training(bench).session.report = Report(HEARD, steps=100)
     session, _ = shown(bench)
@@ -126,13 +126,13 @@ def test_steps_alone_are_counted_in_iterations() -> None:
     assert (session.report.step, session.report.steps) == (31, 100)
 
 
-def test_of_a_script_that_says_how_many_iterations_are_left_it_is_known_with_the_time_for_its_data() -> None:
+def test_remaining_iterations_include_the_time_for_their_data() -> None:
     bench = GPUBench()
     process = training(bench)
     sizes = process.session.sizes
     assert sizes is not None
     bench.turns.measure(
-        process.hold,
+        process.lease,
         process.session,
         replace(
             sizes, iteration_seconds=0.1, data_seconds=0.05, remaining_seconds=40.0, persistent_bytes=MIB

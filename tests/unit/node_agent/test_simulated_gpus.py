@@ -22,9 +22,9 @@ from laneway.node_agent.gpus.protocol import (
 )
 from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
-from laneway.node_agent.gpus.simulated_memory import share_out
+from laneway.node_agent.gpus.simulated_memory import write_available_memory
 
-from tests.unit.node_agent.gpu_bench import FakeClock, FakePage
+from tests.support.node_agent.gpu_bench import FakeClock, FakePage
 
 MIB = 1 << 20
 
@@ -54,7 +54,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_gpus_have_the_same_uuids_after_a_restart_and_others_on_another_node(tmp_path: Path) -> None:
+def test_uuids_are_stable_over_restarts_and_differ_between_nodes(tmp_path: Path) -> None:
     first, again, other = Node(tmp_path), Node(tmp_path), Node(tmp_path, "n2")
     uuids = {first.first, first.second}
     assert uuids == {again.first, again.second}
@@ -62,7 +62,7 @@ def test_gpus_have_the_same_uuids_after_a_restart_and_others_on_another_node(tmp
     assert all(uuid.startswith("GPU-") and len(f"{uuid}::999") <= 63 for uuid in uuids)
 
 
-def test_memory_and_utilization_are_what_sessions_use(node: Node) -> None:
+def test_memory_and_utilization_come_from_sessions(node: Node) -> None:
     assert node.read().used_bytes == 0
     node.source.use_of = lambda gpu: GPUUse(4.0, (SessionUse(7, 100), SessionUse(7, 20), SessionUse(8, 3)))
     node.clock.advance(8)
@@ -74,12 +74,12 @@ def test_memory_and_utilization_are_what_sessions_use(node: Node) -> None:
     assert node.read().utilization_ratio == pytest.approx(0, abs=0.01)
 
 
-def test_a_gpu_that_is_not_there_is_named(node: Node) -> None:
+def test_an_unknown_gpu_is_named_in_the_error(node: Node) -> None:
     with pytest.raises(GPUError, match="there is no simulated GPU GPU-x"):
         node.source.read("GPU-x")
 
 
-def test_without_a_file_nothing_is_wrong(node: Node) -> None:
+def test_without_a_file_there_are_no_faults(node: Node) -> None:
     assert node.read().errors == GPUErrors(0, False, False, Recovery.NONE)
     assert node.source.wait_for_xids(0) == ()
 
@@ -120,7 +120,7 @@ def test_an_xid_is_raised_once_for_each_time_that_it_appears(node: Node) -> None
     assert node.source.wait_for_xids(0) == (XidEvent(node.first, 13),)
 
 
-def test_who_waits_for_an_xid_gets_it_when_it_comes(node: Node) -> None:
+def test_a_waiting_caller_gets_an_xid_when_it_appears(node: Node) -> None:
     heard: list[tuple[XidEvent, ...]] = []
     waiting = threading.Thread(target=lambda: heard.append(node.source.wait_for_xids(30)))
     waiting.start()
@@ -129,7 +129,7 @@ def test_who_waits_for_an_xid_gets_it_when_it_comes(node: Node) -> None:
     assert heard == [(XidEvent(node.first, 48),)]
 
 
-def test_an_xid_from_before_the_agent_began_was_missed(tmp_path: Path) -> None:
+def test_an_xid_from_before_the_start_is_missed(tmp_path: Path) -> None:
     (tmp_path / "simulated-faults.yaml").write_text("gpus: [{gpu: 0, xids: [79], uncorrectedErrors: 2}]")
     node = Node(tmp_path)
     assert node.source.wait_for_xids(0) == ()
@@ -141,7 +141,7 @@ def test_a_gpu_tells_of_its_errors(node: Node) -> None:
     assert node.read().errors == GPUErrors(3, True, True, Recovery.RESET)
 
 
-def test_the_driver_may_see_other_memory_than_the_sessions_say(node: Node) -> None:
+def test_the_driver_may_report_other_memory_than_the_sessions(node: Node) -> None:
     node.source.use_of = lambda gpu: GPUUse(
         0, (SessionUse(7, 100, "ns/a"), SessionUse(8, 5, "ns/a"), SessionUse(9, 1, "ns/b"))
     )
@@ -163,7 +163,7 @@ def test_the_driver_may_see_other_memory_than_the_sessions_say(node: Node) -> No
         ("{", "this is not YAML"),
     ],
 )
-def test_a_wrong_file_names_the_place(text: str, words: str) -> None:
+def test_an_invalid_file_is_refused_with_the_field(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(text, SimulatedFaults, "simulated-faults.yaml")
     assert words in str(caught.value)
@@ -172,7 +172,7 @@ def test_a_wrong_file_names_the_place(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     "spoil", [lambda path: path.write_text("gpus: 5"), lambda path: path.write_bytes(b"\xff")]
 )
-def test_a_wrong_file_is_logged_once_and_changes_nothing(
+def test_an_invalid_file_is_logged_once_and_changes_nothing(
     node: Node, spoil: Callable[[Path], int], caplog: pytest.LogCaptureFixture
 ) -> None:
     node.say("gpus: [{gpu: 0, lost: true}]")
@@ -182,31 +182,31 @@ def test_a_wrong_file_is_logged_once_and_changes_nothing(
     for _ in range(3):
         with pytest.raises(GPULostError):
             node.read()
-    assert caplog.text.count("simulated faults stay as they were") == 1
+    assert caplog.text.count("simulated faults ignored") == 1
     node.say("")
     assert node.read().used_bytes == 0
 
 
-def test_what_others_hold_is_no_room_for_a_process() -> None:
+def test_memory_of_others_is_not_available_to_a_process() -> None:
     clock = FakeClock()
-    idle = FakePage(clock, held_bytes=300, highest_bytes=500)
-    computes = FakePage(clock, held_bytes=100, highest_bytes=250, inside=True)
-    share_out([idle, computes], memory_bytes=1000, beyond_bytes=50)
-    assert idle.room_bytes == 1000 - 250 - 50, "the other is inside an iteration, so its highest counts"
-    assert computes.room_bytes == 1000 - 300 - 50
+    idle = FakePage(clock, held_bytes=300, peak_bytes=500)
+    computes = FakePage(clock, held_bytes=100, peak_bytes=250, inside=True)
+    write_available_memory([idle, computes], memory_bytes=1000, external_bytes=50)
+    assert idle.available_bytes == 1000 - 250 - 50, "the other is inside an iteration, so its highest counts"
+    assert computes.available_bytes == 1000 - 300 - 50
 
 
-def test_a_full_gpu_has_no_room_but_says_so() -> None:
+def test_a_full_gpu_has_one_byte_available() -> None:
     pages = [FakePage(FakeClock(), held_bytes=held) for held in (900, 400)]
-    share_out(pages, memory_bytes=1000, beyond_bytes=0)
-    assert [page.room_bytes for page in pages] == [600, 100]
-    share_out(pages, memory_bytes=1000, beyond_bytes=1000)
-    assert [page.room_bytes for page in pages] == [1, 1], "0 would mean that nobody says"
+    write_available_memory(pages, memory_bytes=1000, external_bytes=0)
+    assert [page.available_bytes for page in pages] == [600, 100]
+    write_available_memory(pages, memory_bytes=1000, external_bytes=1000)
+    assert [page.available_bytes for page in pages] == [1, 1], "0 would mean that nobody says"
 
 
-def test_memory_beyond_what_sessions_say_is_known_after_a_look(node: Node) -> None:
+def test_memory_beyond_the_sessions_is_known_after_a_reading(node: Node) -> None:
     node.source.use_of = lambda gpu: GPUUse(0, (SessionUse(7, 100, "ns/a"),))
-    assert node.source.beyond_bytes(node.first) == 0
+    assert node.source.external_bytes(node.first) == 0
     node.say("gpus: [{gpu: 0, pods: {ns/a: 2Mi}, processes: {44: 1Ki}}]")
     node.read()
-    assert node.source.beyond_bytes(node.first) == 2 * MIB + 1024
+    assert node.source.external_bytes(node.first) == 2 * MIB + 1024

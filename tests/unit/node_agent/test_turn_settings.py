@@ -1,4 +1,4 @@
-"""What the configuration file says of turns, as the agent follows it."""
+"""The turn settings of the configuration file."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_fair_counts_in_the_quanta_that_turns_last() -> None:
 
 
 @pytest.mark.parametrize("thresholds", [[], [5, 5], [9, 3], [0], [1.5]])
-def test_thresholds_that_make_no_queues_are_refused_when_the_file_is_read(thresholds: list[float]) -> None:
+def test_invalid_thresholds_are_refused_when_the_file_is_read(thresholds: list[float]) -> None:
     with pytest.raises(ValidationError, match="lasThresholdsSeconds"):
         TurnConfig.model_validate({"lasThresholdsSeconds": thresholds})

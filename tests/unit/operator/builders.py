@@ -7,38 +7,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Self
 
 from laneway.api import names
-from laneway.api.clock_text import to_text
 from laneway.api.conditions import Condition
-from laneway.api.training_job import TrainingJobStatus
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import TrainingJobStatus
 from laneway.lanes import LaneRules
-from laneway.operator import transitions
-from laneway.operator.cache import ClusterView, Gangs
-from laneway.operator.config import OperatorConfig, PatienceConfig
-from laneway.operator.deciding import Decision, decide
-from laneway.operator.docket import Docket
-from laneway.operator.gang import Surroundings
-from laneway.operator.lifecycle import advance
-from laneway.operator.manifests import worker_pod
-from laneway.operator.memory import Memory
-from laneway.operator.picture import Picture
-from laneway.operator.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
-from laneway.operator.records.job_record import JobRecord, parse_job
-from laneway.operator.records.node_record import NodeRecord, parse_node
-from laneway.operator.records.priority_class import PriorityClassRecord
-from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.sessions import index_sessions
-from laneway.operator.sick_gpus import sick_gpus
-from laneway.operator.standing import Facts, Standing
-from laneway.operator.statements import JobStatement
+from laneway.operator.config import OperatorConfig, TimeoutsConfig
+from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.cycle.job_cache import JobCache
+from laneway.operator.cycle.scheduler_sync import SchedulerSync
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.gang import ClusterContext
+from laneway.operator.lifecycle.reconcile import reconcile
+from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
+from laneway.operator.metrics import Figures
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
+from laneway.operator.state.records.job_record import JobRecord, parse_job
+from laneway.operator.state.records.node_record import NodeRecord, parse_node
+from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import ClusterSnapshot, WorkerPlacement, policies
 
 GIB = 2**30
 NOW = 1_000_000.0
-PATIENCE = PatienceConfig()
+TIMEOUTS = TimeoutsConfig()
 
 
 class JobBuilder:
@@ -55,11 +53,11 @@ class JobBuilder:
                 "uid": f"uid-{name}",
                 "resourceVersion": "1",
                 "generation": 1,
-                "creationTimestamp": to_text(NOW - 100),
+                "creationTimestamp": format_time(NOW - 100),
             },
             "spec": {
                 "workers": 1,
-                "gpus": {"perWorker": 1},
+                "gpus": {"type": "Count", "count": 1},
                 "template": {"spec": {"containers": [{"name": "trainer", "image": "i"}]}},
             },
         }
@@ -75,7 +73,7 @@ class JobBuilder:
 
     def share(self, percent: int) -> Self:
         """Ask for a share of a GPU."""
-        return self.spec(gpus={"share": percent})
+        return self.spec(gpus={"type": "Share", "sharePercent": percent})
 
     def metadata(self, **fields: Any) -> Self:
         """Set fields of the metadata."""
@@ -154,10 +152,10 @@ class PodBuilder:
     """The pod of one worker of a job's current attempt, as the operator makes it."""
 
     def __init__(self, job: JobRecord, rank: int = 0, attempt: int | None = None) -> None:
-        assert job.wish is not None
+        assert job.desired is not None
         worker = next(each for each in job.status.placement if each.worker == rank)
         attempt = job.status.attempt if attempt is None else attempt
-        self._raw = worker_pod(job, job.wish.spec, worker, attempt)
+        self._raw = worker_pod(job, job.desired.spec, worker, attempt)
         name = self._raw["metadata"]["name"]
         self._raw["metadata"].update(uid=f"uid-{name}-{attempt}", resourceVersion="1")
         self._raw["status"] = {"phase": "Pending"}
@@ -170,7 +168,7 @@ class PodBuilder:
 
     def running(self, since: float = NOW - 5) -> Self:
         """Its container runs."""
-        return self.bound()._says("Running", {"running": {"startedAt": to_text(since)}})
+        return self.bound()._says("Running", {"running": {"startedAt": format_time(since)}})
 
     def ended(
         self,
@@ -185,8 +183,8 @@ class PodBuilder:
             "exitCode": code,
             "reason": "Completed" if code == 0 else reason,
             "message": message,
-            "startedAt": to_text(since),
-            "finishedAt": to_text(at),
+            "startedAt": format_time(since),
+            "finishedAt": format_time(at),
         }
         return self.bound()._says("Failed" if code else "Succeeded", {"terminated": terminated})
 
@@ -207,7 +205,7 @@ class PodBuilder:
                 "status": "False",
                 "reason": "Unschedulable",
                 "message": message,
-                "lastTransitionTime": to_text(since),
+                "lastTransitionTime": format_time(since),
             }
         ]
         return self
@@ -221,7 +219,7 @@ class PodBuilder:
 
     def deleting(self) -> Self:
         """Somebody deleted it; its container still ends."""
-        self._raw["metadata"]["deletionTimestamp"] = to_text(NOW)
+        self._raw["metadata"]["deletionTimestamp"] = format_time(NOW)
         return self
 
     def _says(self, phase: str, state: dict[str, Any]) -> Self:
@@ -288,7 +286,7 @@ def a_gpu_node(
         status="True" if ready else "False",
         reason="Tested",
         message="",
-        last_transition_time=to_text(NOW),
+        last_transition_time=format_time(NOW),
     )
     listed = [
         {
@@ -311,7 +309,7 @@ def a_gpu_node(
 def _health(sick_since: float | None) -> dict[str, Any]:
     if sick_since is None:
         return {"healthy": True}
-    return {"healthy": False, "healthReason": "XID 79", "unhealthySince": to_text(sick_since)}
+    return {"healthy": False, "healthReason": "XID 79", "unhealthySince": format_time(sick_since)}
 
 
 def a_node(
@@ -327,7 +325,7 @@ def a_node(
     condition = {
         "type": "Ready",
         "status": "True" if ready else "Unknown",
-        "lastTransitionTime": to_text(since),
+        "lastTransitionTime": format_time(since),
     }
     return parse_node(
         {
@@ -345,67 +343,76 @@ def a_view(
     nodes: Iterable[NodeRecord] | None = None,
     priority_classes: Iterable[PriorityClassRecord] = (),
     silent: Iterable[str] = (),
-) -> ClusterView:
+) -> ClusterState:
     """The cache at one moment; every GPUNode has a ready Node where none are given."""
     gpu_nodes = tuple(gpu_nodes)
     nodes = [a_node(each.name) for each in gpu_nodes] if nodes is None else list(nodes)
-    gangs = Gangs()
+    state = ClusterState()
+    for job in jobs:
+        state.note_job(None, job)
     for pod in pods:
-        gangs.note(None, pod)
-    return ClusterView(
-        jobs=tuple(jobs),
-        pods=MappingProxyType(gangs.of),
-        gpu_nodes=gpu_nodes,
-        nodes=MappingProxyType({node.name: node for node in nodes}),
-        priority_classes=MappingProxyType({each.name: each for each in priority_classes}),
-        silent_nodes=frozenset(silent),
-        pod_of=gangs.pod_of,
-    )
+        state.note_pod(None, pod)
+    for gpu_node in gpu_nodes:
+        state.note_gpu_node(None, gpu_node)
+    for node in nodes:
+        state.note_node(None, node)
+    for priority_class in priority_classes:
+        state.note_priority_class(None, priority_class)
+    state.note_silence(frozenset(silent))
+    return state
 
 
-def snapshot_of(view: ClusterView, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
-    """What the planner gets to see."""
-    docket = Docket(PATIENCE)
-    picture = Picture(policies(), LaneRules(), active_percent)
-    news = docket.update(view, {}, {}, (), now)
-    picture.update(view, docket, news, now)
-    return picture.snapshot()
+def snapshot_of(view: ClusterState, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
+    """What the scheduler gets to see."""
+    cache = JobCache(TIMEOUTS)
+    sync = SchedulerSync(policies(), LaneRules(), active_percent)
+    delta = view.everything()
+    changed = cache.update(view, delta, {}, {}, (), now)
+    sync.update(view, cache, delta, changed, now)
+    return sync.snapshot()
 
 
-def facts_of(
-    view: ClusterView,
+def context_of(
+    view: ClusterState,
     refusals: dict[tuple[str, int], str] | None = None,
     now: float = NOW,
-    patience: PatienceConfig = PATIENCE,
-) -> Facts:
+    timeouts: TimeoutsConfig = TIMEOUTS,
+) -> ReconcileContext:
     """What the jobs of a view are judged by."""
-    around = Surroundings(
-        view.nodes, index_sessions(view.gpu_nodes), patience, now, sick_gpus(view.gpu_nodes)
-    )
-    return Facts(around, view.priority_classes, refusals or {})
+    cluster = ClusterContext(view.nodes, view.sessions, timeouts, now, view.sick_gpus)
+    return ReconcileContext(cluster, view.priority_classes, refusals or {})
 
 
-def advanced(job: JobRecord, *pods: WorkerPod, view: ClusterView | None = None, **options: Any) -> Standing:
+def reconciled_job_of(
+    job: JobRecord, *pods: WorkerPod, view: ClusterState | None = None, **options: Any
+) -> ReconciledJob:
     """Where one job stands, on two nodes."""
     view = view or a_view(gpu_nodes=[a_gpu_node("n1"), a_gpu_node("n2")])
-    return advance(job, pods, facts_of(view, **options))
+    return reconcile(job, pods, context_of(view, **options))
 
 
 def decided(
-    view: ClusterView,
+    view: ClusterState,
     now: float = NOW,
     written: dict[str, float] | None = None,
     config: OperatorConfig | None = None,
-) -> Decision:
-    """What a cycle would do."""
+) -> CycleResult:
+    """What a cycle would do that sees the cluster for the first time."""
     config = config or OperatorConfig()
-    memory = Memory(refusals={}, written_seconds=written or {})
-    return decide(view, memory, config.scheduling.policies(), config, now)
+    return Cycle(config.scheduling.policies(), config).run(view, WriteHistory({}, written or {}), now)
 
 
-def statement_of(decision: Decision, job: str) -> JobStatement | None:
+def figures_of(view: ClusterState) -> Figures:
+    """What the metrics show after a cycle that sees the cluster for the first time."""
+    config = OperatorConfig()
+    cycle = Cycle(config.scheduling.policies(), config)
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    return cycle.figures(NOW)
+
+
+def write_of(result: CycleResult, job: str) -> JobWrite | None:
     """What is to be written about a job of namespace ``ns``; None where nothing is."""
-    return next((each for each in decision.statements if each.job.key == f"ns/{job}"), None)
+    return next((each for each in result.writes if each.job.key == f"ns/{job}"), None)
 
 
 def condition_of(status: TrainingJobStatus, kind: str) -> tuple[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from laneway.api.clock_text import to_text
-from laneway.api.training_job import TrainingJobStatus, WorkerPlacementStatus
-from laneway.operator import accounting
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
+from laneway.operator.lifecycle import accounting
 
 from tests.unit.operator.builders import NOW
 
@@ -33,8 +33,8 @@ def test_service_adds_up_over_runs_to_the_millisecond() -> None:
     status = placed((1, 50))
     for start in (NOW, NOW + 100):
         status = accounting.stopped(accounting.started(status, start), start + 10.002)
-    assert status.executed == "20004m"
-    assert status.attained_service == "10002m"
+    assert status.executed_milliseconds == 20004
+    assert status.attained_service_gpu_milliseconds == 10002
     assert status.service_counted_at is None
 
 
@@ -47,13 +47,13 @@ def test_counting_often_gives_what_counting_once_gives() -> None:
 
 
 def test_nothing_is_counted_while_it_does_not_run() -> None:
-    assert accounting.counted(placed((1, 100)), NOW).attained_service == "0"
+    assert accounting.counted(placed((1, 100)), NOW).attained_service_gpu_milliseconds == 0
 
 
 def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     status = accounting.started(placed((1, 100)), NOW).model_copy(
-        update={"attained_service": "5", "executed": "5"}
+        update={"attained_service_gpu_milliseconds": 5000, "executed_milliseconds": 5000}
     )
     after = accounting.counted(status, NOW - 30)
-    assert (after.attained_service, after.executed) == ("5", "5")
-    assert after.service_counted_at == to_text(NOW)
+    assert (after.attained_service_gpu_milliseconds, after.executed_milliseconds) == (5000, 5000)
+    assert after.service_counted_at == format_time(NOW)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.operator.records.gpu_node_record import parse_gpu_node
-from laneway.operator.records.job_record import parse_job
+from laneway.operator.state.records.gpu_node_record import parse_gpu_node
+from laneway.operator.state.records.job_record import parse_job
 
 from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu_uuid
 
@@ -14,14 +14,14 @@ from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        ({"gpus": {}}, "gpus has 0 of perWorker, share and memory"),
-        ({"gpus": {"perWorker": 1, "memory": "1Gi"}}, "gpus has 2 of"),
-        ({"gpus": {"share": 0}}, "share_percent is 0"),
-        ({"gpus": {"share": 300}}, "share_percent is 300"),
-        ({"gpus": {"perWorker": 0}}, "gpus_per_worker is 0"),
-        ({"gpus": {"memory": "much"}}, "'much' is not a quantity"),
-        ({"workers": 0}, "workers is 0"),
-        ({"sharing": "Exclusive", "gpus": {"share": 50}}, "write gpus.perWorker"),
+        ({"gpus": {"type": "Share"}}, "type Share needs sharePercent and no other amount (found none)"),
+        ({"gpus": {"type": "Count", "count": 1, "memory": "1Gi"}}, "type Count needs count and no other amount (found count, memory)"),
+        ({"gpus": {"type": "Share", "sharePercent": 0}}, "gpus.sharePercent: Input should be greater than or equal to 1 (found 0)"),
+        ({"gpus": {"type": "Share", "sharePercent": 300}}, "gpus.sharePercent: Input should be less than or equal to 100 (found 300)"),
+        ({"gpus": {"type": "Count", "count": 0}}, "gpus.count: Input should be greater than or equal to 1 (found 0)"),
+        ({"gpus": {"type": "Memory", "memory": "much"}}, "'much' is not a quantity"),
+        ({"workers": 0}, "workers: Input should be greater than or equal to 1 (found 0)"),
+        ({"sharing": "Exclusive", "gpus": {"type": "Share", "sharePercent": 50}}, "set gpus.type to Count"),
         ({"sharing": "Sometimes"}, "sharing"),
         ({"tempalte": {}}, "tempalte"),
         ({"template": {"spec": {"containers": []}}}, "containers is empty"),
@@ -36,17 +36,19 @@ from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu
 )  # fmt: skip
 def test_a_wrong_spec_becomes_a_sentence(spec: dict[str, Any], want: str) -> None:
     record = a_job().spec(**spec).record
-    assert record.wish is None
+    assert record.desired is None
     assert want in record.problem
 
 
 def test_no_spec_at_all() -> None:
     raw = a_job().raw
     del raw["spec"]
-    assert parse_job(raw).wish is None
+    assert parse_job(raw).desired is None
 
 
-@pytest.mark.parametrize(("field", "value"), [("attempt", "many"), ("attainedService", "much")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("attempt", "many"), ("attainedServiceGPUMilliseconds", "much")]
+)
 def test_a_status_that_somebody_spoiled_is_named_and_not_written_over(
     field: str, value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -55,7 +57,7 @@ def test_a_status_that_somebody_spoiled_is_named_and_not_written_over(
     record = parse_job(raw)
     assert value in caplog.records[0].problem  # type: ignore[attr-defined]
     view = a_view([record, a_job("other").record], gpu_nodes=[a_gpu_node("n1")])
-    assert [each.job.name for each in decided(view).statements] == ["other"]
+    assert [each.job.name for each in decided(view).writes] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,21 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.api.clock_text import to_text
-from laneway.api.job_standing import NodeFailuresStatus
-from laneway.api.training_job import ConditionType
-from laneway.operator import transitions
-from laneway.operator.config import OperatorConfig, PatienceConfig
-from laneway.operator.deciding import Decider
-from laneway.operator.memory import Memory
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.standing import Standing
-from laneway.scheduling import Depth, JobState
+from laneway.api.job_conditions import ConditionType
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import NodeFailuresStatus
+from laneway.operator.config import OperatorConfig, TimeoutsConfig
+from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState, PreemptionAction
 
 from tests.unit.operator.builders import (
     NOW,
-    PATIENCE,
+    TIMEOUTS,
     JobBuilder,
     a_gpu_node,
     a_job,
@@ -29,10 +29,10 @@ from tests.unit.operator.builders import (
     a_pod,
     a_session,
     a_view,
-    advanced,
     condition_of,
     decided,
-    statement_of,
+    reconciled_job_of,
+    write_of,
 )
 
 EVICTS = {"key": "maintenance", "effect": "NoExecute"}
@@ -42,7 +42,8 @@ RUN_60 = {"activeDeadlineSeconds": 60}
 def failing(*failures: tuple[str, int, float]) -> JobBuilder:
     """A job with a failed worker on n1, and so many failures on nodes before, the last of them so long ago."""
     before = tuple(
-        NodeFailuresStatus(node=node, count=count, last=to_text(NOW - ago)) for node, count, ago in failures
+        NodeFailuresStatus(node=node, count=count, last=format_time(NOW - ago))
+        for node, count, ago in failures
     )
     restarts = sum(count for _, count, _ in failures)
     job = a_job().spec(backoffLimit=100).placed("n1").running()
@@ -63,26 +64,26 @@ def test_the_wait_doubles_with_each_failure_in_a_row(
     story: str, failures: list[tuple[str, int, float]], want: int
 ) -> None:
     job = failing(*failures).record
-    failed = advanced(job, a_pod(job).ended(1).record).job
-    waits = advanced(failed)
+    failed = reconciled_job_of(job, a_pod(job).ended(1).record).job
+    waits = reconciled_job_of(failed)
     assert waits.job.status.waiting is not None
     assert waits.job.status.waiting.reason == "BackingOff"
-    assert waits.due_seconds == pytest.approx(NOW + want * PATIENCE.restart_backoff_seconds), story
+    assert waits.due_seconds == pytest.approx(NOW + want * TIMEOUTS.restart_backoff_seconds), story
 
 
 def test_failures_in_a_row_count_though_no_node_is_kept_away_from() -> None:
     job = failing(("n1", 1, 60)).record
     view = a_view(gpu_nodes=[a_gpu_node("n1")])
-    patience = PatienceConfig(avoid_node_seconds=0)
-    failed = advanced(job, a_pod(job).ended(1).record, view=view, patience=patience).job
+    timeouts = TimeoutsConfig(avoid_node_seconds=0)
+    failed = reconciled_job_of(job, a_pod(job).ended(1).record, view=view, timeouts=timeouts).job
     assert failed.status.avoid == ()
     assert [(each.node, each.count) for each in failed.status.failures] == [("n1", 2)]
 
 
-def ends(job: JobRecord, second: Callable[[JobRecord], WorkerPod], refused: str = "") -> Standing:
+def ends(job: JobRecord, second: Callable[[JobRecord], WorkerPod], refused: str = "") -> ReconciledJob:
     """What becomes of a gang of two whose first worker runs."""
     refusals = {(job.uid, job.status.attempt): refused} if refused else {}
-    return advanced(job, a_pod(job).running().record, second(job), refusals=refusals)
+    return reconciled_job_of(job, a_pod(job).running().record, second(job), refusals=refusals)
 
 
 UNSTARTED: dict[str, Callable[[JobRecord], WorkerPod]] = {
@@ -96,7 +97,7 @@ RAN = "somebody deletes it once all run"
 RAN_UNSEEN = "somebody deletes it once all run, which nobody has seen"
 FAILED = "it fails before all run"
 NOT_TAKEN = "the API server does not take it"
-PREEMPTED = "it makes way before it runs"
+PREEMPTED = "preempted before it ran"
 SUSPENDED = "its user suspends it before it runs"
 END_THE_ROW = {RAN, RAN_UNSEEN}
 STORIES = [*UNSTARTED, *END_THE_ROW, FAILED, NOT_TAKEN, PREEMPTED, SUSPENDED]
@@ -104,40 +105,40 @@ STORIES = [*UNSTARTED, *END_THE_ROW, FAILED, NOT_TAKEN, PREEMPTED, SUSPENDED]
 
 def after_attempt(job: JobBuilder, story: str) -> JobBuilder:
     """The job when one more attempt is over and its pods are gone."""
-    job = job.placed("n1", "n2", at=NOW - PATIENCE.gang_timeout_seconds)
+    job = job.placed("n1", "n2", at=NOW - TIMEOUTS.gang_timeout_seconds)
     if story == PREEMPTED:
-        return job.after(transitions.preempted, "HigherPriority", "it makes way", NOW)
+        return job.after(transitions.preempted, "HigherPriority", "preempted", NOW)
     if story == SUSPENDED:
         return job.after(transitions.unplaced, "Suspended", "it is suspended", NOW, NOW)
     if story in UNSTARTED:
-        standing = ends(job.record, UNSTARTED[story])
+        reconciled = ends(job.record, UNSTARTED[story])
     elif story == FAILED:
-        standing = advanced(job.record, a_pod(job.record, 1).ended(1).record)
+        reconciled = reconciled_job_of(job.record, a_pod(job.record, 1).ended(1).record)
     elif story == NOT_TAKEN:
-        standing = ends(job.record, UNSTARTED["it never gets its image"], "exceeded quota: pods")
+        reconciled = ends(job.record, UNSTARTED["it never gets its image"], "exceeded quota: pods")
     else:
         job = job.running() if story == RAN else job
-        standing = ends(job.record, lambda record: a_pod(record, 1).running().deleting().record)
-    return job.after(lambda _: standing.job.status)
+        reconciled = ends(job.record, lambda record: a_pod(record, 1).running().deleting().record)
+    return job.after(lambda _: reconciled.job.status)
 
 
 @given(st.lists(st.sampled_from(STORIES), max_size=12))
 @settings(max_examples=60)
 def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> None:
-    """Between two attempts nothing is left but what the API server has of the job: an operator that is started anew counts on."""
+    """Between two attempts only the API server knows the job: a restarted operator continues the count."""
     job, in_a_row = a_job().gang(2).spec(backoffLimit=100), 0
     for story in stories:
         job = after_attempt(job, story)
         in_a_row = 0 if story in END_THE_ROW else in_a_row + (story in UNSTARTED)
         assert job.raw["status"].get("unstartedAttempts", 0) == in_a_row, story
-        waits = advanced(job.record)
+        waits = reconciled_job_of(job.record)
         if story in (FAILED, NOT_TAKEN):
             continue  # they wait for their own time
         want_seconds = 0.0
         if story in UNSTARTED and in_a_row > 1:
-            want_seconds = min(300.0, PATIENCE.restart_backoff_seconds * 2.0 ** (in_a_row - 2))
+            want_seconds = min(300.0, TIMEOUTS.restart_backoff_seconds * 2.0 ** (in_a_row - 2))
         assert (waits.state is JobState.WAITING) is (want_seconds == 0), story
-        assert advanced(job.record, now=NOW + want_seconds).state is JobState.WAITING
+        assert reconciled_job_of(job.record, now=NOW + want_seconds).state is JobState.WAITING
         if want_seconds:
             assert waits.due_seconds == pytest.approx(NOW + want_seconds), story
 
@@ -145,46 +146,49 @@ def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> N
 @pytest.mark.parametrize("story", UNSTARTED)
 def test_who_has_not_run_twice_in_a_row_says_why_it_waits_and_until_when(story: str) -> None:
     once = after_attempt(a_job().gang(2), story)
-    assert advanced(once.record).state is JobState.WAITING, "it is tried elsewhere at once"
+    assert reconciled_job_of(once.record).state is JobState.WAITING, "it is tried elsewhere at once"
     twice = after_attempt(once, story)
     placed = transitions.condition(twice.record.status, ConditionType.PLACED)
-    waiting = advanced(twice.record).job.status.waiting
+    waiting = reconciled_job_of(twice.record).job.status.waiting
     assert placed is not None
     assert waiting is not None
-    again = to_text(NOW + PATIENCE.restart_backoff_seconds)
+    again = format_time(NOW + TIMEOUTS.restart_backoff_seconds)
     sentence = f"2 attempts in a row ended before all workers ran; starts again not before {again}"
     assert (waiting.reason, waiting.message) == ("BackingOff", f"{placed.message}; {sentence}")
 
 
 def test_who_has_not_run_for_days_waits_for_as_long_as_everybody() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5000), "it never gets its image")
-    assert advanced(job.record).due_seconds == pytest.approx(NOW + 300)
+    assert reconciled_job_of(job.record).due_seconds == pytest.approx(NOW + 300)
 
 
 def test_nobody_waits_for_having_not_run_where_the_wait_is_zero() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
-    assert advanced(job.record, patience=PatienceConfig(restart_backoff_seconds=0)).state is JobState.WAITING
+    assert (
+        reconciled_job_of(job.record, timeouts=TimeoutsConfig(restart_backoff_seconds=0)).state
+        is JobState.WAITING
+    )
 
 
 def test_who_has_not_run_competes_at_once_when_it_was_suspended_meanwhile() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
-    assert advanced(job.record).state is None
-    suspended = statement_of(
+    assert reconciled_job_of(job.record).state is None
+    suspended = write_of(
         decided(a_view([job.spec(suspend=True).record], gpu_nodes=[a_gpu_node("n1")])), "job"
     )
     assert suspended is not None
     back = job.spec(suspend=False).after(lambda _: suspended.status)
-    assert advanced(back.record).state is JobState.WAITING
+    assert reconciled_job_of(back.record).state is JobState.WAITING
 
 
 def test_who_is_suspended_while_it_waits_after_a_failure_says_that_it_is_suspended() -> None:
     job = a_job().spec(suspend=True).placed("n1").running()
     job = job.after(transitions.restarted, "WorkerFailed", "worker 0 failed", NOW - 1, NOW - 1)
-    statement = statement_of(decided(a_view([job.record], gpu_nodes=[a_gpu_node("n1")])), "job")
-    assert statement is not None
-    assert statement.status.waiting is not None
-    assert statement.status.waiting.reason == "Suspended"
-    assert [each.reason for each in statement.happenings] == ["Suspended"]
+    write = write_of(decided(a_view([job.record], gpu_nodes=[a_gpu_node("n1")])), "job")
+    assert write is not None
+    assert write.status.waiting is not None
+    assert write.status.waiting.reason == "Suspended"
+    assert [each.reason for each in write.events] == ["Suspended"]
 
 
 @pytest.mark.parametrize(
@@ -201,71 +205,80 @@ def test_what_people_say_of_a_node_takes_the_place_of_what_was_learnt_of_it(
 ) -> None:
     job = a_job().visited().after(transitions.kept_away, ["n1"], "its worker was refused", NOW + 60, NOW)
     view = a_view(gpu_nodes=[a_gpu_node("n1")], nodes=[node])  # type: ignore[list-item]
-    assert [each.node for each in advanced(job.record, view=view).job.status.avoid] == want, story
+    assert [each.node for each in reconciled_job_of(job.record, view=view).job.status.avoid] == want, story
 
 
 def test_a_job_without_a_node_of_its_own_says_which_taint_keeps_it_off() -> None:
     job = a_job().visited().record
     nodes = [a_node("n1", taints=[EVICTS])]
-    statement = statement_of(decided(a_view([job], gpu_nodes=[a_gpu_node("n1")], nodes=nodes)), "job")
-    assert statement is not None
-    assert statement.status.waiting is not None
-    assert statement.status.waiting.reason == "NodesUnavailable"
+    write = write_of(decided(a_view([job], gpu_nodes=[a_gpu_node("n1")], nodes=nodes)), "job")
+    assert write is not None
+    assert write.status.waiting is not None
+    assert write.status.waiting.reason == "NodesUnavailable"
     sentence = (
         "Its workers cannot go to n1, since the template does not tolerate the taint maintenance:NoExecute."
     )
-    assert statement.status.waiting.message.endswith(sentence)
-    assert condition_of(statement.status, "Placed") == ("False", "NodesUnavailable")
+    assert write.status.waiting.message.endswith(sentence)
+    assert condition_of(write.status, "Placed") == ("False", "NodesUnavailable")
 
 
 def test_another_taint_is_told_though_it_keeps_off_from_the_same_nodes() -> None:
-    config = OperatorConfig.model_validate({"cycle": {"adviseSeconds": 3600}})  # advice would bring it along
+    config = OperatorConfig.model_validate(
+        {"cycle": {"estimateSeconds": 3600}}
+    )  # advice would bring it along
     job, agent = a_job().visited(), a_gpu_node("n1")
-    decider = Decider(config.scheduling.policies(), config)
+    cycle = Cycle(config.scheduling.policies(), config)
     record = job.record
     for minutes, taint in enumerate(("maintenance", "maintenance", "quarantine")):
         nodes = [a_node("n1", taints=[{"key": taint, "effect": "NoExecute"}])]
         now, written = NOW + 60 * minutes, {"uid-job": NOW + 60 * minutes - 60}
-        decision = decider.decide(a_view([record], gpu_nodes=[agent], nodes=nodes), Memory({}, written), now)
-        statement = statement_of(decision, "job")
-        if statement is not None:
-            record = record.with_status(statement.status)
+        decision = cycle.run(a_view([record], gpu_nodes=[agent], nodes=nodes), WriteHistory({}, written), now)
+        write = write_of(decision, "job")
+        if write is not None:
+            record = record.with_status(write.status)
         assert record.status.waiting is not None
         assert f"the taint {taint}:NoExecute" in record.status.waiting.message
 
 
 def test_the_deadline_of_a_job_that_waits_passes_only_by_a_change_of_its_spec() -> None:
     waits = a_job().spec(**RUN_60).placed("n1").running(since=NOW - 50)
-    waits = waits.after(transitions.preempted, "HigherPriority", "it makes way", NOW - 1)
-    assert advanced(waits.record, now=NOW + 3600).state is JobState.WAITING
-    over = advanced(waits.spec(activeDeadlineSeconds=49).record)
+    waits = waits.after(transitions.preempted, "HigherPriority", "preempted", NOW - 1)
+    assert reconciled_job_of(waits.record, now=NOW + 3600).state is JobState.WAITING
+    over = reconciled_job_of(waits.spec(activeDeadlineSeconds=49).record)
     assert condition_of(over.job.status, "Failed") == ("True", "DeadlineExceeded")
-    assert [each.reason for each in over.happenings] == ["Failed"]
+    assert [each.reason for each in over.events] == ["Failed"]
 
 
-def test_a_job_that_stands_aside_reaches_its_deadline_before_it_has_stopped_and_not_after() -> None:
+def test_a_paused_job_reaches_its_deadline_before_it_has_stopped_and_not_after() -> None:
     job = a_job().spec(**RUN_60).placed("n1").running(since=NOW - 50)
-    job = job.after(transitions.told_to_park, Depth.PAUSE, "HigherPriority", "It makes way.", NOW, "ns/new")
+    job = job.after(
+        transitions.asked_to_pause, PreemptionAction.PAUSE, "HigherPriority", "Preempted.", NOW, "ns/new"
+    )
     pod = a_pod(job.record).running().record
     moving = a_view([job.record], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod)]})])
-    stopping = advanced(job.record, pod, view=moving)
+    stopping = reconciled_job_of(job.record, pod, view=moving)
     assert stopping.state is JobState.PAUSING
     assert stopping.due_seconds == pytest.approx(NOW + 10)
-    over = advanced(job.record, pod, view=moving, now=NOW + 10)
+    over = reconciled_job_of(job.record, pod, view=moving, now=NOW + 10)
     assert condition_of(over.job.status, "Failed") == ("True", "DeadlineExceeded")
-    stopped = job.after(transitions.parked, NOW)
+    stopped = job.after(transitions.paused, NOW)
     still = a_view([job.record], [pod], [a_gpu_node("n1", sessions={0: [a_session(pod, state="Paused")]})])
-    assert advanced(stopped.record, pod, view=still, now=NOW + 600).state is JobState.PAUSED
+    assert reconciled_job_of(stopped.record, pod, view=still, now=NOW + 600).state is JobState.PAUSED
 
 
-def test_a_job_that_stands_aside_on_a_gpu_that_breaks_is_looked_at_again_in_time() -> None:
+def test_a_paused_job_on_a_gpu_that_breaks_is_looked_at_again_in_time() -> None:
     job = a_job().placed("n1").running()
     job = job.after(
-        transitions.told_to_park, Depth.PAUSE, "HigherPriority", "It makes way.", NOW - 9, "ns/new"
+        transitions.asked_to_pause,
+        PreemptionAction.PAUSE,
+        "HigherPriority",
+        "Preempted.",
+        NOW - 9,
+        "ns/new",
     )
-    job = job.after(transitions.parked, NOW - 5)
+    job = job.after(transitions.paused, NOW - 5)
     pod = a_pod(job.record).running().record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, state="Paused")]}, sick={0: NOW - 1})
-    standing = advanced(job.record, pod, view=a_view([job.record], [pod], [node]))
-    assert standing.state is JobState.PAUSED
-    assert standing.due_seconds == pytest.approx(NOW - 1 + PATIENCE.unhealthy_gpu_seconds)
+    reconciled = reconciled_job_of(job.record, pod, view=a_view([job.record], [pod], [node]))
+    assert reconciled.state is JobState.PAUSED
+    assert reconciled.due_seconds == pytest.approx(NOW - 1 + TIMEOUTS.unhealthy_gpu_seconds)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.operator.cache import ClusterCache, Store, key_of
+from laneway.operator.state.cache import ClusterCache, Store, key_of
 
 from tests.unit.operator.builders import a_job, a_pod
 
@@ -116,13 +116,13 @@ def test_an_object_that_cannot_be_read_is_left_out_and_comes_back_when_it_can(
     broken = a_pod(job).raw
     del broken["metadata"]["labels"]["laneway.dev/rank"]
     cache.pods.observe(broken)
-    assert cache.freeze(60).pods == {}
+    assert cache.state(60).pods == {}
     assert "cannot be read" in caplog.text
     cache.pods.sweep((), 9, among=lambda pod: pod.job_uid == "another")
     whole = a_pod(job).raw
     whole["metadata"]["resourceVersion"] = "2"
     assert cache.pods.observe(whole)
-    assert [pod.name for pod in cache.freeze(60).pods[job.uid]] == ["job-0"]
+    assert [pod.name for pod in cache.state(60).pods[job.uid]] == ["job-0"]
 
 
 @given(

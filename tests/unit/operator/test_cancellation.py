@@ -1,4 +1,4 @@
-"""What runs for ever ends when it is told to, also at the very moment at which something comes that it waits for."""
+"""Endless tasks end when they are cancelled, also in the very step in which the event that they wait for arrives."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from laneway.operator.apiserver import ApiServer
-from laneway.operator.cache import ClusterCache
+import pytest
 from laneway.operator.config import LeaseConfig, OperatorConfig
 from laneway.operator.engine import Engine
-from laneway.operator.leader import Leadership
+from laneway.operator.execute.leader import Leadership
+from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Metrics
-from laneway.operator.writer import Writer
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.watch.apiserver import ApiServer
 
 _PATIENCE_SECONDS = 30.0
+_STEPS = range(8)
+"""Steps of the event loop before and between the event and the cancellation. A task comes to rest within fewer than these, so every
+moment is tried, without a clock."""
+
+
+async def _steps(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
 async def _ends(task: asyncio.Task[None]) -> bool:
@@ -25,19 +34,22 @@ async def _ends(task: asyncio.Task[None]) -> bool:
     return ended
 
 
-async def test_an_engine_that_is_woken_as_it_is_cancelled_ends() -> None:
+@pytest.mark.parametrize("between", range(3))
+@pytest.mark.parametrize("before", _STEPS)
+async def test_an_engine_that_is_woken_as_it_is_cancelled_ends(before: int, between: int) -> None:
     nobody = cast(Any, SimpleNamespace(leads=False, identity="a", seconds_left=lambda: 0.0))
     cache, metrics, api = ClusterCache(lambda: 0.0), Metrics(), cast(ApiServer, None)
     writer = Writer(api, cache, metrics, lambda: 0.0)
     engine = Engine(OperatorConfig(), api, cache, writer, metrics, nobody, wall=lambda: 0.0)
     task = asyncio.create_task(engine.run())
-    await asyncio.sleep(0.01)
+    await _steps(before)
     engine.wake()
-    await asyncio.sleep(0)
+    await _steps(between)
     assert await _ends(task)
 
 
-async def test_a_campaign_that_is_answered_as_it_is_cancelled_ends() -> None:
+@pytest.mark.parametrize("between", _STEPS)
+async def test_a_campaign_that_is_answered_as_it_is_cancelled_ends(between: int) -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def read() -> dict[str, Any]:
@@ -52,6 +64,5 @@ async def test_a_campaign_that_is_answered_as_it_is_cancelled_ends() -> None:
     task = asyncio.create_task(part.campaign(lambda: None))
     await asyncio.wait_for(asked.wait(), _PATIENCE_SECONDS)
     answer.set()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await _steps(between)
     assert await _ends(task)

@@ -19,7 +19,7 @@ def parsed(text: str) -> OperatorConfig:
 def test_an_empty_file_gives_the_defaults() -> None:
     config = parsed("")
     assert config == OperatorConfig()
-    assert config.patience.gang_timeout_seconds == 120
+    assert config.timeouts.gang_timeout_seconds == 120
     assert config.cycle.resync_seconds == 10
     assert isinstance(config.scheduling.policies().order, MultilevelLAS)
 
@@ -54,8 +54,8 @@ def test_quotas_of_namespaces_are_chosen_as_admission() -> None:
         ),
         ("scheduling: {order: {policy: fifo, options: {speed: 1}}}", ["speed", "fifo"]),
         ("scheduling: {admission: [{policy: quotas}]}", ["no admission policy 'quotas'", "quota"]),
-        ("patience: {gangTimeoutSeconds: soon}", ["patience.gangTimeoutSeconds", "'soon'"]),
-        ("patience: {gangTimeout: 5}", ["patience.gangTimeout"]),
+        ("timeouts: {gangTimeoutSeconds: soon}", ["timeouts.gangTimeoutSeconds", "'soon'"]),
+        ("timeouts: {gangTimeout: 5}", ["timeouts.gangTimeout"]),
         ("lease: {durationSeconds: 5, renewDeadlineSeconds: 10}", ["lease", "rising order"]),
         ("metricsPort: 70000", ["metricsPort", "65535"]),
         ("a: [", ["not YAML"]),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.operator.eligibility import is_eligible, obstacle, set_aside
-from laneway.operator.node_choice import NodeChoice
-from laneway.operator.records.node_record import NodeRecord
+from laneway.operator.cycle.node_choice import NodeChoice
+from laneway.operator.state.eligibility import is_eligible, obstacle, set_aside
+from laneway.operator.state.records.node_record import NodeRecord
 
 from tests.unit.operator.builders import a_node
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from laneway.operator.gang import Attempt, Outcome, Surroundings, judge
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.records.node_record import NodeRecord
-from laneway.operator.records.worker_pod import WorkerPod
-from laneway.operator.sessions import index_sessions
+from laneway.operator.lifecycle.gang import Attempt, ClusterContext, Outcome, evaluate_attempt
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.node_record import NodeRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.operator.state.sessions import index_sessions
 
-from tests.unit.operator.builders import NOW, PATIENCE, a_gpu_node, a_job, a_node, a_pod, a_session
+from tests.unit.operator.builders import NOW, TIMEOUTS, a_gpu_node, a_job, a_node, a_pod, a_session
 
 Pods = Callable[[JobRecord], list[WorkerPod]]
 
@@ -115,7 +115,7 @@ CASES = [
     ),
     Case(
         "kube-scheduler has complained for long enough",
-        lambda job: [a_pod(job, 0).unschedulable(since=NOW - PATIENCE.unschedulable_seconds).record],
+        lambda job: [a_pod(job, 0).unschedulable(since=NOW - TIMEOUTS.unschedulable_seconds).record],
         Outcome.ROLLED_BACK,
         "WorkerUnschedulable",
         "kube-scheduler does not let worker 0 on n1: Insufficient cpu",
@@ -128,7 +128,7 @@ CASES = [
         "GangTimeout",
         "not all workers ran within 120 s: 1 of 2 workers run; worker 1 on n2 starts",
         ("n2",),
-        placed=NOW - PATIENCE.gang_timeout_seconds,
+        placed=NOW - TIMEOUTS.gang_timeout_seconds,
     ),
     Case(
         "time is over, and all run",
@@ -186,7 +186,7 @@ CASES = [
         Outcome.DISRUPTED,
         "NodeLost",
         want_avoid=("n2",),
-        nodes=(a_node("n1"), a_node("n2", ready=False, since=NOW - PATIENCE.lost_node_seconds)),
+        nodes=(a_node("n1"), a_node("n2", ready=False, since=NOW - TIMEOUTS.lost_node_seconds)),
     ),
     Case(
         "a node was deleted",
@@ -202,21 +202,21 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_judgement(case: Case) -> None:
     job = a_job().gang(2).placed("n1", "n2").record
-    around = Surroundings({node.name: node for node in case.nodes}, index_sessions(()), PATIENCE, NOW)
+    cluster = ClusterContext({node.name: node for node in case.nodes}, index_sessions(()), TIMEOUTS, NOW)
     placed_on = {0: "n1", 1: "n2"}
-    verdict = judge(Attempt(2, case.placed, case.was_running, case.pods(job), placed_on), around)
-    assert (verdict.outcome, verdict.reason) == (case.want, case.want_reason)
-    assert case.want_message in ("", verdict.message)
-    assert verdict.avoid == case.want_avoid
+    result = evaluate_attempt(Attempt(2, case.placed, case.was_running, case.pods(job), placed_on), cluster)
+    assert (result.outcome, result.reason) == (case.want, case.want_reason)
+    assert case.want_message in ("", result.message)
+    assert result.avoid == case.want_avoid
 
 
 def test_what_the_node_noticed_is_part_of_the_failures_message() -> None:
     job = a_job().placed("n1").record
     pod = a_pod(job).ended(1, message="OutOfMemoryError").record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, message="it outgrew its quota of 1.0 GiB")]})
-    around = Surroundings({"n1": a_node("n1")}, index_sessions([node]), PATIENCE, NOW)
-    verdict = judge(Attempt(1, NOW - 10, True, [pod]), around)
-    assert verdict.message.endswith("(Error): it outgrew its quota of 1.0 GiB: OutOfMemoryError")
+    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    assert result.message.endswith("(Error): it outgrew its quota of 1.0 GiB: OutOfMemoryError")
 
 
 STOPPED = {"evicted": "MemoryQuotaExceeded", "message": "stopped by the node after 30 s of grace"}
@@ -228,10 +228,10 @@ def test_who_was_stopped_by_its_node_has_failed_for_that_reason(code: int) -> No
     peer = a_pod(job, 0).ended(1, message="lost my peer", at=NOW - 2).record
     pod = a_pod(job, 1).ended(code).record
     node = a_gpu_node("n2", sessions={0: [a_session(pod, **STOPPED)]})
-    around = Surroundings({"n2": a_node("n2")}, index_sessions([node]), PATIENCE, NOW)
-    verdict = judge(Attempt(2, NOW - 10, True, [peer, pod]), around)
-    assert (verdict.outcome, verdict.reason) == (Outcome.FAILED, "MemoryQuotaExceeded")
-    assert verdict.message == (
+    cluster = ClusterContext({"n2": a_node("n2")}, index_sessions([node]), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(2, NOW - 10, True, [peer, pod]), cluster)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "MemoryQuotaExceeded")
+    assert result.message == (
         f"worker 1 on n2 ended with exit code {code} (MemoryQuotaExceeded): {STOPPED['message']}"
     )
 
@@ -240,8 +240,8 @@ def test_who_goes_on_while_its_node_stops_a_process_of_it_is_not_judged() -> Non
     job = a_job().placed("n1").record
     pod = a_pod(job).running().record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, **STOPPED)]})
-    around = Surroundings({"n1": a_node("n1")}, index_sessions([node]), PATIENCE, NOW)
-    assert judge(Attempt(1, NOW - 10, True, [pod]), around).outcome is Outcome.RUNNING
+    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
+    assert evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster).outcome is Outcome.RUNNING
 
 
 def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
@@ -252,21 +252,21 @@ def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
         .ended(1, message=f"step 1\nTraceback (most recent call last):\n  File x\n{words}\n\n")
         .record
     )
-    around = Surroundings({"n1": a_node("n1")}, index_sessions(()), PATIENCE, NOW)
-    verdict = judge(Attempt(1, NOW - 10, True, [pod]), around)
-    assert verdict.message == f"worker 0 on n1 ended with exit code 1 (Error): {words}"
+    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions(()), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    assert result.message == f"worker 0 on n1 ended with exit code 1 (Error): {words}"
 
     noted = words.removeprefix("torch.OutOfMemoryError: ")
     node = a_gpu_node("n1", sessions={0: [a_session(pod, message=f"hit its quota: {noted}")]})
-    around = Surroundings({"n1": a_node("n1")}, index_sessions([node]), PATIENCE, NOW)
-    verdict = judge(Attempt(1, NOW - 10, True, [pod]), around)
-    assert verdict.message == f"worker 0 on n1 ended with exit code 1 (Error): hit its quota: {noted}"
+    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    assert result.message == f"worker 0 on n1 ended with exit code 1 (Error): hit its quota: {noted}"
 
 
 def test_a_pod_that_the_api_server_refused_rolls_back_before_all_else() -> None:
-    around = Surroundings({}, index_sessions(()), PATIENCE, NOW)
-    verdict = judge(Attempt(1, NOW, False, [], refused="it is invalid"), around)
-    assert (verdict.outcome, verdict.reason, verdict.message) == (
+    cluster = ClusterContext({}, index_sessions(()), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(1, NOW, False, [], refused="it is invalid"), cluster)
+    assert (result.outcome, result.reason, result.message) == (
         Outcome.ROLLED_BACK,
         "PodRefused",
         "it is invalid",
@@ -276,5 +276,7 @@ def test_a_pod_that_the_api_server_refused_rolls_back_before_all_else() -> None:
 def test_a_gang_has_started_when_its_last_worker_has() -> None:
     job = a_job().gang(2).placed("n1", "n2").record
     pods = [a_pod(job, 0).running(since=NOW - 9).record, a_pod(job, 1).running(since=NOW - 3).record]
-    around = Surroundings({"n1": a_node("n1"), "n2": a_node("n2")}, index_sessions(()), PATIENCE, NOW)
-    assert judge(Attempt(2, NOW - 10, False, pods), around).started_seconds == pytest.approx(NOW - 3)
+    cluster = ClusterContext({"n1": a_node("n1"), "n2": a_node("n2")}, index_sessions(()), TIMEOUTS, NOW)
+    assert evaluate_attempt(Attempt(2, NOW - 10, False, pods), cluster).started_seconds == pytest.approx(
+        NOW - 3
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from laneway.operator.engine import idle_seconds
+from laneway.operator.pacing import idle_seconds
 
 
 @pytest.mark.parametrize(

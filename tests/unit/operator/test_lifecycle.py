@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from laneway.api.clock_text import to_seconds, to_text
-from laneway.api.job_standing import PreemptionStatus
-from laneway.api.training_job import ProfileStatus
-from laneway.operator import transitions
-from laneway.operator.records.priority_class import PriorityClassRecord
-from laneway.scheduling import Depth, JobState
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import PreemptionStatus, ProfileStatus
+from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.scheduling import JobState, PreemptionAction
 
 from tests.unit.operator.builders import (
     GIB,
     NOW,
-    PATIENCE,
+    TIMEOUTS,
     JobBuilder,
     a_gpu_node,
     a_job,
@@ -21,163 +22,167 @@ from tests.unit.operator.builders import (
     a_pod,
     a_session,
     a_view,
-    advanced,
     condition_of,
     gpu_uuid,
     placement_on,
+    reconciled_job_of,
 )
 
 
-def reasons(standing: object) -> list[str]:
-    return [happening.reason for happening in standing.happenings]  # type: ignore[attr-defined]
+def reasons(reconciled: object) -> list[str]:
+    return [event.reason for event in reconciled.events]  # type: ignore[attr-defined]
 
 
 def test_the_first_visit_sets_every_condition_and_admits() -> None:
-    standing = advanced(a_job().record)
-    status = standing.job.status
+    reconciled = reconciled_job_of(a_job().record)
+    status = reconciled.job.status
     assert {each.type: each.status for each in status.conditions} == {
-        "Admitted": "True",
+        "Accepted": "True",
         "Placed": "False",
         "Running": "False",
         "Preempted": "False",
-        "Succeeded": "False",
+        "Suspended": "False",
+        "Complete": "False",
         "Failed": "False",
     }
     assert all(each.reason and each.message and each.last_transition_time for each in status.conditions)
-    assert standing.state is JobState.WAITING
+    assert reconciled.state is JobState.WAITING
     assert status.observed_generation == 1
     assert status.waiting is not None
-    assert status.waiting.since == to_text(NOW - 100), "it waits since its creation"
-    assert reasons(standing) == ["Admitted"]
+    assert status.waiting.since == format_time(NOW - 100), "it waits since its creation"
+    assert reasons(reconciled) == ["Accepted"]
 
 
 def test_a_second_visit_changes_nothing() -> None:
     job = a_job().record
-    once = advanced(job).job
-    twice = advanced(once, now=NOW + 7)
+    once = reconciled_job_of(job).job
+    twice = reconciled_job_of(once, now=NOW + 7)
     assert twice.job.status == once.status
-    assert twice.happenings == ()
+    assert twice.events == ()
 
 
 def test_a_job_that_waits_for_nothing_is_not_planned_when_its_spec_is_wrong() -> None:
-    job = a_job().spec(gpus={"perWorker": 1, "share": 20}).record
-    standing = advanced(job)
-    assert standing.state is None
-    assert condition_of(standing.job.status, "Admitted") == ("False", "InvalidSpec")
-    assert "write exactly one of perWorker" in standing.job.status.conditions[0].message
-    assert advanced(standing.job).happenings == (), "it is said once"
+    job = a_job().spec(gpus={"type": "Count", "count": 1, "sharePercent": 20}).record
+    reconciled = reconciled_job_of(job)
+    assert reconciled.state is None
+    assert condition_of(reconciled.job.status, "Accepted") == ("False", "InvalidSpec")
+    assert "type Count needs count and no other amount" in reconciled.job.status.conditions[0].message
+    assert reconciled_job_of(reconciled.job).events == (), "it is said once"
 
 
 def test_a_priority_class_that_is_missing_is_named_and_one_that_is_there_counts() -> None:
     job = a_job().spec(priorityClassName="urgent").record
-    refused = advanced(job)
-    assert condition_of(refused.job.status, "Admitted") == ("False", "UnknownPriorityClass")
+    refused = reconciled_job_of(job)
+    assert condition_of(refused.job.status, "Accepted") == ("False", "UnknownPriorityClass")
     assert refused.state is None
 
     view = a_view(priority_classes=[PriorityClassRecord("urgent", 7, is_default=False)])
-    admitted = advanced(refused.job, view=view)
-    assert condition_of(admitted.job.status, "Admitted") == ("True", "Accepted")
+    admitted = reconciled_job_of(refused.job, view=view)
+    assert condition_of(admitted.job.status, "Accepted") == ("True", "Valid")
     assert admitted.priority == 7
 
 
 def test_a_job_without_a_class_has_the_default_classs_priority() -> None:
     view = a_view(priority_classes=[PriorityClassRecord("usual", 3, is_default=True)])
-    assert advanced(a_job().record, view=view).priority == 3
+    assert reconciled_job_of(a_job().record, view=view).priority == 3
 
 
 def test_a_starting_gang_holds_its_gpus_though_no_pod_is_there_yet() -> None:
     job = a_job().gang(2).placed("n1", "n2").record
-    standing = advanced(job)
-    assert standing.state is JobState.STARTING
-    assert [worker.gpus for worker in standing.holds] == [("n1/0",), ("n2/0",)]
-    assert standing.present == frozenset()
-    assert standing.due_seconds == pytest.approx(NOW - 10 + PATIENCE.gang_timeout_seconds)
+    reconciled = reconciled_job_of(job)
+    assert reconciled.state is JobState.STARTING
+    assert [worker.gpus for worker in reconciled.holds] == [("n1/0",), ("n2/0",)]
+    assert reconciled.present == frozenset()
+    assert reconciled.due_seconds == pytest.approx(NOW - 10 + TIMEOUTS.gang_timeout_seconds)
 
 
 def test_a_gang_runs_since_its_last_container_started() -> None:
     job = a_job().gang(2).placed("n1", "n2").record
     pods = [a_pod(job, 0).running(since=NOW - 9).record, a_pod(job, 1).running(since=NOW - 4).record]
-    standing = advanced(job, *pods)
-    status = standing.job.status
-    assert standing.state is JobState.RUNNING
-    assert status.service_counted_at == status.start_time == to_text(NOW - 4)
+    reconciled = reconciled_job_of(job, *pods)
+    status = reconciled.job.status
+    assert reconciled.state is JobState.RUNNING
+    assert status.service_counted_at == status.start_time == format_time(NOW - 4)
     assert status.waiting is None
-    assert reasons(standing) == ["Started"]
+    assert reasons(reconciled) == ["Started"]
 
 
 def test_a_node_whose_clock_is_ahead_cannot_start_a_job_in_the_future() -> None:
     job = a_job().placed("n1").record
-    status = advanced(job, a_pod(job).running(since=NOW + 60).record).job.status
-    assert status.service_counted_at == to_text(NOW)
+    status = reconciled_job_of(job, a_pod(job).running(since=NOW + 60).record).job.status
+    assert status.service_counted_at == format_time(NOW)
 
 
 def test_success_counts_service_up_to_the_last_containers_end() -> None:
-    job = a_job().placed("n1", gpus=2).running(since=NOW - 60).spec(gpus={"perWorker": 2}).record
+    job = a_job().placed("n1", gpus=2).running(since=NOW - 60).spec(gpus={"type": "Count", "count": 2}).record
     pod = a_pod(job).ended(at=NOW - 20).record
-    standing = advanced(job, pod)
-    status = standing.job.status
-    assert condition_of(status, "Succeeded") == ("True", "AllWorkersSucceeded")
-    assert condition_of(status, "Running") == ("False", "Succeeded")
-    assert (status.executed, status.attained_service) == ("40", "80")
-    assert status.completion_time == to_text(NOW - 20)
+    reconciled = reconciled_job_of(job, pod)
+    status = reconciled.job.status
+    assert condition_of(status, "Complete") == ("True", "AllWorkersSucceeded")
+    assert condition_of(status, "Running") == ("False", "Complete")
+    assert (status.executed_milliseconds, status.attained_service_gpu_milliseconds) == (40_000, 80_000)
+    assert status.completion_time == format_time(NOW - 20)
     assert status.placement, "where it ran last stays to be seen"
-    assert standing.doomed == (), "its pod stays for its logs"
-    assert standing.state is None, "and holds nothing"
+    assert reconciled.pods_to_delete == (), "its pod stays for its logs"
+    assert reconciled.state is None, "and holds nothing"
 
 
 def test_a_job_that_was_never_seen_to_run_gets_its_service_all_the_same() -> None:
     job = a_job().placed("n1", at=NOW - 60).record
-    standing = advanced(job, a_pod(job).ended(since=NOW - 50, at=NOW - 20).record)
-    assert standing.job.status.executed == "30"
-    assert reasons(standing) == ["Started", "Succeeded"]
+    reconciled = reconciled_job_of(job, a_pod(job).ended(since=NOW - 50, at=NOW - 20).record)
+    assert reconciled.job.status.executed_milliseconds == 30_000
+    assert reasons(reconciled) == ["Started", "Completed"]
 
 
 def test_a_failure_restarts_the_whole_gang_after_a_wait() -> None:
     job = a_job().gang(2).placed("n1", "n2").running().record
     pods = [a_pod(job, 0).running().record, a_pod(job, 1).ended(1).record]
-    standing = advanced(job, *pods)
-    status = standing.job.status
+    reconciled = reconciled_job_of(job, *pods)
+    status = reconciled.job.status
     assert status.restarts == 1
     assert condition_of(status, "Placed") == ("False", "WorkerFailed")
-    assert {pod.name for pod in standing.doomed} == {"job-0", "job-1"}
-    assert standing.state is JobState.LEAVING
-    assert [worker.node for worker in standing.holds] == ["n1"], "who ended holds nothing"
-    assert reasons(standing) == ["Restarted"]
+    assert {pod.name for pod in reconciled.pods_to_delete} == {"job-0", "job-1"}
+    assert reconciled.state is JobState.TERMINATING
+    assert [worker.node for worker in reconciled.holds] == ["n1"], "who ended holds nothing"
+    assert reasons(reconciled) == ["Restarted"]
 
-    later = advanced(standing.job, now=NOW + PATIENCE.restart_backoff_seconds - 1)
+    later = reconciled_job_of(reconciled.job, now=NOW + TIMEOUTS.restart_backoff_seconds - 1)
     assert later.state is None
     assert later.job.status.waiting is not None
     assert later.job.status.waiting.reason == "BackingOff"
-    assert later.due_seconds == pytest.approx(NOW + PATIENCE.restart_backoff_seconds)
-    assert advanced(standing.job, now=NOW + PATIENCE.restart_backoff_seconds).state is JobState.WAITING
+    assert later.due_seconds == pytest.approx(NOW + TIMEOUTS.restart_backoff_seconds)
+    assert (
+        reconciled_job_of(reconciled.job, now=NOW + TIMEOUTS.restart_backoff_seconds).state
+        is JobState.WAITING
+    )
 
 
 def test_a_failure_beyond_the_limit_fails_the_job_with_its_reason() -> None:
     job = a_job().gang(2).spec(backoffLimit=2).placed("n1", "n2").running().status(restarts=2).record
     pods = [a_pod(job, 0).running().record, a_pod(job, 1).ended(9, "OOMKilled").record]
-    standing = advanced(job, *pods)
-    status = standing.job.status
+    reconciled = reconciled_job_of(job, *pods)
+    status = reconciled.job.status
     assert condition_of(status, "Failed") == ("True", "OOMKilled")
-    assert [pod.name for pod in standing.doomed] == ["job-0"], (
+    assert [pod.name for pod in reconciled.pods_to_delete] == ["job-0"], (
         "who still runs is stopped, the failed one's logs stay"
     )
     assert status.restarts == 2
-    assert reasons(standing) == ["Failed"]
+    assert reasons(reconciled) == ["Failed"]
 
 
 def test_a_rollback_is_no_failure_and_keeps_away_from_the_node() -> None:
     job = a_job().gang(2).spec(backoffLimit=0).placed("n1", "n2").record
     pods = [a_pod(job, 0).running().record, a_pod(job, 1).refused("UnexpectedAdmissionError").record]
-    standing = advanced(job, *pods)
-    status = standing.job.status
+    reconciled = reconciled_job_of(job, *pods)
+    status = reconciled.job.status
     assert status.restarts == 0
-    assert [(each.node, to_seconds(each.until)) for each in status.avoid] == [
-        ("n2", NOW + PATIENCE.avoid_node_seconds)
+    assert [(each.node, parse_time(each.until)) for each in status.avoid] == [
+        ("n2", NOW + TIMEOUTS.avoid_node_seconds)
     ]
     assert status.waiting is not None
-    assert status.waiting.since == to_text(NOW - 100), "it has waited all the time"
-    assert reasons(standing) == ["Rollback"]
-    freed = advanced(standing.job, now=NOW + PATIENCE.avoid_node_seconds)
+    assert status.waiting.since == format_time(NOW - 100), "it has waited all the time"
+    assert reasons(reconciled) == ["Rollback"]
+    freed = reconciled_job_of(reconciled.job, now=NOW + TIMEOUTS.avoid_node_seconds)
     assert freed.state is JobState.WAITING
     assert freed.job.status.avoid == ()
 
@@ -187,17 +192,17 @@ def test_pods_of_an_attempt_that_is_over_go_before_the_job_is_planned_again() ->
         a_job()
         .placed("n1")
         .running()
-        .after(transitions.preempted, "HigherPriority", "it makes way", NOW - 1)
+        .after(transitions.preempted, "HigherPriority", "preempted", NOW - 1)
         .record
     )
     placed = a_job().placed("n1").record
     ending = a_pod(placed).running().deleting().record
-    standing = advanced(job, ending)
-    assert standing.state is JobState.LEAVING
-    assert standing.doomed == (), "it is being deleted already"
-    assert standing.job.status.waiting is not None
-    assert standing.job.status.waiting.reason == "WorkersEnding"
-    assert advanced(job).state is JobState.WAITING
+    reconciled = reconciled_job_of(job, ending)
+    assert reconciled.state is JobState.TERMINATING
+    assert reconciled.pods_to_delete == (), "it is being deleted already"
+    assert reconciled.job.status.waiting is not None
+    assert reconciled.job.status.waiting.reason == "WorkersEnding"
+    assert reconciled_job_of(job).state is JobState.WAITING
 
 
 def test_a_pod_that_ended_and_is_still_there_is_in_the_way_and_holds_nothing() -> None:
@@ -205,12 +210,12 @@ def test_a_pod_that_ended_and_is_still_there_is_in_the_way_and_holds_nothing() -
         a_job()
         .placed("n1")
         .running()
-        .after(transitions.preempted, "HigherPriority", "it makes way", NOW - 1)
+        .after(transitions.preempted, "HigherPriority", "preempted", NOW - 1)
         .record
     )
-    standing = advanced(job, a_pod(a_job().placed("n1").record).ended(143).record)
-    assert standing.state is None
-    assert len(standing.doomed) == 1
+    reconciled = reconciled_job_of(job, a_pod(a_job().placed("n1").record).ended(143).record)
+    assert reconciled.state is None
+    assert len(reconciled.pods_to_delete) == 1
 
 
 def test_the_deadline_counts_time_that_it_ran_and_no_other() -> None:
@@ -219,33 +224,33 @@ def test_the_deadline_counts_time_that_it_ran_and_no_other() -> None:
         .spec(activeDeadlineSeconds=60)
         .placed("n1")
         .running(since=NOW - 20)
-        .status(executed="35")
+        .status(executed_milliseconds=35_000)
         .record
     )
     pod = a_pod(running).running().record
-    standing = advanced(running, pod)
-    assert standing.state is JobState.RUNNING
-    assert standing.due_seconds == pytest.approx(NOW + 5)
-    over = advanced(running, pod, now=NOW + 5)
+    reconciled = reconciled_job_of(running, pod)
+    assert reconciled.state is JobState.RUNNING
+    assert reconciled.due_seconds == pytest.approx(NOW + 5)
+    over = reconciled_job_of(running, pod, now=NOW + 5)
     assert condition_of(over.job.status, "Failed") == ("True", "DeadlineExceeded")
-    assert over.doomed == (pod,)
+    assert over.pods_to_delete == (pod,)
 
 
 def test_an_ended_job_expires_after_its_ttl() -> None:
     job = a_job().spec(ttlSecondsAfterFinished=30).placed("n1").running()
     ended = job.after(transitions.succeeded, "done", NOW - 10, NOW - 10).record
-    assert advanced(ended).due_seconds == pytest.approx(NOW + 20)
-    assert not advanced(ended).expired
-    assert advanced(ended, now=NOW + 20).expired
+    assert reconciled_job_of(ended).due_seconds == pytest.approx(NOW + 20)
+    assert not reconciled_job_of(ended).expired
+    assert reconciled_job_of(ended, now=NOW + 20).expired
 
 
 def test_what_the_kubelet_did_corrects_the_placement() -> None:
     job = a_job().share(30).placed("n1", percent=30).running().record
     pod = a_pod(job).running().record
     view = a_view(gpu_nodes=[a_gpu_node("n1", sessions={3: [a_session(pod)]})])
-    standing = advanced(job, pod, view=view)
-    assert standing.job.status.placement[0].gpus == (gpu_uuid("n1", 3),)
-    assert standing.holds[0].gpus == (gpu_uuid("n1", 3),)
+    reconciled = reconciled_job_of(job, pod, view=view)
+    assert reconciled.job.status.placement[0].gpus == (gpu_uuid("n1", 3),)
+    assert reconciled.holds[0].gpus == (gpu_uuid("n1", 3),)
 
 
 def test_the_profile_is_the_largest_over_the_workers_and_turns_add_up_over_attempts() -> None:
@@ -256,36 +261,36 @@ def test_the_profile_is_the_largest_over_the_workers_and_turns_add_up_over_attem
     view = a_view(
         gpu_nodes=[a_gpu_node("n1", sessions={0: [small]}), a_gpu_node("n2", sessions={0: [large]})]
     )
-    status = advanced(job, *pods, view=view).job.status
+    status = reconciled_job_of(job, *pods, view=view).job.status
     assert status.profile == ProfileStatus(persistent_bytes=2 * GIB, ephemeral_bytes=3 * GIB)
     assert status.turns == 51
 
 
 def test_turns_never_go_back_when_a_session_is_forgotten() -> None:
     job = a_job().placed("n1").running().status(turns=12).record
-    assert advanced(job, a_pod(job).running().record).job.status.turns == 12
+    assert reconciled_job_of(job, a_pod(job).running().record).job.status.turns == 12
 
 
 def test_the_last_figures_of_an_ended_job_are_still_taken() -> None:
     job = a_job().placed("n1").running().after(transitions.succeeded, "done", NOW - 1, NOW - 1).record
     pod = a_pod(a_job().placed("n1").record).ended().record
     view = a_view(gpu_nodes=[a_gpu_node("n1", sessions={0: [a_session(pod, state="Ended", turns=9)]})])
-    assert advanced(job, pod, view=view).job.status.turns == 9
+    assert reconciled_job_of(job, pod, view=view).job.status.turns == 9
 
 
 def test_a_job_that_is_being_deleted_starts_nothing_and_its_workers_go() -> None:
-    job = a_job().placed("n1").metadata(deletionTimestamp=to_text(NOW)).record
+    job = a_job().placed("n1").metadata(deletionTimestamp=format_time(NOW)).record
     pod = a_pod(a_job().placed("n1").record).running().record
-    standing = advanced(job, pod)
-    assert standing.state is JobState.LEAVING
-    assert standing.doomed == (pod,)
+    reconciled = reconciled_job_of(job, pod)
+    assert reconciled.state is JobState.TERMINATING
+    assert reconciled.pods_to_delete == (pod,)
 
 
 def test_a_status_that_places_too_few_workers_is_rolled_back() -> None:
     job = a_job().gang(2).placed("n1").record
-    standing = advanced(job)
-    assert condition_of(standing.job.status, "Placed")[0] == "False"
-    assert standing.state is JobState.WAITING
+    reconciled = reconciled_job_of(job)
+    assert condition_of(reconciled.job.status, "Placed")[0] == "False"
+    assert reconciled.state is JobState.WAITING
 
 
 def test_a_running_gang_on_a_lost_node_waits_again_and_says_what_would_free_its_name() -> None:
@@ -293,67 +298,128 @@ def test_a_running_gang_on_a_lost_node_waits_again_and_says_what_would_free_its_
     view = a_view(gpu_nodes=[a_gpu_node("n1"), a_gpu_node("n2")], nodes=nodes)
     job = a_job().placed("n1").running().record
     pod = a_pod(job).running().record
-    standing = advanced(job, pod, view=view)
-    assert reasons(standing) == ["Disrupted"]
-    assert standing.doomed == (pod,)
-    assert standing.job.status.restarts == 0
-    assert standing.job.status.waiting is not None
-    assert "out-of-service" in standing.job.status.waiting.unblock
+    reconciled = reconciled_job_of(job, pod, view=view)
+    assert reasons(reconciled) == ["Disrupted"]
+    assert reconciled.pods_to_delete == (pod,)
+    assert reconciled.job.status.restarts == 0
+    assert reconciled.job.status.waiting is not None
+    assert "out-of-service" in reconciled.job.status.waiting.unblock
 
 
-def making_way(depth: Depth) -> JobBuilder:
-    """A job that makes way for ns/new."""
+def preempted_job(depth: PreemptionAction) -> JobBuilder:
+    """A job that is preempted by ns/new."""
     job = a_job().placed("n1").running()
-    if depth is Depth.EVICT:
-        return job.after(transitions.preempted, "HigherPriority", "It makes way.", NOW - 9, "ns/new", 50.0)
-    told = job.after(
-        transitions.told_to_park, depth, "HigherPriority", "It makes way.", NOW - 9, "ns/new", 50.0
+    if depth is PreemptionAction.EVICT:
+        return job.after(transitions.preempted, "HigherPriority", "Preempted.", NOW - 9, "ns/new", 50.0)
+    asked = job.after(
+        transitions.asked_to_pause, depth, "HigherPriority", "Preempted.", NOW - 9, "ns/new", 50.0
     )
-    return told.after(transitions.parked, NOW - 8)
+    return asked.after(transitions.paused, NOW - 8)
 
 
 @pytest.mark.parametrize(
     ("depth", "step"),
     [
-        (Depth.EVICT, lambda job: job.placed("n2")),
+        (PreemptionAction.EVICT, lambda job: job.placed("n2")),
         (
-            Depth.EVICT,
+            PreemptionAction.EVICT,
             lambda job: job.placed("n2").running().after(transitions.unplaced, "NodeLost", "m", NOW, NOW),
         ),
-        (Depth.PAUSE, lambda job: job.after(transitions.resumed, NOW)),
-        (Depth.OFFLOAD, lambda job: job.after(transitions.unplaced, "Suspended", "m", NOW, NOW)),
-        (Depth.OFFLOAD, lambda job: job.after(transitions.succeeded, "m", NOW, NOW)),
+        (PreemptionAction.PAUSE, lambda job: job.after(transitions.resumed, NOW)),
+        (PreemptionAction.OFFLOAD, lambda job: job.after(transitions.unplaced, "Suspended", "m", NOW, NOW)),
+        (PreemptionAction.OFFLOAD, lambda job: job.after(transitions.succeeded, "m", NOW, NOW)),
         (
-            Depth.EVICT,
+            PreemptionAction.EVICT,
             lambda job: job.placed("n2").running().after(transitions.failed, "Error", "m", NOW, NOW),
         ),
     ],
 )
-def test_for_whom_and_why_it_made_way_is_known_afterwards(depth: Depth, step: object) -> None:
-    job = making_way(depth)
-    told = job.record.status.preemption
-    assert told is not None
+def test_the_preemptor_and_reason_are_known_afterwards(depth: PreemptionAction, step: object) -> None:
+    job = preempted_job(depth)
+    preemption = job.record.status.preemption
+    assert preemption is not None
     assert job.record.status.last_preemption is None, "it is not over"
     status = step(job).record.status  # type: ignore[operator]
     assert status.preemption is None
-    assert status.last_preemption == told
+    assert status.last_preemption == preemption
     assert status.last_preemption == PreemptionStatus(
-        depth=depth.value,  # type: ignore[arg-type]
-        beneficiary="ns/new",
+        action=depth.value,  # type: ignore[arg-type]
+        preemptor="ns/new",
         reason="HigherPriority",
-        message="It makes way.",
-        cost="50",
-        since=to_text(NOW - 9),
-        reached_at=None if depth is Depth.EVICT else to_text(NOW - 8),
+        message="Preempted.",
+        cost_milliseconds=50_000,
+        since=format_time(NOW - 9),
+        reached_at=None if depth is PreemptionAction.EVICT else format_time(NOW - 8),
     )
 
 
-def test_who_stood_aside_and_then_ends_makes_way_once_and_the_time_before_is_its_last() -> None:
-    resumed = making_way(Depth.PAUSE).after(transitions.resumed, NOW - 7)
+def test_a_paused_job_that_is_evicted_counts_as_one_preemption() -> None:
+    resumed = preempted_job(PreemptionAction.PAUSE).after(transitions.resumed, NOW - 7)
     first = resumed.record.status.last_preemption
-    paused = resumed.after(transitions.told_to_park, Depth.PAUSE, "HigherQueue", "m", NOW - 6, "ns/b")
+    paused = resumed.after(
+        transitions.asked_to_pause, PreemptionAction.PAUSE, "HigherQueue", "m", NOW - 6, "ns/b"
+    )
     evicted = paused.after(transitions.preempted, "HigherQueue", "m", NOW - 5, "ns/b")
     assert evicted.record.status.last_preemption == first
     again = evicted.after(transitions.placed, placement_on("n1"), NOW).record.status.last_preemption
     assert again is not None
-    assert (again.depth, again.beneficiary, again.reason) == ("Evict", "ns/b", "HigherQueue")
+    assert (again.action, again.preemptor, again.reason) == ("Evict", "ns/b", "HigherQueue")
+
+
+class TestAWorkerWithoutALane:
+    """Its container runs, and its node has no lane for it: the job cannot use its GPUs."""
+
+    NO_LANE = "waits for a lane: 10 GiB of 4 GiB"
+
+    def reconciled(self, job: JobRecord, lane: int | None) -> ReconciledJob:
+        pod = a_pod(job).running().record
+        message = "" if lane is not None else self.NO_LANE
+        node = a_gpu_node("n1", sessions={0: [a_session(pod, state="Waiting", lane=lane, message=message)]})
+        return reconciled_job_of(job, pod, view=a_view(gpu_nodes=[node]))
+
+    def test_the_job_waits_and_is_charged_nothing(self) -> None:
+        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
+        reconciled = self.reconciled(running, lane=None)
+        status = reconciled.job.status
+        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
+        assert condition_of(status, "Running") == ("False", "WaitingForLane")
+        assert status.waiting is not None
+        assert self.NO_LANE in status.waiting.message
+        assert reasons(reconciled) == ["WaitingForLane"]
+        assert reconciled.state is JobState.RUNNING, "it holds its share"
+        assert accounting.counted(status, NOW + 100).executed_milliseconds == 30_000
+        again = self.reconciled(reconciled.job, lane=None)
+        assert again.job.status is status
+        assert again.events == (), "it is said once"
+
+    def test_the_job_runs_and_is_charged_from_when_it_has_its_lane(self) -> None:
+        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
+        granted = self.reconciled(self.reconciled(running, lane=None).job, lane=0)
+        status = granted.job.status
+        assert (status.state, status.reason, status.waiting) == ("Running", "", None)
+        assert reasons(granted) == ["LaneGranted"]
+        assert status.attempt == 1
+        assert accounting.counted(status, NOW + 100).executed_milliseconds == 130_000
+
+
+class TestSuspension:
+    def test_the_condition_follows_the_spec(self) -> None:
+        suspended = reconciled_job_of(a_job().visited().spec(suspend=True).record).job
+        assert condition_of(suspended.status, "Suspended") == ("True", "SuspendedByUser")
+        assert suspended.status.state == "Suspended"
+        resumed = reconciled_job_of(a_job().visited().record.with_status(suspended.status)).job
+        assert condition_of(resumed.status, "Suspended") == ("False", "ResumedByUser")
+
+    def test_a_job_that_was_never_suspended_says_so(self) -> None:
+        status = reconciled_job_of(a_job().record).job.status
+        assert condition_of(status, "Suspended") == ("False", "NotSuspended")
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "managed"), [("", True), ("laneway.dev/operator", True), ("example.com/other", False)]
+)
+def test_a_job_that_another_controller_manages_is_left_alone(managed_by: str, managed: bool) -> None:
+    job = a_job().spec(managedBy=managed_by).record
+    reconciled = reconciled_job_of(job)
+    assert (reconciled.state is not None) is managed
+    assert (reconciled.job.status != job.status) is managed

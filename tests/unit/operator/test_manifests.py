@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 from laneway.api import names
 from laneway.api.template_profile import TemplateProfile
-from laneway.operator.manifests import rendezvous_service, worker_pod
+from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.state.records.priority_class import PriorityClassRecord
 
-from tests.unit.operator.builders import a_job
+from tests.unit.operator.builders import a_job, a_view, reconciled_job_of
 
 
 def pod_of(
     rank: int = 0, attempt: int = 3, nodes: tuple[str, ...] = ("n1",), gpus: int = 1, **spec: Any
 ) -> Any:
     job = a_job().gang(len(nodes)).spec(**spec).placed(*nodes, gpus=gpus, percent=100).record
-    assert job.wish is not None
-    return worker_pod(job, job.wish.spec, job.status.placement[rank], attempt)
+    assert job.desired is not None
+    return worker_pod(job, job.desired.spec, job.status.placement[rank], attempt)
 
 
 def template(pod_spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
@@ -119,21 +120,72 @@ def test_the_rendezvous_of_a_gang() -> None:
         "WORLD_SIZE": "2",
         "RANK": "1",
         "LOCAL_RANK": "0",
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "job-0.job",
+        "PET_MASTER_PORT": "29500",
         "LANEWAY_JOB": "job",
     }
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "job")
 
 
-def test_a_single_worker_meets_itself() -> None:
-    assert environment(pod_of())["MASTER_ADDR"] == "localhost"
+def test_a_single_process_has_no_rendezvous() -> None:
+    """A script such as nanoGPT's joins a process group as soon as it finds RANK."""
+    assert environment(pod_of()) == {"LANEWAY_JOB": "job"}
 
 
-def test_the_users_port_is_kept_and_his_rank_is_not() -> None:
-    given = template(env=[{"name": "MASTER_PORT", "value": "1234"}, {"name": "RANK", "value": "7"}])
-    seen = environment(pod_of(template=given))
-    assert (seen["MASTER_PORT"], seen["RANK"]) == ("1234", "0")
-    listed = [each["name"] for each in pod_of(template=given)["spec"]["containers"][0]["env"]]
+def test_torchrun_starts_a_process_for_each_gpu_of_a_single_worker() -> None:
+    job = a_job().spec(gpus={"type": "Count", "count": 4}).placed("n1", gpus=4).record
+    assert job.desired is not None
+    assert environment(worker_pod(job, job.desired.spec, job.status.placement[0], 1)) == {
+        "PET_NNODES": "1",
+        "PET_NPROC_PER_NODE": "4",
+        "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "localhost",
+        "PET_MASTER_PORT": "29500",
+        "LANEWAY_JOB": "job",
+    }
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "MASTER_PORT", "PET_NNODES", "LANEWAY_JOB"])
+def test_a_variable_of_the_template_wins(name: str) -> None:
+    given = template(env=[{"name": name, "value": "7"}])
+    pod = pod_of(nodes=("n1", "n2"), template=given)
+    assert environment(pod)[name] == "7"
+    listed = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
     assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize(
+    ("own", "templates", "want"),
+    [
+        ("urgent", None, "urgent"),
+        (None, "patient", "patient"),
+        ("urgent", "urgent", "urgent"),
+        (None, None, None),
+    ],
+)
+def test_one_priority_class_ranks_the_job_and_is_its_pods(
+    own: str | None, templates: str | None, want: str | None
+) -> None:
+    given = template({"priorityClassName": templates} if templates else {})
+    job = a_job().spec(template=given, **({"priorityClassName": own} if own else {})).placed("n1").record
+    assert job.desired is not None
+    pod = worker_pod(job, job.desired.spec, job.status.placement[0], 1)
+    assert pod["spec"].get("priorityClassName") == want
+    classes = [
+        PriorityClassRecord("urgent", 7, is_default=False),
+        PriorityClassRecord("patient", -7, is_default=False),
+    ]
+    value = {"urgent": 7, "patient": -7, None: 0}[want]
+    assert reconciled_job_of(job, view=a_view(priority_classes=classes)).priority == value
+
+
+def test_two_priority_classes_are_refused() -> None:
+    job = a_job().spec(template=template({"priorityClassName": "patient"}), priorityClassName="urgent").record
+    assert job.desired is None
+    assert "set only one of them" in job.problem
 
 
 def test_the_clients_folder_comes_before_the_users_pythonpath() -> None:
@@ -158,10 +210,10 @@ def test_how_a_worker_ends() -> None:
 
 def test_the_template_itself_is_not_touched() -> None:
     job = a_job().placed("n1").record
-    assert job.wish is not None
-    before = str(job.wish.spec.template)
-    worker_pod(job, job.wish.spec, job.status.placement[0], 1)
-    assert str(job.wish.spec.template) == before
+    assert job.desired is not None
+    before = str(job.desired.spec.template)
+    worker_pod(job, job.desired.spec, job.status.placement[0], 1)
+    assert str(job.desired.spec.template) == before
 
 
 PROFILE = TemplateProfile(persistent_bytes=5, ephemeral_bytes=7, framework_bytes=3, iteration_seconds=0.25)
@@ -169,12 +221,13 @@ PROFILE = TemplateProfile(persistent_bytes=5, ephemeral_bytes=7, framework_bytes
 
 def test_what_is_known_of_the_template_goes_with_the_pod() -> None:
     job = a_job().placed("n1").record
-    assert job.wish is not None
+    assert job.desired is not None
     worker = job.status.placement[0]
-    known = worker_pod(job, job.wish.spec, worker, 1, PROFILE)["metadata"]["annotations"]
+    known = worker_pod(job, job.desired.spec, worker, 1, PROFILE)["metadata"]["annotations"]
     assert TemplateProfile.model_validate_json(known[names.PROFILE_ANNOTATION]) == PROFILE
     assert (
-        names.PROFILE_ANNOTATION not in worker_pod(job, job.wish.spec, worker, 1)["metadata"]["annotations"]
+        names.PROFILE_ANNOTATION
+        not in worker_pod(job, job.desired.spec, worker, 1)["metadata"]["annotations"]
     )
 
 
@@ -182,8 +235,8 @@ def test_a_profile_that_the_template_claims_is_not_the_operators() -> None:
     claims = {"metadata": {"annotations": {names.PROFILE_ANNOTATION: "{}", "mine": "stays"}}}
     containers = {"spec": {"containers": [{"name": "trainer", "image": "i"}]}}
     job = a_job().spec(template={**claims, **containers}).placed("n1").record
-    assert job.wish is not None
-    annotations = worker_pod(job, job.wish.spec, job.status.placement[0], 1)["metadata"]["annotations"]
+    assert job.desired is not None
+    annotations = worker_pod(job, job.desired.spec, job.status.placement[0], 1)["metadata"]["annotations"]
     assert names.PROFILE_ANNOTATION not in annotations
     assert annotations["mine"] == "stays"
 
@@ -197,29 +250,29 @@ def test_the_service_finds_workers_before_they_are_ready() -> None:
 
 def test_what_may_be_done_for_memory_that_does_not_fit_is_told_to_the_client() -> None:
     own = template({}, env=[{"name": "LANEWAY_FIT", "value": "Off"}])
-    assert environment(pod_of(memory={"fit": "Recompute"}))["LANEWAY_FIT"] == "Recompute"
-    assert environment(pod_of(memory={"fit": "Recompute"}, template=own))["LANEWAY_FIT"] == "Recompute"
+    assert environment(pod_of(memoryFit="Recompute"))["LANEWAY_FIT"] == "Recompute"
+    assert environment(pod_of(memoryFit="Recompute", template=own))["LANEWAY_FIT"] == "Off"
     assert environment(pod_of(template=own))["LANEWAY_FIT"] == "Off"
     assert "LANEWAY_FIT" not in environment(pod_of())
 
 
 def test_a_jobs_minimum_enforcement_is_its_pods_demand() -> None:
-    annotated = {"annotations": {names.MINIMUM_ENFORCEMENT_ANNOTATION: "watchdog"}}
+    annotated = {"annotations": {names.MINIMUM_ENFORCEMENT_ANNOTATION: "Watchdog"}}
     template = {"metadata": annotated, "spec": {"containers": [{"name": "trainer", "image": "i"}]}}
 
     def demand(**spec: Any) -> str | None:
         job = a_job().spec(**spec).placed("n1").record
-        assert job.wish is not None, job.problem
-        annotations = worker_pod(job, job.wish.spec, job.status.placement[0], 1)["metadata"]["annotations"]
+        assert job.desired is not None, job.problem
+        annotations = worker_pod(job, job.desired.spec, job.status.placement[0], 1)["metadata"]["annotations"]
         found: str | None = annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION)
-        assert (found or "none") == job.wish.demand.minimum_enforcement
+        assert (found or "None") == job.desired.demand.minimum_enforcement
         return found
 
     assert demand() is None
-    assert demand(minimumEnforcement="mps") == "mps"
-    assert demand(template=template) == "watchdog"
-    assert demand(template=template, minimumEnforcement="mps") == "mps"
+    assert demand(minimumEnforcement="MPS") == "MPS"
+    assert demand(template=template) == "Watchdog"
+    assert demand(template=template, minimumEnforcement="MPS") == "MPS"
     annotated["annotations"][names.MINIMUM_ENFORCEMENT_ANNOTATION] = "hard"
     wrong = a_job().spec(template=template).record
-    assert wrong.wish is None
-    assert "is 'hard': write one of cooperative, watchdog, mps" in wrong.problem
+    assert wrong.desired is None
+    assert "is 'hard': write one of Cooperative, Watchdog, MPS" in wrong.problem

@@ -1,4 +1,4 @@
-"""A decider with a memory decides what one decides that sees everything for the first time, whatever happened before."""
+"""A cycle that remembers decides what one decides that sees everything for the first time, whatever happened before."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from laneway.api.clock_text import to_text
-from laneway.api.job_standing import WaitingStatus
-from laneway.api.training_job import TrainingJobStatus
-from laneway.operator import transitions
-from laneway.operator.cache import ClusterCache
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.config import OperatorConfig
-from laneway.operator.deciding import Decider, Decision
-from laneway.operator.docket import Docket
-from laneway.operator.manifests import worker_pod
-from laneway.operator.memory import Memory
-from laneway.operator.statements import JobStatement
+from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.cycle.job_cache import JobCache
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.lifecycle import transitions
+from laneway.operator.metrics import Figures
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.cluster_state import ClusterState
 
 from tests.unit.operator.builders import GIB, NOW, a_gpu_node, a_job, a_node, a_view, gpu_uuid
 
@@ -37,7 +38,7 @@ TEMPLATES: tuple[dict[str, Any], ...] = (
     {"tolerations": [{"key": "team", "operator": "Exists"}]},
 )
 
-_ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "advised_at")
+_ADVICE = ("ahead", "estimated_start", "estimate_basis", "alternatives", "estimated_at")
 
 
 class WithMemory(RuleBasedStateMachine):
@@ -50,7 +51,7 @@ class WithMemory(RuleBasedStateMachine):
         self.made = 0
         self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
-        self.decider = Decider(CONFIG.scheduling.policies(), CONFIG)
+        self.remembering = Cycle(CONFIG.scheduling.policies(), CONFIG)
         self.refusals: dict[tuple[str, int], str] = {}
         self.written: dict[str, float] = {}
 
@@ -76,7 +77,7 @@ class WithMemory(RuleBasedStateMachine):
             self.add_node(name, gpus)
 
     def add_node(self, name: str, gpus: int) -> None:
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(self.now)}
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(self.now)}
         labels = {"disk": "ssd"} if name == "n1" else {}
         node = {
             "metadata": {"name": name, "uid": f"node-{name}", "labels": labels},
@@ -112,7 +113,11 @@ class WithMemory(RuleBasedStateMachine):
     def submit(self, workers: int, share: int | None, template: dict[str, Any], priority: str | None) -> None:
         name = f"j{self.made}"
         self.made += 1
-        gpus = {"perWorker": 1} if share is None or workers > 1 else {"share": share}
+        gpus = (
+            {"type": "Count", "count": 1}
+            if share is None or workers > 1
+            else {"type": "Share", "sharePercent": share}
+        )
         container = {"name": "trainer", "image": f"i{self.made % 2}"}
         fields: dict[str, Any] = {
             "workers": workers,
@@ -121,7 +126,7 @@ class WithMemory(RuleBasedStateMachine):
         }
         if priority:
             fields["priorityClassName"] = priority
-        job = a_job(name).spec(**fields).metadata(creationTimestamp=to_text(self.now))
+        job = a_job(name).spec(**fields).metadata(creationTimestamp=format_time(self.now))
         self.put("jobs", name, job.raw)
 
     @rule(data=st.data(), change=st.sampled_from(["suspend", "delete", "spoil", "touch"]))
@@ -154,7 +159,7 @@ class WithMemory(RuleBasedStateMachine):
             self.drop("pods", name)
             return
         if phase == "deleting":
-            raw["metadata"] = {**raw["metadata"], "deletionTimestamp": to_text(self.now)}
+            raw["metadata"] = {**raw["metadata"], "deletionTimestamp": format_time(self.now)}
         else:
             raw["spec"] = {**raw["spec"], "nodeName": _pinned(raw)}
             raw["status"] = {"phase": phase, "containerStatuses": [_container(phase, self.now)]}
@@ -186,7 +191,7 @@ class WithMemory(RuleBasedStateMachine):
             sessions[0]["state"] = "Ended"
         elif change == "sick":
             gpu["healthy"] = not gpu["healthy"]
-            gpu["unhealthySince"] = to_text(self.now)
+            gpu["unhealthySince"] = format_time(self.now)
         ready = dict(raw["status"]["conditions"][0])
         if change == "unready":
             ready["status"] = "False" if ready["status"] == "True" else "True"
@@ -219,7 +224,7 @@ class WithMemory(RuleBasedStateMachine):
             )
         else:
             ready["status"] = "False" if ready["status"] == "True" else "True"
-            ready["lastTransitionTime"] = to_text(self.now)
+            ready["lastTransitionTime"] = format_time(self.now)
         self.put("nodes", name, {**raw, "spec": spec, "status": {"conditions": [ready]}})
 
     @rule()
@@ -245,21 +250,20 @@ class WithMemory(RuleBasedStateMachine):
     @rule(carried_out=st.sampled_from(["all", "all", "statuses", "nothing"]))
     def cycle(self, carried_out: str) -> None:
         """Decide, and carry that out; or be stopped in the middle of it, or at once."""
-        for statement in self.decided().statements:
+        for write in self.decided().writes:
             if carried_out != "nothing":
-                self.carry_out(statement, whole=carried_out == "all")
+                self.carry_out(write, whole=carried_out == "all")
 
     @rule()
-    def cycle_while_writes_are_under_way(self) -> None:
-        """Jobs that are being written about are left alone until that has ended."""
+    def cycle_while_writes_are_in_flight(self) -> None:
+        """Jobs with writes in flight are left alone until these have ended."""
         first = self.decided()
-        busy = {statement.job.uid for statement in first.statements}
-        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
-        second = self.decider.decide(view, self.memory(), self.now, busy)
-        assert busy.isdisjoint(statement.job.uid for statement in second.statements)
-        assert first.plan.starts.keys().isdisjoint(second.plan.starts)
-        for statement in first.statements:
-            self.carry_out(statement, whole=True)
+        in_flight = {write.job.uid for write in first.writes}
+        second = self.remembering.run(self.state(), self.history(), self.now, in_flight)
+        assert in_flight.isdisjoint(write.job.uid for write in second.writes)
+        assert first.decision.starts.keys().isdisjoint(second.decision.starts)
+        for write in first.writes:
+            self.carry_out(write, whole=True)
 
     # ---- what must hold
 
@@ -267,72 +271,68 @@ class WithMemory(RuleBasedStateMachine):
     def decides_the_same(self) -> None:
         if not self.raw:
             return
-        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
-        fresh = Decider(CONFIG.scheduling.policies(), CONFIG).decide(view, self.memory(), self.now)
+        fresh_cycle = Cycle(CONFIG.scheduling.policies(), CONFIG)
+        fresh = fresh_cycle.run(self.state(), self.history(), self.now)
         remembered = self.decided()
-        assert remembered.plan == fresh.plan
-        assert _but_for_advice(remembered) == _but_for_advice(fresh)
+        assert remembered.decision == fresh.decision
+        assert remembered.waiting == fresh.waiting
+        assert list(remembered.waiting) == list(fresh.waiting)
+        assert _without_estimates(remembered) == _without_estimates(fresh)
         assert remembered.orders == fresh.orders
-        assert remembered.figures == fresh.figures
+        assert _figures(self.remembering, self.now) == _figures(fresh_cycle, self.now)
 
     # ---- the operator
 
-    def memory(self) -> Memory:
-        return Memory(self.refusals, self.written)
+    def state(self) -> ClusterState:
+        return self.cache.state(CONFIG.timeouts.silent_node_seconds)
 
-    def decided(self) -> Decision:
-        view = self.cache.freeze(CONFIG.patience.silent_node_seconds)
-        decision = self.decider.decide(view, self.memory(), self.now)
-        assert decision.problem == ""
-        assert self.decider.drifts == 0
-        return decision
+    def history(self) -> WriteHistory:
+        return WriteHistory(self.refusals, self.written)
 
-    def carry_out(self, statement: JobStatement, whole: bool) -> None:
-        job = statement.job
+    def decided(self) -> CycleResult:
+        result = self.remembering.run(self.state(), self.history(), self.now)
+        assert result.problem == ""
+        return result
+
+    def carry_out(self, write: JobWrite, whole: bool) -> None:
+        job = write.job
         raw = self.raw[f"jobs/{job.name}"]
-        if statement.write:
-            self.put("jobs", job.name, {**raw, "status": statement.status.to_json()})
+        if write.writes_status:
+            self.put("jobs", job.name, {**raw, "status": write.status.to_json()})
             self.written[job.uid] = self.now
         if not whole:
             return
-        for worker in statement.creates:
-            assert job.wish is not None
-            pod = worker_pod(job, job.wish.spec, worker, statement.status.attempt)
+        for worker in write.creates:
+            assert job.desired is not None
+            pod = worker_pod(job, job.desired.spec, worker, write.status.attempt)
             name = pod["metadata"]["name"]
             pod["metadata"]["uid"] = f"uid-{name}-{self.versions}"
             pod["status"] = {"phase": "Pending"}
             if f"pods/{name}" not in self.raw:
                 self.put("pods", name, pod)
-        for doomed in statement.doomed:
-            if f"pods/{doomed.name}" in self.raw:
-                self.drop("pods", doomed.name)
+        for pods_to_delete in write.pods_to_delete:
+            if f"pods/{pods_to_delete.name}" in self.raw:
+                self.drop("pods", pods_to_delete.name)
 
 
-def test_what_is_remembered_wrongly_is_found_and_put_right(caplog: pytest.LogCaptureFixture) -> None:
-    view = a_view([a_job("a").visited().record], gpu_nodes=[a_gpu_node("n1", gpus=0)])
-    docket = Docket(CONFIG.patience)
-    docket.update(view, {}, {}, (), NOW)
-    right = docket.of["uid-a"].standing
-    docket.of["uid-a"].standing = replace(right, priority=99)
-    docket.update(view, {}, {}, (), NOW + 1)
-    assert docket.drifts == 1
-    assert "stands elsewhere" in caplog.text
-    docket.update(view, {}, {}, (), NOW + 2)
-    assert docket.of["uid-a"].standing == right
+def _figures(cycle: Cycle, now: float) -> Figures:
+    """The figures of all jobs, in an order that does not depend on what came first."""
+    figures = cycle.figures(now)
+    return replace(figures, jobs=tuple(sorted(figures.jobs, key=lambda job: job.job)))
 
 
-def _but_for_advice(decision: Decision) -> dict[str, JobStatement]:
+def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
     """What is to be written by uid, less the advice that waiting jobs get now and then, by when they got it last."""
     found = {}
-    for statement in decision.statements:
-        status, known = _unadvised(statement.status), _unadvised(statement.job.status)
-        acts = statement.creates or statement.doomed or statement.forsaken or statement.happenings
+    for write in result.writes:
+        status, known = _without_estimate(write.status), _without_estimate(write.job.status)
+        acts = write.creates or write.pods_to_delete or write.pods_to_force_delete or write.events
         if acts or status != known:
-            found[statement.job.uid] = replace(statement, status=status)
+            found[write.job.uid] = replace(write, status=status)
     return found
 
 
-def _unadvised(status: TrainingJobStatus) -> TrainingJobStatus:
+def _without_estimate(status: TrainingJobStatus) -> TrainingJobStatus:
     if status.waiting is None:
         return status
     plain = {name: getattr(WaitingStatus(reason="", message=""), name) for name in _ADVICE}
@@ -346,9 +346,9 @@ def _pinned(pod: dict[str, Any]) -> str:
 
 def _container(phase: str, now: float) -> dict[str, Any]:
     if phase == "Running":
-        return {"name": "trainer", "state": {"running": {"startedAt": to_text(now)}}}
+        return {"name": "trainer", "state": {"running": {"startedAt": format_time(now)}}}
     code = 0 if phase == "Succeeded" else 1
-    ended = {"exitCode": code, "startedAt": to_text(now), "finishedAt": to_text(now)}
+    ended = {"exitCode": code, "startedAt": format_time(now), "finishedAt": format_time(now)}
     return {"name": "trainer", "state": {"terminated": ended}}
 
 
@@ -374,11 +374,10 @@ WithMemory.TestCase.settings = settings(
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
 
 
-def test_a_job_hears_of_a_cordon_of_a_node_that_it_avoids_and_has_no_pod_on() -> None:
+def test_a_cordon_reaches_a_job_that_avoids_the_node_and_has_no_pod_on_it() -> None:
     job = a_job("a").visited().after(transitions.kept_away, ["n1"], "its worker was refused", NOW + 60, NOW)
-    docket = Docket(CONFIG.patience)
+    cache, state = JobCache(CONFIG.timeouts), a_view([job.record], gpu_nodes=[a_gpu_node("n1")])
     for cordoned, want in ((False, ["n1"]), (True, [])):
-        view = a_view([job.record], gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", cordoned=cordoned)])
-        docket.update(view, {}, {}, (), NOW)
-        assert [each.node for each in docket.of["uid-a"].standing.job.status.avoid] == want
-    assert docket.drifts == 0
+        state.note_node(state.nodes["n1"], a_node("n1", cordoned=cordoned))
+        cache.update(state, state.take_delta(), {}, {}, (), NOW)
+        assert [each.node for each in cache.jobs["uid-a"].reconciled.job.status.avoid] == want

@@ -7,19 +7,19 @@ from typing import Any, cast
 
 import pytest
 from laneway.api import names
-from laneway.operator.apiserver import ApiError, ApiServer, Raw
-from laneway.operator.cache import ClusterCache
-from laneway.operator.carrying_out import CarryingOut
-from laneway.operator.manifests import rendezvous_service
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.executor import Executor
+from laneway.operator.execute.garbage_collector import GarbageCollector
+from laneway.operator.execute.manifests import rendezvous_service
+from laneway.operator.execute.orphan_services import OrphanServices, ServiceFindings
+from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Metrics
-from laneway.operator.orphan_services import OrphanServices, ServiceFindings
-from laneway.operator.records.gang_service import GangService, parse_gang_service
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.relist import list_gang_services
-from laneway.operator.resources import PODS, SERVICES, TRAINING_JOBS
-from laneway.operator.statements import JobStatement
-from laneway.operator.tidying import Tidying
-from laneway.operator.writer import Writer
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.records.gang_service import GangService, parse_gang_service
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
+from laneway.operator.watch.relist import list_gang_services
 
 from tests.unit.operator.builders import NOW, JobBuilder, a_job
 
@@ -56,7 +56,7 @@ def test_the_service_of_a_job_that_is_gone_is_overdue_after_a_while_whether_it_n
         assert orphans.find([service], [], NOW) == NOTHING
         assert orphans.find([service], [], NOW + 60).overdue == (service,)
         assert orphans.find([service], [job], NOW + 61).overdue == ()
-        assert orphans.find([service], [], NOW + 62).overdue == (), "the wait begins anew"
+        assert orphans.find([service], [], NOW + 62).overdue == (), "the wait begins again"
 
 
 def test_the_service_of_an_earlier_job_of_the_same_name_is_never_the_later_ones() -> None:
@@ -139,9 +139,9 @@ class _Cluster:
         return {"items": items, "metadata": {"resourceVersion": "1"}}
 
 
-def _carrying(api: _Cluster) -> CarryingOut:
+def _executor(api: _Cluster) -> Executor:
     cache, metrics = ClusterCache(lambda: 0.0), Metrics()
-    return CarryingOut(
+    return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
         metrics,
         cast(Any, SimpleNamespace(identity="a")),
@@ -152,14 +152,14 @@ def _carrying(api: _Cluster) -> CarryingOut:
     )
 
 
-def _tidying(api: _Cluster) -> Tidying:
-    return Tidying(cast(ApiServer, api), _carrying(api), 0.0)
+def _garbage_collector(api: _Cluster) -> GarbageCollector:
+    return GarbageCollector(cast(ApiServer, api), _executor(api), 0.0)
 
 
 async def test_nothing_is_written_where_nothing_is_wrong() -> None:
     job = a_gang()
     api = _Cluster(job.raw, raw_service(job.record))
-    await _tidying(api).tidy_services([job.record], NOW)
+    await _garbage_collector(api).collect_services([job.record], NOW)
     assert api.written == []
     assert await list_gang_services(cast(ApiServer, api)) == (a_service(job.record),)
 
@@ -168,10 +168,10 @@ async def test_an_overdue_service_is_deleted_by_its_uid_unless_its_job_is_there_
     job = a_gang()
     service = raw_service(job.record)
     missed = _Cluster(job.raw, service)
-    await _tidying(missed).tidy_services([], NOW)
+    await _garbage_collector(missed).collect_services([], NOW)
     assert missed.written == []
     gone = _Cluster(service)
-    await _tidying(gone).tidy_services([], NOW)
+    await _garbage_collector(gone).collect_services([], NOW)
     assert gone.written == [("DELETE", SERVICES.path("ns", "job"))]
     assert gone.bodies[0]["preconditions"] == {"uid": service["metadata"]["uid"]}
 
@@ -180,13 +180,13 @@ async def test_a_service_is_adopted_by_its_uid_unless_its_job_is_gone() -> None:
     job = a_gang()
     service = raw_service(job.record, ownerReferences=[])
     there = _Cluster(job.raw, service)
-    await _tidying(there).tidy_services([job.record], NOW)
+    await _garbage_collector(there).collect_services([job.record], NOW)
     assert there.written == [("PATCH", SERVICES.path("ns", "job"))]
     adopted = there.bodies[0]["metadata"]
     assert adopted["uid"] == service["metadata"]["uid"]
     assert [each["uid"] for each in adopted["ownerReferences"]] == [job.record.uid]
     gone = _Cluster(service)
-    await _tidying(gone).tidy_services([job.record], NOW)
+    await _garbage_collector(gone).collect_services([job.record], NOW)
     assert gone.written == []
 
 
@@ -197,27 +197,27 @@ async def test_one_that_may_not_be_written_to_is_left_until_the_next_look_and_st
     gangs = [a_job(name).gang(2).placed("n1", "n2") for name in ("one", "other")]
     services = [raw_service(each.record, ownerReferences=[]) for each in gangs]
     api = _Cluster(*services, *(each.raw for each in gangs if known), refuses=403)
-    await _tidying(api).tidy_services([each.record for each in gangs if known], NOW)
+    await _garbage_collector(api).collect_services([each.record for each in gangs if known], NOW)
     assert len(api.written) == 2
 
 
-def _start(job: JobBuilder) -> JobStatement:
+def _start(job: JobBuilder) -> JobWrite:
     record = job.record
-    return JobStatement(record, record.status, write=False, creates=record.status.placement)
+    return JobWrite(record, record.status, writes_status=False, creates=record.status.placement)
 
 
 async def test_each_attempt_sees_to_its_service_once_and_writes_only_where_it_is_gone() -> None:
     job = a_job().gang(2).placed("n1", "n2")
     service, posts = SERVICES.path("ns", "job"), ("POST", SERVICES.path("ns"))
     api = _Cluster(job.raw)
-    carrying = _carrying(api)
+    executor = _executor(api)
 
     async def services_made() -> int:
         api.written.clear()
-        carrying.begin(_start(job), NOW)
-        await carrying.end()
-        assert not carrying.doubtful
-        assert not carrying.refusals
+        executor.begin(_start(job), NOW)
+        await executor.end()
+        assert not executor.needs_refresh
+        assert not executor.refusals
         return api.written.count(posts)
 
     assert await services_made() == 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from laneway.api import names
-from laneway.operator.orphans import Orphans
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.records.ownership import Claim, claim_of
-from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
+from laneway.operator.execute.orphans import Orphans
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.ownership import Claim, claim_of
+from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 
 from tests.unit.operator.builders import NOW, a_job, a_pod, a_view
 
@@ -33,7 +33,7 @@ def test_an_orphan_is_overdue_only_after_a_while_and_not_when_its_job_is_there()
     assert orphans.find(lonely, NOW).overdue == ()
     assert orphans.find(lonely, NOW + 60).overdue == (pod,)
     assert orphans.find(a_view([job], [pod]), NOW + 61).overdue == ()
-    assert orphans.find(lonely, NOW + 62).overdue == (), "the wait begins anew"
+    assert orphans.find(lonely, NOW + 62).overdue == (), "the wait begins again"
 
 
 def test_an_orphan_whose_name_a_new_job_needs_is_overdue_at_once_and_never_adopted() -> None:
@@ -42,7 +42,7 @@ def test_an_orphan_whose_name_a_new_job_needs_is_overdue_at_once_and_never_adopt
     other = a_job("other").record
     assert Orphans(PATIENCE_SECONDS).find(a_view([other], [pod]), NOW).overdue == ()
     found = Orphans(PATIENCE_SECONDS).find(a_view([again, other], [pod]), NOW)
-    assert (found.overdue, found.adoptable, found.impostors) == ((pod,), (), ())
+    assert (found.overdue, found.adoptable, found.mismatched_pods) == ((pod,), (), ())
 
 
 def test_a_worker_that_lost_its_owner_goes_back_to_its_living_job() -> None:
@@ -50,7 +50,7 @@ def test_a_worker_that_lost_its_owner_goes_back_to_its_living_job() -> None:
     owned, alone = a_pod(job, 0).running().record, stripped(job, 1)
     assert (owned.owned, alone.owned) == (True, False)
     found = Orphans(PATIENCE_SECONDS).find(a_view([job], [owned, alone]), NOW)
-    assert (found.overdue, found.adoptable, found.impostors) == ((), ((job, alone),), ())
+    assert (found.overdue, found.adoptable, found.mismatched_pods) == ((), ((job, alone),), ())
 
 
 def test_an_adoption_that_did_not_succeed_is_not_tried_in_every_cycle() -> None:
@@ -83,20 +83,20 @@ def test_a_worker_that_is_ending_and_one_of_another_controller_are_not_adopted(
 def test_no_worker_is_adopted_by_a_job_that_is_being_deleted() -> None:
     job = a_job().placed("n1").metadata(deletionTimestamp="2026-01-01T00:00:00Z").record
     found = Orphans(PATIENCE_SECONDS).find(a_view([job], [stripped(job)]), NOW)
-    assert (found.overdue, found.adoptable, found.impostors) == ((), (), ())
+    assert (found.overdue, found.adoptable, found.mismatched_pods) == ((), (), ())
 
 
 def test_a_worker_of_an_earlier_attempt_is_left_to_the_job() -> None:
     job = a_job().placed("n1").placed("n1").record
     found = Orphans(PATIENCE_SECONDS).find(a_view([job], [stripped(job, attempt=1)]), NOW)
-    assert (found.adoptable, found.impostors) == ((), ())
+    assert (found.adoptable, found.mismatched_pods) == ((), ())
 
 
 def test_a_pod_that_is_elsewhere_than_the_worker_it_claims_to_be_is_an_impostor() -> None:
     there = stripped(a_job().placed("n2").record)
     job = a_job().placed("n1").record
     found = Orphans(PATIENCE_SECONDS).find(a_view([job], [there]), NOW)
-    assert (found.adoptable, found.impostors) == ((), (there,))
+    assert (found.adoptable, found.mismatched_pods) == ((), (there,))
 
 
 def test_a_copy_of_a_worker_is_no_worker() -> None:

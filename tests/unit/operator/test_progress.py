@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.api.clock_text import to_seconds, to_text
-from laneway.api.training_job import ProfileStatus, ProgressStatus
-from laneway.operator import transitions
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.templates import known_templates, template_of
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.metrics import Metrics
-from laneway.operator.progress import expected_seconds
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.templates import known_templates, template_of
+from laneway.operator.state.records.job_record import JobRecord
 
 from tests.unit.operator.builders import (
     NOW,
@@ -22,7 +22,8 @@ from tests.unit.operator.builders import (
     a_session,
     a_view,
     decided,
-    statement_of,
+    figures_of,
+    write_of,
 )
 
 REPORT: dict[str, Any] = {"step": 250, "steps": 1000, "epoch": 2, "loss": "NaN", "remainingSeconds": 90}
@@ -38,8 +39,8 @@ def progress_of(job: JobRecord, *figures: dict[str, Any], now: float = NOW) -> P
     pods = [a_pod(job, rank).running().record for rank in range(len(figures))]
     sessions = {rank: [a_session(pods[rank], **each)] for rank, each in enumerate(figures)}
     view = a_view([job], pods, [a_gpu_node("n1", sessions=sessions)])
-    statement = statement_of(decided(view, now), job.name)
-    return job.status.progress if statement is None else statement.status.progress
+    write = write_of(decided(view, now), job.name)
+    return job.status.progress if write is None else write.status.progress
 
 
 def test_the_first_workers_word_counts_and_the_furthest_workers_iterations() -> None:
@@ -54,7 +55,7 @@ def test_the_first_workers_word_counts_and_the_furthest_workers_iterations() -> 
         epoch=2,
         loss="NaN",
         remaining_seconds=90,
-        updated_at=to_text(NOW),
+        updated_at=format_time(NOW),
     )
 
 
@@ -66,7 +67,7 @@ def test_a_gang_of_which_another_worker_reports_has_its_word() -> None:
 
 def test_without_a_report_the_iterations_are_counted() -> None:
     made = progress_of(gang(), {"iterations": 7}, {"iterations": 8})
-    assert made == ProgressStatus(iterations=8, updated_at=to_text(NOW))
+    assert made == ProgressStatus(iterations=8, updated_at=format_time(NOW))
 
 
 def test_nothing_is_said_of_a_job_that_has_done_nothing() -> None:
@@ -88,7 +89,7 @@ def test_what_has_not_changed_is_not_newer() -> None:
 
 
 def test_what_is_left_counts_from_the_report_on_however_often_iterations_are_counted() -> None:
-    reported_at = to_text(NOW - 40)
+    reported_at = format_time(NOW - 40)
     made = progress_of(gang(), {"iterations": 5, "report": {**REPORT, "reportedAt": reported_at}})
     assert made is not None
     assert made.updated_at == reported_at
@@ -100,26 +101,26 @@ def test_progress_alone_is_written_no_more_often_than_figures_are() -> None:
     job = gang(ProgressStatus(iterations=1))
     pods = [a_pod(job, rank).running().record for rank in range(2)]
     view = a_view([job], pods, [a_gpu_node("n1", sessions={0: [a_session(pods[0], iterations=9)]})])
-    assert statement_of(decided(view, NOW, {job.uid: NOW - 1}), job.name) is None
+    assert write_of(decided(view, NOW, {job.uid: NOW - 1}), job.name) is None
     interval_seconds = OperatorConfig().cycle.explain_seconds
-    statement = statement_of(decided(view, NOW, {job.uid: NOW - interval_seconds}), job.name)
-    assert statement is not None
-    assert statement.status.progress is not None
-    assert statement.status.progress.iterations == 9
+    write = write_of(decided(view, NOW, {job.uid: NOW - interval_seconds}), job.name)
+    assert write is not None
+    assert write.status.progress is not None
+    assert write.status.progress.iterations == 9
 
 
 def test_a_job_that_reports_is_expected_to_run_for_what_it_has_run_and_what_is_left() -> None:
-    reported = ProgressStatus(step=1, remaining_seconds=90, updated_at=to_text(NOW - 3))
-    status = gang(reported).status.model_copy(update={"executed": "20"})
-    assert to_seconds(to_text(NOW - 5)) == NOW - 5, "it runs since then"
+    reported = ProgressStatus(step=1, remaining_seconds=90, updated_at=format_time(NOW - 3))
+    status = gang(reported).status.model_copy(update={"executed_milliseconds": 20_000})
+    assert parse_time(format_time(NOW - 5)) == NOW - 5, "it runs since then"
     assert expected_seconds(status, NOW, 500.0) == pytest.approx(20 - 3 + 90)
 
 
 def test_a_word_of_the_attempt_before_is_not_aged_by_the_time_in_between() -> None:
-    reported = ProgressStatus(step=1, remaining_seconds=90, updated_at=to_text(NOW - 3000))
-    status = gang(reported).status.model_copy(update={"executed": "20"})
+    reported = ProgressStatus(step=1, remaining_seconds=90, updated_at=format_time(NOW - 3000))
+    status = gang(reported).status.model_copy(update={"executed_milliseconds": 20_000})
     assert expected_seconds(status, NOW, None) == pytest.approx(20 - 5 + 90)
-    waiting = a_job().visited().status(progress=reported, executed="20").record.status
+    waiting = a_job().visited().status(progress=reported, executed_milliseconds=20_000).record.status
     assert expected_seconds(waiting, NOW, None) == pytest.approx(20 + 90)
 
 
@@ -132,16 +133,16 @@ def test_a_job_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_tem
         .placed("n1")
         .running()
         .after(transitions.succeeded, "done", NOW, NOW)
-        .status(executed=ran)
+        .status(executed_milliseconds=ran)
         .record
-        for name, ran in (("a", "100"), ("b", "200"))
+        for name, ran in (("a", 100_000), ("b", 200_000))
     ]
     failed = (
         a_job("c")
         .placed("n1")
         .running()
         .after(transitions.failed, "Error", "bad", NOW, NOW)
-        .status(executed="7")
+        .status(executed_milliseconds=7000)
         .record
     )
     template = known_templates([*succeeded, failed, silent])[key]
@@ -164,7 +165,8 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
     job = a_job().placed("n1").running().status(profile=measured, progress=reported).record
     silent = a_job("silent").placed("n1").running().record
     metrics = Metrics()
-    metrics.show(decided(a_view([job, silent], [a_pod(job).running().record])).figures_now)
+    figures = figures_of(a_view([job, silent], [a_pod(job).running().record]))
+    metrics.show(lambda: figures)
     lines = {line for line in metrics.render().decode().splitlines() if 'job="job"' in line}
     for name, value in {
         "laneway_job_step": "250.0",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from laneway.operator import transitions
-from laneway.operator.gang import Attempt, Outcome, Surroundings, judge
-from laneway.operator.refusals import blames_object, is_refusal, reason_of
-from laneway.operator.sessions import index_sessions
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.gang import Attempt, ClusterContext, Outcome, evaluate_attempt
+from laneway.operator.lifecycle.refusals import blames_object, is_refusal, reason_of
+from laneway.operator.state.sessions import index_sessions
 from laneway.scheduling import JobState
 
-from tests.unit.operator.builders import NOW, PATIENCE, a_job, advanced
+from tests.unit.operator.builders import NOW, TIMEOUTS, a_job, reconciled_job_of
 
 QUOTA = 'pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
 UNKNOWN_QUOTA = 'pods "a-0" is forbidden: status unknown for quota: few, resources: pods'
@@ -69,17 +69,17 @@ def test_what_passes_by_itself_is_told_from_what_is_the_objects_fault(
 def test_a_gang_that_is_refused_backs_off_and_says_what_it_waits_for(
     message: str, reason: str, unblock: str
 ) -> None:
-    around = Surroundings({}, index_sessions(()), PATIENCE, NOW)
-    verdict = judge(Attempt(2, NOW, False, [], refused=message), around)
-    assert (verdict.outcome, verdict.reason) == (Outcome.ROLLED_BACK, reason)
+    cluster = ClusterContext({}, index_sessions(()), TIMEOUTS, NOW)
+    result = evaluate_attempt(Attempt(2, NOW, False, [], refused=message), cluster)
+    assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, reason)
 
     refused = a_job().gang(2).placed("n1", "n1").after(transitions.unplaced, reason, message, NOW, NOW).record
-    standing = advanced(refused)
-    waiting = standing.job.status.waiting
+    reconciled = reconciled_job_of(refused)
+    waiting = reconciled.job.status.waiting
     assert waiting is not None
-    assert (waiting.reason, standing.state) == ("BackingOff", None)
+    assert (waiting.reason, reconciled.state) == ("BackingOff", None)
     assert message in waiting.message
     assert waiting.unblock.startswith(unblock)
-    assert standing.due_seconds == NOW + PATIENCE.refusal_backoff_seconds
-    again = advanced(refused, now=NOW + PATIENCE.refusal_backoff_seconds)
+    assert reconciled.due_seconds == NOW + TIMEOUTS.refusal_backoff_seconds
+    again = reconciled_job_of(refused, now=NOW + TIMEOUTS.refusal_backoff_seconds)
     assert again.state is JobState.WAITING

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from laneway.operator.cache import ClusterView
-from laneway.operator.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.scheduling import JobState
 
 from tests.unit.operator.builders import (
@@ -21,7 +21,7 @@ from tests.unit.operator.builders import (
 )
 
 
-def foreign_of(view: ClusterView) -> dict[str, list[tuple[str, int]]]:
+def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
     return {
         gpu.uuid: [(tenant.key.split("/")[1], tenant.share_percent) for tenant in gpu.foreign]
         for node in snapshot_of(view).nodes
@@ -96,11 +96,11 @@ def test_an_orphan_holds_its_gpu_before_its_session_shows_up() -> None:
     assert foreign_of(a_view([], [pod], [a_gpu_node("n1")])) == {"n1/0": [("gone-0", 100)]}
 
 
-def leaving_of(view: ClusterView) -> list[tuple[str, tuple[str, ...]]]:
+def leaving_of(view: ClusterState) -> list[tuple[str, tuple[str, ...]]]:
     return [
         (job.key.split("/")[1], worker.gpus)
         for job in snapshot_of(view).jobs
-        if job.state is JobState.LEAVING
+        if job.state is JobState.TERMINATING
         for worker in job.placement
     ]
 
@@ -152,7 +152,12 @@ def test_a_waiting_job_avoids_nodes_by_its_template_and_by_taints() -> None:
 
 def test_what_a_running_job_has_had_is_counted_up_to_now() -> None:
     job = (
-        a_job().share(50).placed("n1", percent=50).running(since=NOW - 30).status(attained_service="7").record
+        a_job()
+        .share(50)
+        .placed("n1", percent=50)
+        .running(since=NOW - 30)
+        .status(attained_service_gpu_milliseconds=7000)
+        .record
     )
     view = a_view([job], [a_pod(job).running(since=NOW - 30).record], [a_gpu_node("n1")])
     (seen,) = snapshot_of(view).jobs
@@ -163,7 +168,7 @@ def test_what_a_running_job_has_had_is_counted_up_to_now() -> None:
 
 
 def test_a_gpu_is_seen_with_what_it_is_held_by() -> None:
-    held = [gpu.model_copy(update={"enforcement": "mps"}) for gpu in a_gpu_node("n1", gpus=1).gpus]
+    held = [gpu.model_copy(update={"enforcement": "MPS"}) for gpu in a_gpu_node("n1", gpus=1).gpus]
     view = a_view(gpu_nodes=[GPUNodeRecord("n1", tuple(held), True, "", ()), a_gpu_node("n2", gpus=1)])
     seen = {gpu.uuid: gpu.enforcement for node in snapshot_of(view).nodes for gpu in node.gpus}
-    assert seen == {"n1/0": "mps", "n2/0": "cooperative"}
+    assert seen == {"n1/0": "MPS", "n2/0": "Cooperative"}

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from laneway.api.training_job import ProfileStatus
-from laneway.operator import transitions
+from laneway.api.training_job_status import ProfileStatus
 from laneway.operator.config import OperatorConfig
-from laneway.operator.records.gpu_node_record import GPUNodeRecord
-from laneway.operator.records.job_record import JobRecord
+from laneway.operator.lifecycle import transitions
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.state.records.job_record import JobRecord
 
 from tests.unit.operator.builders import GIB, NOW, JobBuilder, a_gpu_node, a_job, a_pod, a_view, decided
 
@@ -45,15 +45,15 @@ def started(
     nodes: list[GPUNodeRecord], config: OperatorConfig, *jobs: JobRecord, holders: tuple[JobRecord, ...] = ()
 ) -> set[str]:
     pods = [a_pod(job, worker.worker).running().record for job in holders for worker in job.status.placement]
-    plan = decided(a_view([*jobs, *holders], pods, nodes), config=config).plan
-    return {key.removeprefix("ns/") for key in plan.starts}
+    decision = decided(a_view([*jobs, *holders], pods, nodes), config=config).decision
+    return {key.removeprefix("ns/") for key in decision.starts}
 
 
 @pytest.mark.parametrize(("profile", "both"), [(None, False), (SMALL, True)])
 def test_jobs_of_a_known_template_share_a_gpu_that_their_quotas_do_not(
     profile: ProfileStatus | None, both: bool
 ) -> None:
-    share = {"gpus": {"share": 60}}
+    share = {"gpus": {"type": "Share", "sharePercent": 60}}
     before = ended(of_template("before", "train", **share), profile=profile)
     jobs = [of_template(name, "train", **share).visited().record for name in ("a", "b")]
     nodes = [overcommitted(a_gpu_node("n1", gpus=1))]
@@ -68,7 +68,7 @@ IDLE_HALF = SMALL.model_copy(update={"data_microseconds": 100_000})
 def test_the_lanes_policy_lets_a_job_join_another_while_that_loads_data(
     profile: ProfileStatus, joins: bool
 ) -> None:
-    share = {"gpus": {"share": 50}}
+    share = {"gpus": {"type": "Share", "sharePercent": 50}}
     before = ended(of_template("before", "train", **share), profile=profile)
     there = of_template("there", "train", **share).placed("n1", percent=50).running().status(profile=profile)
     comes = of_template("comes", "train", **share).visited().record
@@ -81,7 +81,9 @@ def test_the_lanes_policy_lets_a_job_join_another_while_that_loads_data(
 @pytest.mark.parametrize(("short", "first"), [("a", "a"), ("b", "b")])
 def test_srtf_goes_by_how_long_others_of_the_template_ran(short: str, first: str) -> None:
     before = [
-        ended(of_template(f"before-{name}", name), executed="60" if name == short else "7200")
+        ended(
+            of_template(f"before-{name}", name), executed_milliseconds=60_000 if name == short else 7_200_000
+        )
         for name in ("a", "b")
     ]
     jobs = [of_template(name, name).visited().record for name in ("a", "b")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from laneway.operator import transitions
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.template_trials import TemplateTrials
-from laneway.operator.writer import Writer
+from laneway.operator.execute.template_trials import TemplateTrials
+from laneway.operator.execute.writer import Writer
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
+from laneway.operator.state.records.job_record import JobRecord
 
-from tests.unit.operator.builders import NOW, a_job
+from tests.unit.operator.builders import NOW, a_job, a_view
 
 AGAIN_SECONDS = 60.0
 
@@ -36,7 +37,12 @@ def trials() -> tuple[TemplateTrials, _AskedWriter]:
 
 
 async def ask(found: TemplateTrials, *jobs: JobRecord, now: float = 0.0) -> bool:
-    return await found.ask([job.key for job in jobs], jobs, now)
+    return await found.ask(a_view(jobs), [job.key for job in jobs], [], now)
+
+
+async def ask_about_none_in_line(found: TemplateTrials, job: JobRecord, now: float) -> bool:
+    refused = [job.uid] if pods_refused_seconds(job) is not None else []
+    return await found.ask(a_view([job]), [], refused, now)
 
 
 async def test_templates_that_are_alike_are_asked_about_once() -> None:
@@ -52,9 +58,9 @@ async def test_a_wrong_one_is_told_of_and_asked_about_again_after_a_while() -> N
     wrong = of_image("wrong", "wrong")
     assert await ask(found, wrong)
     assert found.refusals == {(wrong.uid, 1): "template: no such policy"}
-    assert not await found.ask([], [wrong], AGAIN_SECONDS - 1)
+    assert not await ask_about_none_in_line(found, wrong, AGAIN_SECONDS - 1)
     assert writer.asked == ["wrong"]
-    assert not await found.ask([], [wrong], AGAIN_SECONDS)
+    assert not await ask_about_none_in_line(found, wrong, AGAIN_SECONDS)
     assert writer.asked == ["wrong", "wrong"], "though it waits no more by the plan"
 
 
@@ -69,7 +75,7 @@ async def test_a_corrected_one_is_asked_about_at_once_and_the_old_answer_does_no
 async def test_who_does_not_wait_is_not_asked_about_and_who_is_gone_is_forgotten() -> None:
     found, writer = trials()
     wrong = of_image("j", "wrong")
-    await found.ask([], [wrong], 0.0)
+    await ask_about_none_in_line(found, wrong, 0.0)
     assert writer.asked == []
     await ask(found, wrong)
     found.forget_gone_jobs(set())
@@ -92,14 +98,14 @@ async def test_one_that_the_real_creation_refused_is_asked_about_anew_while_it_b
         .after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW)
         .record
     )
-    assert await found.ask([], [refused], NOW + 1)
+    assert await ask_about_none_in_line(found, refused, NOW + 1)
     assert found.refusals == {(refused.uid, 1): "template: no such policy"}
-    assert not await found.ask([], [refused], NOW + 2)
+    assert not await ask_about_none_in_line(found, refused, NOW + 2)
     assert writer.asked == ["j"]
 
 
 async def test_one_that_a_quota_refused_is_not_suspected() -> None:
     found, writer = trials()
     passing = a_job("j").placed("n1").after(transitions.unplaced, "QuotaExceeded", "m", NOW, NOW).record
-    assert not await found.ask([], [passing], NOW + 1)
+    assert not await ask_about_none_in_line(found, passing, NOW + 1)
     assert writer.asked == []

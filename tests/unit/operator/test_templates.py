@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from laneway.api.training_job import ProfileStatus
-from laneway.operator.manifests import worker_pod
-from laneway.operator.records.job_record import JobRecord
-from laneway.operator.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.sessions import index_sessions, measured_profile
-from laneway.operator.templates import from_node, known_templates, larger, to_node
+from laneway.api.training_job_status import ProfileStatus
+from laneway.operator.cycle.templates import from_node, known_templates, larger, to_node
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
+from laneway.operator.state.sessions import index_sessions, measured_profile
 from laneway.scheduling import Profile
 
 from tests.unit.operator.builders import (
@@ -24,7 +24,7 @@ from tests.unit.operator.builders import (
     a_view,
     decided,
     snapshot_of,
-    statement_of,
+    write_of,
 )
 
 MEASURED = ProfileStatus(
@@ -49,9 +49,9 @@ def template(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def hash_of(builder: JobBuilder) -> str:
-    wish = builder.record.wish
-    assert wish is not None, builder.record.problem
-    return wish.template_hash
+    desired = builder.record.desired
+    assert desired is not None, builder.record.problem
+    return desired.template_hash
 
 
 SAME = a_job().share(50).spec(template=template())
@@ -108,7 +108,7 @@ def test_what_one_namespace_measured_does_not_count_in_another() -> None:
 
 def test_a_job_whose_spec_is_wrong_tells_nothing() -> None:
     broken = a_job().spec(gpus={}).placed("n1").status(profile=MEASURED).record
-    assert broken.wish is None
+    assert broken.desired is None
     assert known_templates([broken]) == {}
 
 
@@ -137,8 +137,8 @@ def test_a_job_that_started_before_anything_was_known_counts_as_its_node_counts_
     running = a_job("older").share(50).placed("n1", percent=50).running().record
     unknown = a_pod(running).running().record
     assert planned_profile(running, [seen("before")], [unknown]) is None
-    assert running.wish is not None
-    made = worker_pod(running, running.wish.spec, running.status.placement[0], 1, to_node(MEASURED))
+    assert running.desired is not None
+    made = worker_pod(running, running.desired.spec, running.status.placement[0], 1, to_node(MEASURED))
     made["metadata"].update(uid="uid-made", resourceVersion="1")
     counted = planned_profile(running, [], [parse_worker_pod(made)])
     assert counted is not None
@@ -148,10 +148,10 @@ def test_a_job_that_started_before_anything_was_known_counts_as_its_node_counts_
 def test_pods_are_made_with_what_is_known_of_their_template() -> None:
     placed = a_job("next").share(50).placed("n1", percent=50).record
     view = a_view([placed, seen("before")], gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1")])
-    statement = statement_of(decided(view), "next")
-    assert statement is not None
-    assert len(statement.creates) == 1
-    assert statement.profile == MEASURED
+    write = write_of(decided(view), "next")
+    assert write is not None
+    assert len(write.creates) == 1
+    assert write.profile == MEASURED
 
 
 def test_what_the_nodes_measured_becomes_the_jobs_profile() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
-from laneway.operator.apiserver import ApiServer, Raw
-from laneway.operator.cache import ClusterCache
+from laneway.operator.cycle.node_orders import NodeWrite
+from laneway.operator.execute.writer import FencedOff, Writer
 from laneway.operator.metrics import Metrics
-from laneway.operator.node_orders import NodeStatement
-from laneway.operator.records.gang_service import GangService
-from laneway.operator.writer import FencedOff, Writer
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.records.gang_service import GangService
+from laneway.operator.watch.apiserver import ApiServer, Raw
 
 from tests.unit.operator.builders import a_gpu_node, a_job, a_pod
 
@@ -112,7 +112,7 @@ FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "adopt_service": lambda writer: writer.adopt_service(_JOB, _SERVICE),
     "try_pod": lambda writer: writer.try_pod(_JOB, _OBJECT),
     "create_service": lambda writer: writer.create_service(_JOB, _OBJECT),
-    "write_orders": lambda writer: writer.write_orders(NodeStatement(a_gpu_node("n1"), (), frozenset())),
+    "write_orders": lambda writer: writer.write_orders(NodeWrite(a_gpu_node("n1"), (), frozenset())),
     "delete_pod": lambda writer: writer.delete_pod(_POD),
     "delete_service": lambda writer: writer.delete_service(_SERVICE),
     "delete_job": lambda writer: writer.delete_job(_JOB),

@@ -35,7 +35,7 @@ def test_seconds_taken_for_gpu_seconds_delay_the_demotion() -> None:
 
 
 def test_a_job_that_outgrows_its_queue_goes_behind_those_that_wait_in_the_next() -> None:
-    """0 makes way for 1 in the first queue, and waits in the second when 1 gets there a turn later."""
+    """0 yields to 1 in the first queue, and waits in the second when 1 gets there a turn later."""
     trace = [job(0, 0, 800), job(1, 100, 800)]
     lists = simulated(trace, ReferenceOrder(mixes_seconds_into_gpu_seconds=False))
     ours = simulated(trace, policies(order="tiresias-las", order_options={"promotion_factor": 0}).order)

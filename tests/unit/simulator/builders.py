@@ -34,8 +34,8 @@ def a_job(
     return TraceJob(name, Demand(gpus, share_percent=share), submit, duration, profile=profile, model=model)
 
 
-def parking(nodes: str, *, offered_percent: int) -> tuple[Node, ...]:
-    """Nodes whose GPUs can keep jobs that take no turns, beside those that take turns."""
+def sharing_memory(nodes: str, *, offered_percent: int) -> tuple[Node, ...]:
+    """Nodes whose GPUs hold paused jobs in memory beside running ones."""
     return tuple(
         replace(
             node,

@@ -1,4 +1,4 @@
-"""The clusters that traces run on: described in short, and by published lists."""
+"""Simulated clusters: short descriptions, and files of nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.lanes import LaneRules
-from laneway.simulator import TraceError, make_nodes
+from laneway.simulator import InputError, Sharing, make_nodes, read_nodes
 
 
 def test_nodes_are_described_in_short() -> None:
@@ -27,8 +27,8 @@ def test_nodes_stand_in_racks_that_no_two_parts_share() -> None:
     assert nodes[0].gpus[0].model == "A100"
 
 
-def test_how_gpus_are_shared_is_said_for_all_of_them() -> None:
-    (gpu,) = make_nodes("1x1", allocatable_percent=400, max_lanes=2)[0].gpus
+def test_sharing_applies_to_all_gpus() -> None:
+    ((gpu,),) = (node.gpus for node in Sharing(overcommit=4, max_lanes=2).shared(make_nodes("1x1")))
     assert (gpu.allocatable_percent, gpu.lane_rules) == (400, LaneRules(max_lanes=2))
 
 
@@ -36,17 +36,17 @@ def test_how_gpus_are_shared_is_said_for_all_of_them() -> None:
     "text", ["", "8", "0x4", "4x0", "4x4:", "4x4,,2x2", "axb", "4x4/rack=0", "4x4/rack="]
 )
 def test_nodes_that_make_no_sense_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="does not describe nodes: write <nodes>x<GPUs of each>"):
+    with pytest.raises(ValueError, match="does not describe nodes: write <nodes>x<GPUs per node>"):
         make_nodes(text)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"allocatable_percent": 0}, "allocatable_percent is 0"), ({"max_lanes": -1}, "max_lanes is -1")],
+    [({"overcommit": 0}, "overcommit is 0: write 1 or more"), ({"max_lanes": -1}, "max_lanes is -1")],
 )
 def test_sharing_that_makes_no_sense_is_refused(options: dict[str, int], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        make_nodes("1x1", **options)
+        Sharing(**options)
 
 
 def test_alibabas_list_of_nodes(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_alibabas_list_of_nodes(tmp_path: Path) -> None:
     path.write_text(
         "sn,cpu_milli,memory_mib,gpu,model\nn-a,64000,1024,2,T4\nn-cpu,8000,512,0,\nn-b,96000,2048,8,G2\n"
     )
-    nodes = make_nodes(str(path), allocatable_percent=200)
+    nodes = read_nodes(str(path))
     assert [(node.name, node.cpu_millis, node.memory_bytes) for node in nodes] == [
         ("n-a", 64000, 2**30),
         ("n-b", 96000, 2**31),
     ]
-    assert [(gpu.uuid, gpu.model, gpu.memory_bytes, gpu.allocatable_percent) for gpu in nodes[0].gpus] == [
-        ("n-a-0", "T4", 15109 * 2**20, 200),
-        ("n-a-1", "T4", 15109 * 2**20, 200),
+    assert [(gpu.uuid, gpu.model, gpu.memory_bytes) for gpu in nodes[0].gpus] == [
+        ("n-a-0", "T4", 15109 * 2**20),
+        ("n-a-1", "T4", 15109 * 2**20),
     ]
     assert len(nodes[1].gpus) == 8
 
@@ -69,7 +69,7 @@ def test_alibabas_list_of_nodes(tmp_path: Path) -> None:
 def test_tiresias_description_of_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,2,4,64,256\n")
-    nodes = make_nodes(str(path))
+    nodes = read_nodes(str(path))
     assert [(node.name, node.rack, len(node.gpus), node.cpu_millis) for node in nodes] == [
         ("n0000", "r000", 4, 64000),
         ("n0001", "r000", 4, 64000),
@@ -82,15 +82,17 @@ def test_tiresias_description_of_a_cluster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("story", "text", "says"),
     [
-        ("nothing", "", "lists no nodes"),
+        ("nothing", "", "lists no node with a GPU"),
+        ("broken JSON", '{"items": [', "is not valid JSON"),
+        ("JSON of something else", '{"items": [{"kind": "Pod"}]}', "item 0 is not a GPUNode"),
         (
             "another file",
             "a,b\n1,2\n",
-            "the columns are a, b: write sn,cpu_milli,memory_mib,gpu,model or num",
+            "the columns are a, b: write sn,cpu_milli,memory_mib,gpu,model, or num",
         ),
         ("only CPUs", "sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n", "lists no node with a GPU"),
         (
-            "a model that nobody knows",
+            "an unknown model",
             "sn,cpu_milli,memory_mib,gpu,model\na,1,1,2,Z9\n",
             "line 2: model is 'Z9': write one of P4, T4",
         ),
@@ -106,13 +108,13 @@ def test_tiresias_description_of_a_cluster(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_list_is_told_where(tmp_path: Path, story: str, text: str, says: str) -> None:
+def test_an_error_in_a_list_names_its_line(tmp_path: Path, story: str, text: str, says: str) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text(text)
-    with pytest.raises(TraceError, match=says):
-        make_nodes(str(path))
+    with pytest.raises(InputError, match=says):
+        read_nodes(str(path))
 
 
-def test_a_list_that_is_not_there() -> None:
-    with pytest.raises(TraceError, match=r"cannot read nowhere\.csv"):
-        make_nodes("nowhere.csv")
+def test_a_missing_list_is_reported() -> None:
+    with pytest.raises(InputError, match=r"cannot read the nodes nowhere\.csv"):
+        read_nodes("nowhere.csv")

@@ -14,7 +14,7 @@ from laneway.simulator import Costs, Knowledge, Sharing, Simulation, TraceJob, m
 from laneway.simulator.history import Phase
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
-from tests.unit.simulator.builders import SMALL, a_job, finishes, parking, simulated
+from tests.unit.simulator.builders import SMALL, a_job, finishes, sharing_memory, simulated
 
 ORDERS = ["fifo", "srtf", "srsf", "tiresias-las", "tiresias-gittins", "fair", "finish-time-fair"]
 
@@ -41,7 +41,7 @@ clusters = st.sampled_from(
     [
         make_nodes("2x2"),
         Sharing(3).shared(make_nodes("2x2")),
-        parking("2x2", offered_percent=200),
+        sharing_memory("2x2", offered_percent=200),
     ]
 )
 traces = st.lists(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from laneway.scheduling import Demand
-from laneway.scheduling.suitability import class_of
+from laneway.scheduling.model.gpu_class import class_of
 from laneway.simulator import make_nodes
 from laneway.simulator.fragmentation import Fragmentation
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
-from itertools import pairwise
-from xml.etree import ElementTree
+from typing import Any
 
 import pytest
 from laneway.scheduling import policies
 from laneway.simulator import Outcome, Simulation, TraceJob, html_page, make_nodes, outcome_of, report
 from laneway.simulator.history import Interval, Phase
-from laneway.simulator.html_report.axes import number_text, time_text, x_axis, x_axis_of_durations
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.gantt import MOST_HOLDS, gantt, rows_of
+from laneway.simulator.html_report.jct_cdf import jct_cdf
+from laneway.simulator.html_report.plot import Plot, plotly_script
 from laneway.simulator.html_report.shares import shares
+from laneway.simulator.html_report.units import number_text, rounded, time_text
 
-from tests.unit.simulator.builders import SMALL, a_job, parking, simulated
+from tests.unit.simulator.builders import SMALL, a_job, sharing_memory, simulated
 
 VOID = {"meta", "br", "hr", "link", "img", "input"}
 
@@ -56,9 +58,15 @@ def a_page(*simulations: Simulation, interrupted: bool = False) -> str:
     )
 
 
-def drawings(text: str) -> list[ElementTree.Element]:
-    """The page's SVG, each read by an XML parser."""
-    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+def without_library(page: str) -> str:
+    """The page without Plotly's own script."""
+    assert page.count(plotly_script()) == 1
+    return page.replace(plotly_script(), "")
+
+
+def traces(plot: Plot | None) -> Sequence[Mapping[str, Any]]:
+    assert plot is not None
+    return plot.traces
 
 
 def many(jobs: int) -> list[TraceJob]:
@@ -68,15 +76,21 @@ def many(jobs: int) -> list[TraceJob]:
     ]
 
 
-def test_the_page_is_well_formed_and_asks_for_nothing_from_outside() -> None:
-    text = a_page(simulated(*many(30), nodes="2x4"), simulated(*many(30), nodes="2x4", order="fifo"))
+def test_the_page_is_well_formed_and_makes_no_request() -> None:
+    text = without_library(a_page(*[simulated(*many(30), nodes="2x4", order="fifo")] * 2))
     parser = Balanced()
     parser.feed(text)
     assert parser.open == []
-    assert len(drawings(text)) == 2 + 2 * 2
-    assert not {name for name, _ in parser.attributes} & {"src", "href", "onload", "onclick", "style"}
-    for word in ("http:", "https:", "<script", "@import", "url("):
+    assert text.count('class="plotly-graph-div"') == 2 + 2 * 2
+    assert not {name for name, _ in parser.attributes} & {"src", "href", "onload", "onclick"}
+    (policy,) = [
+        value or "" for name, value in parser.attributes if name == "content" and "-src" in str(value)
+    ]
+    assert policy.startswith("default-src 'none'; ")
+    assert "http" not in policy
+    for word in ("http:", "https:", "@import", "url("):
         assert word not in text
+    assert '"modeBarButtonsToRemove": ["sendChartToCloud"' in text
     assert "prefers-color-scheme: dark" in text
     for word in (
         "trace.csv",
@@ -89,62 +103,87 @@ def test_the_page_is_well_formed_and_asks_for_nothing_from_outside() -> None:
 
 
 def test_names_are_text_and_never_markup() -> None:
-    text = a_page(simulated(a_job("<b>&'\"", 10), order="fifo"))
-    assert "<b>" not in text
-    assert any(
-        "<b>&'\"" in (title.text or "") for drawing in drawings(text) for title in drawing.iter("title")
-    )
+    simulation = simulated(a_job("<b>&'\"", 10), order="fifo")
+    assert "<b>" not in without_library(a_page(simulation))
+    (bars,) = traces(gantt(an_outcome(simulation)))
+    assert bars["hovertext"][0].startswith("&lt;b&gt;&amp;&#x27;&quot; running"), "Plotly decodes entities"
 
 
-def test_an_interrupted_simulation_is_said_to_be_one() -> None:
+def test_the_library_is_imported_for_the_page_alone() -> None:
+    code = "import sys, laneway.simulator, laneway.cli.main; sys.exit('plotly' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_interrupted_simulation_is_marked() -> None:
     simulation = Simulation(many(50), make_nodes("2x4"), policies(order="fifo"))
     while simulation.finished < 10:
         simulation.step()
-    assert "Interrupted: the last policy" in a_page(simulation, interrupted=True)
-    assert "Interrupted" not in a_page(simulation)
+    assert "Interrupted: the last policy" in without_library(a_page(simulation, interrupted=True))
+    assert "Interrupted" not in without_library(a_page(simulation))
 
 
-def test_nothing_at_all_can_be_shown() -> None:
-    text = a_page(Simulation([], make_nodes("1x1"), policies()))
+def test_an_empty_simulation_has_a_page() -> None:
+    text = without_library(a_page(Simulation([], make_nodes("1x1"), policies())))
     assert "No job has finished." in text
     assert "Nothing has happened." in text
 
 
 def test_every_hold_is_drawn_where_they_are_few() -> None:
     simulation = simulated(a_job("a", 10, gpus=2), a_job("b", 5, submit=10), nodes="1x2", order="fifo")
-    (drawing,) = drawings(gantt(an_outcome(simulation)))
-    titles = [title.text for rect in drawing.iter("rect") for title in rect.iter("title")]
-    assert titles == [
+    (bars,) = traces(gantt(an_outcome(simulation)))
+    assert bars["hovertext"] == [
         "a running, 100 % of 2 GPU, 10 s from 0 s",
         "b running, 100 % of 1 GPU, 5 s from 10 s",
     ], "a's two rows are one rectangle"
+    assert (bars["base"], bars["x"], bars["y"]) == ([0, 10], [10, 5], [1, 0.5])
 
 
 def test_holds_that_share_a_gpu_lie_beside_one_another() -> None:
     simulation = simulated(
         a_job("long", 100, profile=SMALL),
         a_job("short", 20, submit=50, profile=SMALL),
-        nodes=parking("1x1", offered_percent=200),
+        nodes=sharing_memory("1x1", offered_percent=200),
         thresholds_gpu_seconds=[30],
         promotion_factor=0,
     )
-    (drawing,) = drawings(gantt(an_outcome(simulation)))
+    drawn = traces(gantt(an_outcome(simulation)))
+    assert [bars["name"] for bars in drawn] == ["running", "paused or offloaded"]
     boxes = [
-        (float(r.get("x", "")), float(r.get("width", "")), float(r.get("y", "")), float(r.get("height", "")))
-        for r in drawing.iter("rect")
+        box for bars in drawn for box in zip(bars["base"], bars["x"], bars["y"], bars["width"], strict=True)
     ]
-    for number, (x, width, y, height) in enumerate(boxes):
-        for other_x, other_width, other_y, other_height in boxes[:number]:
-            beside = x + width <= other_x + 0.2 or other_x + other_width <= x + 0.2
-            assert beside or y + height <= other_y or other_y + other_height <= y
+    for number, (start, span, y, height) in enumerate(boxes):
+        for other_start, other_span, other_y, other_height in boxes[:number]:
+            apart = start + span <= other_start + 1e-3 or other_start + other_span <= start + 1e-3
+            assert apart or abs(y - other_y) >= (height + other_height) / 2
+
+
+def test_jobs_that_never_finish_keep_the_distribution_below_1() -> None:
+    outcome = an_outcome(
+        simulated(a_job("a", 10), a_job("b", 30), a_job("huge", 1, gpus=9), order="fifo", nodes="1x2")
+    )
+    (line,) = traces(jct_cdf([outcome]))
+    assert line["x"] == [10, 10, 30, 30]
+    assert line["y"] == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3], abs=1e-5)
+
+
+def test_the_distribution_has_a_logarithmic_axis_where_times_differ_much() -> None:
+    def axis(*seconds: float) -> object:
+        jobs = [a_job(f"j{each}", each) for each in seconds]
+        plot = jct_cdf([an_outcome(simulated(*jobs, nodes="1x4", order="fifo"))])
+        assert plot is not None
+        return plot.x_axis.get("type")
+
+    assert axis(3, 5000) == "log"
+    assert axis(3, 299) is None
 
 
 def test_a_long_history_makes_no_larger_a_page() -> None:
     simulation = simulated(*many(3000), nodes="8x4", order="fifo")
     assert sum(1 for interval in simulation.intervals()) > MOST_HOLDS
     text = a_page(simulation)
-    assert len(text) < 400_000
-    assert "Too many holds to draw each" in text
+    assert len(without_library(text)) < 400_000
+    (trace,) = traces(gantt(an_outcome(simulation)))
+    assert trace["type"] == "heatmap"
 
 
 @pytest.mark.parametrize(
@@ -165,21 +204,16 @@ def test_rows_are_gpus_or_nodes_or_groups_of_nodes(nodes: str, rows: int, first:
 
 def test_shares_name_the_largest_jobs_and_sum_up_the_rest() -> None:
     jobs = [a_job(f"j{number:02}", 1.0 + number, submit=number * 100.0) for number in range(20)]
-    text = shares(an_outcome(simulated(*jobs, order="fifo")))
-    assert "j19: 9.5 % of the GPU time held" in text
-    assert "11 other jobs: 31.4 % of the GPU time held" in text
+    names = [trace["name"] for trace in traces(shares(an_outcome(simulated(*jobs, order="fifo"))))]
+    assert names[0] == "j19: 9.5 % of the GPU time"
+    assert names[-1] == "11 other jobs: 31.4 % of the GPU time"
 
 
 def test_shares_of_a_bucket_add_up_to_what_was_held() -> None:
-    text = shares(an_outcome(simulated(a_job("a", 100, gpus=3), a_job("b", 100), nodes="1x4", order="fifo")))
-    (drawing,) = drawings(text)
-    heights = [
-        [float(point.split(",")[1]) for point in str(area.get("points")).split()]
-        for area in drawing.iter("polygon")
-    ]
-    assert max(heights[1]) == min(heights[0]), "b lies on a"
-    bottom, top = max(heights[0]), min(heights[1])
-    assert (bottom - min(heights[0])) / (bottom - top) == pytest.approx(3 / 4, abs=0.01)
+    outcome = an_outcome(simulated(a_job("a", 100, gpus=3), a_job("b", 100), nodes="1x4", order="fifo"))
+    a, b = traces(shares(outcome))
+    assert a["stackgroup"] == b["stackgroup"]
+    assert (set(a["y"]), set(b["y"])) == ({3.0}, {1.0})
 
 
 def test_averages_over_buckets_keep_the_whole() -> None:
@@ -195,14 +229,9 @@ def test_times_are_written_for_people(seconds: float, want: str) -> None:
     assert time_text(seconds) == want
 
 
-def test_axes_have_a_few_round_ticks() -> None:
-    for high in (0.003, 1.0, 7.0, 99.0, 12345.0, 3e6):
-        ticks = list(x_axis(0.0, high).ticks())
-        assert 3 <= len(ticks) <= 7
-        assert all(later > earlier for earlier, later in pairwise(ticks))
-        assert ticks[-1] <= high * 1.0001
-    assert list(x_axis_of_durations([3.0, 5000.0]).ticks()) == [1.0, 10.0, 100.0, 1000.0, 10000.0]
+def test_numbers_are_short() -> None:
     assert number_text(1234567.0) == "1,234,567"
+    assert rounded([1 / 3, 1234567.0]) == [0.333333, 1234570.0]
 
 
 def test_an_interval_that_ends_with_the_simulation_fills_the_last_bucket() -> None:

@@ -31,7 +31,7 @@ def test_a_profile_that_is_known_in_advance_lets_others_in_at_once() -> None:
     assert simulation.runs["half"].first_start_seconds == 1
 
 
-def test_the_expected_duration_is_all_of_it_and_not_what_is_left() -> None:
+def test_the_expected_duration_is_the_total_and_not_the_remainder() -> None:
     simulation = simulated(a_job("a", 30), a_job("b", 20, submit=15), order="srtf")
     assert finishes(simulation) == {"a": 30, "b": 50}, "15 s of a are left when b comes with 20 s"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand
-from laneway.scheduling.elastic.efficiency import Efficiency
-from laneway.scheduling.elastic.goodput import BatchLimits, GoodputModel
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.efficiency import Efficiency
+from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
+from laneway.scheduling.model.throughput import ThroughputModel
 from laneway.simulator import Costs, Simulation, TraceJob
 from laneway.simulator.history import Phase
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from laneway.scheduling import Demand, policies
-from laneway.simulator import Costs, Simulation, TraceError, load_trace, make_nodes, make_setup, write_trace
+from laneway.simulator import Costs, InputError, Simulation, load_trace, make_nodes, make_setup, write_trace
 from laneway.simulator.application import Application, StepTime
 from laneway.simulator.models.adaptive import Adaptive, Agent
 from laneway.simulator.trace import TraceJob
-from laneway.simulator.traces.form import ReadOptions
 from laneway.simulator.traces.pollux import read_applications
+from laneway.simulator.traces.trace_format import ReadOptions
 from laneway.simulator.training import Training
 
 from tests.unit.simulator.builders import FREE, simulated
@@ -49,7 +49,7 @@ def test_step_times_are_those_measured_and_lie_between_them(
     assert toy.step_time(placement, local_batch).step_seconds == pytest.approx(step_seconds)
 
 
-def test_which_node_comes_first_does_not_matter() -> None:
+def test_the_order_of_nodes_does_not_matter() -> None:
     steps = {(1, 2): [(10, StepTime(1.0, 0.5))], (1,): [(10, StepTime(1.0, 0.0))]}
     application = Application("toy", steps, [], {10: []} | {20: []})
     assert application.step_time((2, 1), 10) == application.step_time((1, 2), 10)
@@ -62,7 +62,7 @@ def test_which_node_comes_first_does_not_matter() -> None:
         ((4,) * 16, 10, "toy was not measured with 64 replicas on 16 nodes and a local batch of 10"),
     ],
 )
-def test_what_was_not_measured_is_said(
+def test_unmeasured_configurations_are_refused(
     toy: Application, placement: tuple[int, ...], local_batch: int, says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):
@@ -125,7 +125,7 @@ def test_a_malleable_job_grows_by_doubling_and_is_done_sooner(toy: Application) 
     assert run.goodput.explored_replicas >= 4
 
 
-def test_what_has_no_curves_and_what_is_rigid_gets_on_as_in_the_trace(toy: Application) -> None:
+def test_rigid_jobs_and_jobs_without_curves_run_as_in_the_trace(toy: Application) -> None:
     bare = TraceJob("default/bare", Demand(), 0.0, 70.0)
     rigid = TraceJob("default/rigid", Demand(), 0.0, 200.0, training=Training(toy, 10, 1))
     runs = elastic(bare, rigid, nodes="1x2").runs
@@ -160,7 +160,7 @@ def test_a_workload_is_read_with_the_curves_beside_it(tmp_path: Path) -> None:
     write_curves(tmp_path / "traces", "ncf")
     workload = write_workload(tmp_path / "workloads" / "w.csv", "b,20,ncf,1,20", "a,10,toy,2,20")
     read = load_trace(workload)
-    assert read.form == "pollux"
+    assert read.format == "pollux"
     first, second = read.jobs
     assert (first.key, first.model, first.submit_seconds) == ("default/a", "toy", 10.0)
     assert (first.demand.workers, first.demand.min_workers, first.demand.max_workers) == (2, 1, 16)
@@ -172,7 +172,7 @@ def test_a_workload_is_read_with_the_curves_beside_it(tmp_path: Path) -> None:
 def test_curves_may_be_elsewhere(tmp_path: Path) -> None:
     write_curves(tmp_path / "curves")
     workload = write_workload(tmp_path / "w.csv", "a,10,toy,2,20")
-    with pytest.raises(TraceError, match="put the folder of curves beside it as traces"):
+    with pytest.raises(InputError, match="put the folder of curves beside it as traces"):
         load_trace(workload)
     assert load_trace(workload, ReadOptions(curves=tmp_path / "curves")).jobs
     setup = make_setup("tiresias-las", None, [f"curves={tmp_path / 'curves'}"])
@@ -188,9 +188,9 @@ def test_curves_may_be_elsewhere(tmp_path: Path) -> None:
         ("a,x,toy,2,20", "line 2: time is 'x'"),
     ],
 )
-def test_a_wrong_line_is_told(tmp_path: Path, line: str, says: str) -> None:
+def test_a_wrong_line_is_reported(tmp_path: Path, line: str, says: str) -> None:
     write_curves(tmp_path / "traces")
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         load_trace(write_workload(tmp_path / "workloads" / "w.csv", line))
 
 
@@ -208,14 +208,14 @@ def test_a_wrong_line_is_told(tmp_path: Path, line: str, says: str) -> None:
         ("validation-10.csv", "progress,grad_sqr,grad_var\n", "no validation-<batch size>.csv with epochs"),
     ],
 )
-def test_a_wrong_curve_is_told(tmp_path: Path, file: str, text: str, says: str) -> None:
+def test_a_wrong_curve_is_reported(tmp_path: Path, file: str, text: str, says: str) -> None:
     (write_curves(tmp_path / "traces") / file).write_text(text, encoding="utf-8")
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         read_applications(tmp_path / "traces")
 
 
 def test_our_own_format_does_not_hold_curves(toy: Application, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="default/a has measured curves"):
+    with pytest.raises(InputError, match="default/a has measured curves"):
         write_trace([a_trained(toy)], tmp_path / "trace.csv")
 
 
@@ -226,6 +226,6 @@ def test_where_workers_may_change_jobs_adapt_unless_a_model_is_named() -> None:
     assert not isinstance(make_setup("fifo", None, []).model, Adaptive)
 
 
-def test_an_agent_looks_again_after_some_time() -> None:
+def test_an_agent_chooses_again_after_some_time() -> None:
     with pytest.raises(ValueError, match=r"tune_seconds is 0\.0: write more than 0"):
         Adaptive(tune_seconds=0.0)

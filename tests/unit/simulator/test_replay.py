@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from laneway.api.clock_text import to_text
+from laneway.api.rfc3339 import format_time
 from laneway.cli import exit_codes
 from laneway.cli.main import main
 from laneway.scheduling import Demand, PlacementMode, Profile, StageSeconds
-from laneway.simulator import Costs, TraceError, compared, costs_as_recorded, read_records
+from laneway.simulator import Costs, InputError, compare, costs_as_recorded, read_records
 
 from tests.unit.simulator.builders import FREE, simulated
 
@@ -46,17 +46,17 @@ def a_record(
     started: float | None,
     ended: float | None,
     executed: float,
-    how: str = "Succeeded",
+    how: str = "Complete",
     spec: dict[str, Any] | None = None,
     status: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A TrainingJob as kubectl gives it out; times in seconds since noon."""
-    conditions = [condition("Admitted", "True", created)]
+    conditions = [condition("Accepted", "True", created)]
     if ended is not None:
         conditions.append(condition(how, "True", ended))
     times = {
-        **({} if started is None else {"startTime": to_text(NOON + started)}),
-        **({} if ended is None else {"completionTime": to_text(NOON + ended)}),
+        **({} if started is None else {"startTime": format_time(NOON + started)}),
+        **({} if ended is None else {"completionTime": format_time(NOON + ended)}),
     }
     return {
         "apiVersion": "laneway.dev/v1alpha1",
@@ -65,15 +65,20 @@ def a_record(
             "namespace": "team",
             "name": name,
             "uid": f"uid-{name}",
-            "creationTimestamp": to_text(float(int(NOON + created))),
+            "creationTimestamp": format_time(float(int(NOON + created))),
         },
         "spec": {
             "workers": 1,
-            "gpus": {"perWorker": 1},
+            "gpus": {"type": "Count", "count": 1},
             "template": {"spec": {"containers": [{"name": "trainer", "image": "i"}]}},
             **(spec or {}),
         },
-        "status": {"conditions": conditions, "executed": str(executed), **times, **(status or {})},
+        "status": {
+            "conditions": conditions,
+            "executedMilliseconds": round(executed * 1000),
+            **times,
+            **(status or {}),
+        },
     }
 
 
@@ -83,7 +88,7 @@ def condition(kind: str, status: str, at: float) -> dict[str, Any]:
         "status": status,
         "reason": kind,
         "message": "",
-        "lastTransitionTime": to_text(NOON + at),
+        "lastTransitionTime": format_time(NOON + at),
     }
 
 
@@ -92,7 +97,7 @@ def an_event(job: str, reason: str, at: float) -> dict[str, Any]:
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "reason": reason,
-        "eventTime": to_text(NOON + at),
+        "eventTime": format_time(NOON + at),
         "regarding": {"kind": "TrainingJob", "namespace": "team", "name": job, "uid": f"uid-{job}"},
     }
 
@@ -113,7 +118,7 @@ ONE_AFTER_THE_OTHER = (
 def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
     spec = {
         "workers": 2,
-        "gpus": {"share": 50, "models": ["A100"]},
+        "gpus": {"type": "Share", "sharePercent": 50, "models": ["A100"]},
         "placement": "Spread",
         "priorityClassName": "urgent",
     }
@@ -146,22 +151,22 @@ def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
     assert (gpu.uuid, gpu.model, gpu.allocatable_bytes) == ("GPU-1", "A100", 85584773120)
 
 
-def test_a_simulation_that_knows_what_a_start_takes_is_exact(tmp_path: Path) -> None:
+def test_a_simulation_that_knows_the_cost_of_a_start_is_exact(tmp_path: Path) -> None:
     records = read_records(written(tmp_path, *ONE_AFTER_THE_OTHER))
     costs = costs_as_recorded(records, FREE, [])
     assert costs.start_seconds == pytest.approx(2.0), "the soonest start after a submission"
     simulation = simulated(*(record.job for record in records.jobs), costs=costs, order="fifo")
-    found = compared(records, simulation, policy="fifo", placement="best-fit", costs=costs)
+    found = compare(records, simulation, policy="fifo", placement="best-fit", costs=costs)
     assert found.jobs == 2
     assert found.average_jct_error_percent == pytest.approx(0)
     assert found.makespan_error_percent == pytest.approx(0)
     assert found.recorded_makespan_seconds == pytest.approx(34)
 
 
-def test_an_error_is_told_by_job_and_in_sum(tmp_path: Path) -> None:
+def test_errors_are_reported_by_job_and_in_total(tmp_path: Path) -> None:
     records = read_records(written(tmp_path, *ONE_AFTER_THE_OTHER))
     simulation = simulated(*(record.job for record in records.jobs), costs=FREE, order="fifo")
-    found = compared(records, simulation, policy="fifo", placement="best-fit", costs=FREE)
+    found = compare(records, simulation, policy="fifo", placement="best-fit", costs=FREE)
     recorded, predicted = (12 + 33.25) / 2, (10 + 29.25) / 2
     assert found.average_jct_error_percent == pytest.approx(100 * (predicted - recorded) / recorded)
     assert found.makespan_error_percent == pytest.approx(100 * (30 - 34) / 34)
@@ -170,7 +175,7 @@ def test_an_error_is_told_by_job_and_in_sum(tmp_path: Path) -> None:
     assert found.worst[0].predicted_start_seconds == pytest.approx(10 - 0.75)
 
 
-def test_events_say_what_starts_and_restarts_take(tmp_path: Path) -> None:
+def test_events_give_the_time_of_starts_and_restarts(tmp_path: Path) -> None:
     events = [
         an_event("a", "Placed", 0.5),
         an_event("a", "Started", 3.5),
@@ -196,7 +201,7 @@ def test_jobs_that_cannot_be_replayed_are_counted_by_reason(tmp_path: Path) -> N
             a_record("broken", created=1, started=2, ended=3, executed=1, spec={"workers": "two"}),
         )
     )
-    assert records.left_out == {
+    assert records.skipped == {
         "it has not ended": 1,
         "it never ran": 1,
         "its spec or its status cannot be read": 1,
@@ -206,20 +211,20 @@ def test_jobs_that_cannot_be_replayed_are_counted_by_reason(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("story", "text", "says"),
     [
-        ("no JSON", "{", "is no JSON"),
-        ("no list", "[]", "is no list of objects: give the JSON of kubectl get trainingjobs"),
+        ("no JSON", "{", "is not valid JSON"),
+        ("no list", "[]", "is not a list of objects: give the JSON of kubectl get trainingjobs"),
         ("no job", '{"items": []}', "has no TrainingJob that ended"),
     ],
 )
-def test_a_wrong_file_is_told_what_to_write(tmp_path: Path, story: str, text: str, says: str) -> None:
+def test_an_error_in_a_file_says_what_to_write(tmp_path: Path, story: str, text: str, says: str) -> None:
     path = tmp_path / "records.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         read_records(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot read the records"):
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the records"):
         read_records(tmp_path / "none.json")
 
 
@@ -232,7 +237,7 @@ def test_the_command_line_compares(tmp_path: Path, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert "2 jobs under fifo and best-fit; a start takes 2.0 s" in out
     assert "average JCT   22.6 s     22.6 s      +0.0 %" in out
-    assert page.read_text(encoding="utf-8").count("<svg") == 4
+    assert page.read_text(encoding="utf-8").count('class="plotly-graph-div"') == 4
     command = [
         "replay",
         "--records",
@@ -253,5 +258,5 @@ def test_the_command_line_compares(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_command_line_needs_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, *ONE_AFTER_THE_OTHER)
     assert main(["replay", "--records", str(path)]) == exit_codes.USAGE
-    assert "has no GPUNodes: give the cluster with --nodes" in capsys.readouterr().err
+    assert "has no GPUNodes with GPUs: describe the cluster with --nodes" in capsys.readouterr().err
     assert main(["replay", "--records", str(path), "--nodes", "1x1"]) == exit_codes.OK

@@ -38,7 +38,7 @@ def test_jobs_that_never_finish_are_counted_and_explained() -> None:
     simulation = simulated(a_job("huge", 10, gpus=9))
     found = report(simulation, policy="fifo", placement="best-fit")
     assert (found.jobs, found.unfinished_jobs, found.average_jct_seconds) == (0, 1, 0)
-    assert found.unfinished == ("huge: It needs 9 GPUs (9 workers), and the cluster has 1 that suits it.",)
+    assert found.unfinished == ("huge: It needs 9 GPUs (9 workers), and the cluster has 1 suitable GPU.",)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_jains_index(values: list[float], want: float) -> None:
     assert jain_ratio(values) == want
 
 
-def test_fragmentation_counts_while_somebody_waits() -> None:
+def test_fragmentation_counts_while_a_job_waits() -> None:
     simulation = simulated(
         a_job("part", 10, share=40), a_job("whole", 10, submit=1), a_job("other", 10, submit=11), order="fifo"
     )

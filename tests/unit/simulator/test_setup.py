@@ -18,7 +18,7 @@ def test_everything_has_a_default() -> None:
     assert setup.policies.allocation is None
 
 
-def test_a_parameter_goes_to_whatever_has_one_of_its_name() -> None:
+def test_a_parameter_goes_to_everything_that_has_one_of_its_name() -> None:
     setup = make_setup(
         "tiresias-las",
         "spread",
@@ -45,7 +45,7 @@ def test_stages_are_chosen_by_name() -> None:
     assert setup.parameters["allocation"] == "tune"
 
 
-def test_gpus_are_shared_when_somebody_says_by_how_many() -> None:
+def test_gpus_are_shared_if_an_option_says_how() -> None:
     setup = make_setup("fifo", None, ["overcommit=2", "max_lanes=3"])
     assert setup.sharing == Sharing(2, 3)
     ((gpu,),) = (node.gpus for node in setup.sharing.shared(make_nodes("1x1")))

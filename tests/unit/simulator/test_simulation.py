@@ -98,7 +98,7 @@ def test_nothing_to_simulate_is_over_at_once() -> None:
     assert not simulated().step()
 
 
-def test_progress_is_told_after_every_step() -> None:
+def test_progress_is_reported_after_every_step() -> None:
     seen: list[tuple[int, int]] = []
     simulation = Simulation([a_job("a", 1), a_job("b", 2)], make_nodes("1x1"), policies())
     simulation.run(lambda finished, of: seen.append((finished, of)))

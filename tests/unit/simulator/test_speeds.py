@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from laneway.scheduling import Profile, StageSeconds
-from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, Interference, Load, load_of
-from laneway.simulator import Knowledge, Sharing, TraceError, make_nodes
+from laneway.scheduling.model.interference import PARALLEL_PENALTY_RATIO, Interference, Load, load_of
+from laneway.simulator import InputError, Knowledge, Sharing, make_nodes
 from laneway.simulator.models.gavel import Gavel
 from laneway.simulator.models.lanes import Lanes
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
@@ -49,7 +49,7 @@ class HalfAsFastFromTheMiddle:
         }
 
 
-def test_a_speed_holds_until_so_much_work_is_done() -> None:
+def test_a_speed_holds_until_an_amount_of_work_is_done() -> None:
     simulation = simulated(a_job("a", 100), model=HalfAsFastFromTheMiddle(), order="fifo")
     assert finishes(simulation) == {"a": 50 + 100}
     assert simulation.runs["a"].executed_seconds == 150
@@ -100,7 +100,7 @@ def test_a_gang_in_lanes_is_as_fast_as_on_its_slowest_gpu_and_attains_its_share(
     assert simulation.runs["beside"].attained_gpu_seconds == pytest.approx(500), "half of a GPU, at its speed"
 
 
-def test_jobs_for_whose_lanes_memory_is_too_small_take_turns_at_a_cost() -> None:
+def test_jobs_without_memory_for_own_lanes_take_turns_at_a_cost() -> None:
     reads = StageSeconds(0.5, 0.0, 0.5, 0.0)
     large = Profile(2**30, 60 * 2**30, iteration_seconds=1.0, stages=reads)
     small = replace(large, ephemeral_bytes=2**30)
@@ -162,19 +162,19 @@ def test_gavel_pairs_that_were_not_measured_take_turns(throughputs: str) -> None
     assert finishes(simulation) == {"a": 20, "b": 20}
 
 
-def test_gavel_says_what_it_does_not_know(throughputs: str, tmp_path: Path) -> None:
+def test_gavel_reports_unmeasured_types(throughputs: str, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"there is no throughput of .* on v100: choose a trace whose jobs were"
     ):
         simulated(a_job("a", 1, model="GPT-7"), model=Gavel(throughputs), order="fifo")
     with pytest.raises(
-        ValueError, match="there are no throughputs on GPUs of type 'h100': choose of k80, v100"
+        ValueError, match="there are no throughputs on GPUs of type 'h100': choose one of k80, v100"
     ):
         simulated(a_job("a", 1, model=LM), nodes="1x1:H100:80", model=Gavel(throughputs), order="fifo")
     with pytest.raises(ValueError, match="no throughputs on GPUs of type 'a100'"):
         Gavel(throughputs, "a100")
-    with pytest.raises(TraceError, match="cannot read the throughputs"):
+    with pytest.raises(InputError, match="cannot read the throughputs"):
         Gavel(str(tmp_path / "none.json"))
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(TraceError, match="is no file of throughputs"):
+    with pytest.raises(InputError, match="is not a file of throughputs"):
         Gavel(str(tmp_path / "list.json"))

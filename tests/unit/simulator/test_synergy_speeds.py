@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from laneway.scheduling import Demand, WorkerPlacement, policies
-from laneway.scheduling.allocation.policy import WorkerAllotment
+from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator import Simulation, TraceJob, make_nodes
 from laneway.simulator.models.synergy import GIB, SENSITIVITIES, Synergy
 
@@ -26,7 +26,9 @@ from tests.unit.simulator.builders import FREE, finishes
         ("gnmt", 3, 62.5, 1.0),
     ],
 )
-def test_a_job_gets_on_as_synergy_measured(model: str, cpus: float, memory_gib: float, ratio: float) -> None:
+def test_a_job_runs_at_synergys_measured_speed(
+    model: str, cpus: float, memory_gib: float, ratio: float
+) -> None:
     allotted = (WorkerAllotment(0, int(1000 * cpus), int(memory_gib * GIB)),)
     placement = (WorkerPlacement(0, "n0", ("n0-0",), 100),)
     assert Synergy().speed_ratio(SENSITIVITIES[model], placement, allotted) == pytest.approx(ratio)
@@ -40,7 +42,7 @@ def test_a_gang_waits_for_the_worker_with_the_fewest_cpus_for_a_gpu() -> None:
 
 def test_a_share_with_which_a_job_does_not_run_is_refused() -> None:
     model = Synergy(share_cpu_millis=3000, share_memory_bytes=GIB)
-    with pytest.raises(ValueError, match="give the share with which the trace's durations were counted"):
+    with pytest.raises(ValueError, match="give the share for which the trace's durations were counted"):
         model.speed_ratio(
             SENSITIVITIES["m5"], (WorkerPlacement(0, "n", ("a",), 100),), (WorkerAllotment(0, 1, 1),)
         )
@@ -64,13 +66,13 @@ def test_with_proportional_shares_jobs_run_as_in_the_trace() -> None:
 
 
 @pytest.mark.parametrize("allocation", ["tune", "optimal"])
-def test_tuning_speeds_up_those_that_lacked_cpus_and_slows_nobody_down(allocation: str) -> None:
+def test_tuning_speeds_up_jobs_that_lacked_cpus_and_slows_none_down(allocation: str) -> None:
     finished = simulated(allocation, "alexnet", *["gnmt"] * 7)
     assert finished.pop("0-alexnet") == pytest.approx(1000 / 2.94, rel=0.02)
     assert all(seconds == pytest.approx(1000) for seconds in finished.values())
 
 
-def test_cpus_that_come_free_go_to_those_that_go_on() -> None:
+def test_freed_cpus_go_to_the_remaining_jobs() -> None:
     """Two share what there is until one has finished; eight of a kind run as in the trace to the end."""
     crowd = simulated("tune", *["alexnet"] * 8)
     assert all(seconds == pytest.approx(1000) for seconds in crowd.values())
@@ -80,7 +82,7 @@ def test_cpus_that_come_free_go_to_those_that_go_on() -> None:
     assert mixed["0-alexnet"] < mixed["1-alexnet"] < 1000 / 1.5
 
 
-def test_greedy_lets_those_stand_still_for_whom_nothing_is_left() -> None:
+def test_greedy_stops_jobs_without_cpus() -> None:
     finished = simulated("greedy", "alexnet", "alexnet", "alexnet")
     assert finished["0-alexnet"] == pytest.approx(1000 / 2.94, rel=0.02)
     assert finished["2-alexnet"] == pytest.approx(2 * 1000 / 2.94, rel=0.02)

@@ -1,4 +1,4 @@
-"""Trace files: which format a file is taken for, what is left out, and what a wrong file is told."""
+"""Trace files: recognized formats, skipped jobs, and error messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.scheduling import Demand
-from laneway.simulator import ReadOptions, TraceError, TraceJob, TraceRead, load_trace, read_trace
+from laneway.simulator import InputError, ReadOptions, TraceJob, TraceRead, load_trace, read_trace
 
 TIRESIAS = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 NATIVE = "job,submit_seconds,duration_seconds"
@@ -40,7 +40,7 @@ def test_a_limit_keeps_the_first_by_submission_and_counts_the_others(tmp_path: P
         "laneway",
         {"it comes after the first 2": 2},
     )
-    assert load_trace(path, ReadOptions(limit=4)).left_out == {}
+    assert load_trace(path, ReadOptions(limit=4)).skipped == {}
 
 
 def test_the_clock_of_a_log_begins_with_the_first_job_that_is_kept(tmp_path: Path) -> None:
@@ -51,17 +51,17 @@ def test_the_clock_of_a_log_begins_with_the_first_job_that_is_kept(tmp_path: Pat
     ]
     read = load_trace(written(tmp_path, HELIOS + "".join(lines)))
     assert [(job.key, job.submit_seconds) for job in read.jobs] == [("vcB/2", 0), ("vcB/3", 60)]
-    assert read.summary() == "2 jobs (helios); left out: 1 (it uses no GPU)"
+    assert read.summary() == "2 jobs (helios); skipped: 1 (it uses no GPU)"
 
 
-def test_a_log_that_lists_a_job_twice_has_it_once(tmp_path: Path) -> None:
+def test_a_log_that_lists_a_job_twice_counts_it_once(tmp_path: Path) -> None:
     line = a_helios_job(1, "2020-06-10 00:00:00")
     read = load_trace(written(tmp_path, HELIOS + line + line))
     assert len(read.jobs) == 1
-    assert read.left_out == {"it is listed again": 1}
+    assert read.skipped == {"it is listed again": 1}
 
 
-def test_a_mark_of_byte_order_and_blank_lines_are_nothing(tmp_path: Path) -> None:
+def test_byte_order_marks_and_blank_lines_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(f"\ufeff{NATIVE}\r\n\r\na,0,1\r\n\r\n".encode())
     assert read_trace(path) == (TraceJob("default/a", Demand(), 0, 1),)
@@ -73,22 +73,26 @@ def test_a_mark_of_byte_order_and_blank_lines_are_nothing(tmp_path: Path) -> Non
         (
             "nothing",
             "",
-            r"begins with '', which is no known format; there are:\n  laneway: columns duration_s",
+            r"begins with '', which is not a known format; the formats are:\n  laneway: columns duration_s",
         ),
-        ("another program's columns", "time,cpu\n1,2\n", "begins with 'time,cpu', which is no known format"),
+        (
+            "another program's columns",
+            "time,cpu\n1,2\n",
+            "begins with 'time,cpu', which is not a known format",
+        ),
         (
             "a column too many",
             f"{NATIVE},color\na,0,1,red\n",
-            "has columns that the format laneway has not: color; leave them out, or write one of cpu_seconds",
+            "has columns that the format laneway does not have: color; remove them, or write one of cpu_seconds",
         ),
         ("no jobs", f"{NATIVE}\n", "has no jobs to simulate"),
         (
-            "only jobs that are left out",
+            "only jobs that are skipped",
             HELIOS + a_helios_job(1, "2020-06-10 00:00:00", gpus=0),
-            r"has no jobs to simulate: left out are 1 \(it uses no GPU\)",
+            r"has no jobs to simulate: skipped are 1 \(it uses no GPU\)",
         ),
-        ("a short line", f"{NATIVE}\na,0\n", "line 2: it has not as many fields"),
-        ("a long line", f"{NATIVE}\na,0,1,2\n", "line 2: it has not as many fields"),
+        ("a short line", f"{NATIVE}\na,0\n", "line 2: its number of fields differs from the header"),
+        ("a long line", f"{NATIVE}\na,0,1,2\n", "line 2: its number of fields differs from the header"),
         (
             "a word for a number",
             f"{NATIVE}\na,0,1\nb,0,x\n",
@@ -102,22 +106,22 @@ def test_a_mark_of_byte_order_and_blank_lines_are_nothing(tmp_path: Path) -> Non
         ("part of a GPU", TIRESIAS + "1,0.5,0,1,m,1,1\n", "line 2: num_gpu is '0.5': write a whole number"),
         ("no GPU", TIRESIAS + "1,0,0,1,m,1,1\n", "line 2: workers is 0"),
         ("no date", HELIOS + a_helios_job(1, "today"), "submit_time is 'today': write a date and a time"),
-        ("a quote that never ends", f'{NATIVE}\n"a,0,1\n', "is no CSV file"),
+        ("a quote that never ends", f'{NATIVE}\n"a,0,1\n', "is not a CSV file"),
     ],
 )
-def test_a_wrong_file_is_told_where_and_what_to_write(
+def test_an_error_in_a_file_names_the_line_and_what_to_write(
     tmp_path: Path, story: str, text: str, says: str
 ) -> None:
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         read_trace(written(tmp_path, text))
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot read the trace"):
+def test_missing_and_binary_files_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the trace"):
         read_trace(tmp_path / "nowhere.csv")
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TraceError, match="is no text file"):
+    with pytest.raises(InputError, match="is not a text file"):
         read_trace(binary)
 
 

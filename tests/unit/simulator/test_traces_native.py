@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, PlacementMode, Profile
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity
-from laneway.scheduling.snapshot import StageSeconds
-from laneway.simulator import TraceError, TraceJob, load_trace, read_trace, write_trace
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity
+from laneway.scheduling.model.snapshot import StageSeconds
+from laneway.simulator import InputError, TraceJob, load_trace, read_trace, write_trace
 from laneway.simulator.traces import native
 
 NAMES = st.text("abcXYZ059-_.,;\"' é漢", min_size=1, max_size=12).map(str.strip).filter(bool)
@@ -82,20 +81,16 @@ def test_what_is_written_is_read_again(
     path = tmp_path_factory.mktemp("trace") / "written.csv"
     write_trace(jobs, path)
     read = load_trace(path)
-    assert read.form == "laneway"
+    assert read.format == "laneway"
     assert sorted(read.jobs, key=lambda job: job.key) == sorted(jobs, key=lambda job: job.key)
 
 
-def test_the_page_on_traces_describes_every_column() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
-    table = page.split("## Laneway's own")[1].split("| column |")[1].split("\n\n")[0]
-    described = [
-        name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])
-    ]
-    assert sorted(described) == sorted([*native.REQUIRED, *native.OPTIONAL])
+@pytest.mark.parametrize("column", [*native.REQUIRED, *native.OPTIONAL])
+def test_the_page_on_traces_mentions_every_column(column: str) -> None:
+    assert f"`{column}`" in (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
 
 
-def test_only_columns_that_say_something_are_written(tmp_path: Path) -> None:
+def test_empty_columns_are_not_written(tmp_path: Path) -> None:
     path = tmp_path / "written.csv"
     write_trace([TraceJob("t/a", Demand(2), 0.5, 10), TraceJob("t/b", Demand(), 1, 0.1, model="bert")], path)
     assert path.read_text() == (
@@ -103,7 +98,7 @@ def test_only_columns_that_say_something_are_written(tmp_path: Path) -> None:
     )
 
 
-def test_everything_that_the_format_can_say(tmp_path: Path) -> None:
+def test_every_column_of_the_format(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(
         "job,submit_seconds,duration_seconds,workers,gpus_per_worker,share_percent,memory_bytes,models,exclusive,"
@@ -146,7 +141,7 @@ def test_everything_that_the_format_can_say(tmp_path: Path) -> None:
             "one size",
             "persistent_bytes,ephemeral_bytes",
             "5,",
-            r"ephemeral_bytes: empty or missing; of persistent_bytes, ephemeral_bytes write both \(0 where",
+            r"ephemeral_bytes: empty or missing; write both \(0 to ignore memory\) of persistent_bytes",
         ),
         (
             "times without sizes",
@@ -158,7 +153,7 @@ def test_everything_that_the_format_can_say(tmp_path: Path) -> None:
             "some of the stages",
             "persistent_bytes,ephemeral_bytes,gpu_seconds",
             "0,0,1",
-            "storage_seconds, cpu_seconds, network_seconds: empty or missing; .* write all four, or none",
+            "storage_seconds, cpu_seconds, network_seconds: empty or missing; write all four, or none,",
         ),
         (
             "memory that is owed",
@@ -193,12 +188,12 @@ def test_everything_that_the_format_can_say(tmp_path: Path) -> None:
         ("expected before it began", "expected_seconds", "-2", "expected_seconds of job default/a is -2.0"),
     ],
 )
-def test_a_wrong_field_is_told_what_to_write(
+def test_an_error_in_a_field_says_what_to_write(
     tmp_path: Path, story: str, columns: str, fields: str, says: str
 ) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(f"job,submit_seconds,duration_seconds,{columns}\na,0,1,{fields}\n")
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         read_trace(path)
 
 
@@ -211,10 +206,10 @@ def test_a_wrong_field_is_told_what_to_write(
     ],
 )
 def test_a_job_that_the_format_cannot_hold_is_refused(tmp_path: Path, job: TraceJob, says: str) -> None:
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(InputError, match=says):
         write_trace([job], tmp_path / "written.csv")
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"cannot write the trace .*written\.csv"):
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write the trace .*written\.csv"):
         write_trace([], tmp_path / "nowhere" / "written.csv")

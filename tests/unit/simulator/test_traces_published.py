@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from laneway.scheduling import Demand, Profile
-from laneway.scheduling.snapshot import StageSeconds
-from laneway.simulator import ReadOptions, TraceError, TraceJob, TraceRead, load_trace, read_trace
+from laneway.scheduling.model.snapshot import StageSeconds
+from laneway.simulator import InputError, ReadOptions, TraceJob, TraceRead, load_trace, read_trace
 
 MURI = (
     "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,"
@@ -58,7 +58,7 @@ class TestMuri:
 
     def test_a_wrong_field_is_named(self, tmp_path: Path) -> None:
         path = written(tmp_path, MURI + self.LINE.replace(",150,", ",much,"))
-        with pytest.raises(TraceError, match="line 2: resource_time_1 is 'much': write a number of millisec"):
+        with pytest.raises(InputError, match="line 2: resource_time_1 is 'much': write a number of millisec"):
             read_trace(path)
 
 
@@ -125,7 +125,7 @@ class TestPhilly:
                 "philly",
                 {
                     "it never ran": 1,
-                    "it still ran when the log ended": 1,
+                    "it was still running when the log ended": 1,
                     "it ran for no time": 1,
                     "it uses no GPU": 1,
                 },
@@ -150,14 +150,14 @@ class TestPhilly:
     @pytest.mark.parametrize(
         ("story", "text", "says"),
         [
-            ("no list of objects", "[1]", r"line 1: it is no JSON list of jobs: write an object"),
+            ("no list of objects", "[1]", r"line 1: it is not a JSON list of jobs: write an object"),
             (
                 "a list without end",
                 '[\n{"attempts": []},\n',
                 "line 3: .* write an object, .* and ] at the end",
             ),
             ("a broken object", '[{"attempts": []},\n{"attempts": }]', "line 2: .*Expecting value"),
-            ("more than a list", '[{"attempts": []}] x', "line 1: .* leave out what follows the list"),
+            ("more than a list", '[{"attempts": []}] x', "line 1: .* remove what follows the list"),
             (
                 "no attempts",
                 '[\n\n{"jobid": "a"}]',
@@ -177,7 +177,7 @@ class TestPhilly:
         ],
     )
     def test_a_wrong_log_is_told_where(self, tmp_path: Path, story: str, text: str, says: str) -> None:
-        with pytest.raises(TraceError, match=says):
+        with pytest.raises(InputError, match=says):
             read_trace(written(tmp_path, text, "cluster_job_log"))
 
 
@@ -223,7 +223,7 @@ class TestAlibaba:
 
     def test_openb_refuses_more_than_a_gpu_of_a_gpu(self, tmp_path: Path) -> None:
         path = written(tmp_path, OPENB + "a,1,1,1,1001,,LS,Running,0,9,1\n")
-        with pytest.raises(TraceError, match="line 2: gpu_milli is 1001: write 1 to 1000"):
+        with pytest.raises(InputError, match="line 2: gpu_milli is 1001: write 1 to 1000"):
             read_trace(path)
 
     TASKS = (
@@ -236,7 +236,7 @@ class TestAlibaba:
     )
     LEFT_OUT: Mapping[str, int] = {
         "it uses no GPU": 1,
-        "it still ran when the log ended": 1,
+        "it was still running when the log ended": 1,
         "it never ran": 1,
         "it ran for no time": 1,
     }
@@ -285,7 +285,7 @@ class TestAlibaba:
         path = written(tmp_path, self.TASKS, "pai_task_table.csv")
         with (tmp_path / table).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-        with pytest.raises(TraceError, match=rf"{table}, line \d: {says}"):
+        with pytest.raises(InputError, match=rf"{table}, line \d: {says}"):
             read_trace(path)
 
 
@@ -343,21 +343,30 @@ class TestGavel:
         for name in files:
             written(tmp_path, self.THROUGHPUTS, name)
         path = written(tmp_path, self.LINE, "real/a.trace")
-        with pytest.raises(TraceError, match=says):
+        with pytest.raises(InputError, match=says):
             read_trace(path, ReadOptions(**options))  # type: ignore[arg-type]
 
     def test_a_job_that_nobody_measured(self, tmp_path: Path) -> None:
         written(tmp_path, self.THROUGHPUTS, "real_throughputs.json")
         path = written(tmp_path, self.LINE + self.LINE.replace("\t2\t", "\t4\t"), "real/a.trace")
         with pytest.raises(
-            TraceError, match=r"line 2: job_type is 'LM \(batch size 5\)' on 4 GPUs, of which"
+            InputError, match=r"line 2: job_type is 'LM \(batch size 5\)' on 4 GPUs, which has no throughput"
         ):
             read_trace(path)
 
-    def test_a_file_that_holds_no_throughputs(self, tmp_path: Path) -> None:
-        written(tmp_path, "[1, 2", "real_throughputs.json")
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            ("[1, 2", "is not valid JSON"),
+            ("[1, 2]", "is not a file of throughputs: write"),
+            ('{"v100": {"x": 1}}', "is not a file of throughputs: write"),
+            ('{"v100": {"x": {"y": 1}}}', "a job type on v100 has no throughput alone"),
+        ],
+    )
+    def test_a_file_that_holds_no_throughputs(self, tmp_path: Path, content: str, says: str) -> None:
+        written(tmp_path, content, "real_throughputs.json")
         path = written(tmp_path, self.LINE, "real/a.trace")
-        with pytest.raises(TraceError, match=r"real_throughputs.json is no file of throughputs: write"):
+        with pytest.raises(InputError, match=f"real_throughputs.json:? {says}"):
             read_trace(path)
 
 
@@ -365,7 +374,7 @@ class TestSynergy:
     def test_iterations_become_seconds_by_the_models_time(self, tmp_path: Path) -> None:
         path = written(tmp_path, "0,res18,0.0,100,1\n1,gnmt,8,1000,4\n", "trace")
         read = load_trace(path)
-        assert read.form == "synergy"
+        assert read.format == "synergy"
         assert [(job.key, job.model, job.submit_seconds, job.demand) for job in read.jobs] == [
             ("default/0", "res18", 0.0, Demand(1)),
             ("default/1", "gnmt", 8.0, Demand(4)),
@@ -374,5 +383,5 @@ class TestSynergy:
 
     def test_a_model_that_nobody_measured(self, tmp_path: Path) -> None:
         path = written(tmp_path, "0,res18,0.0,100,1\n1,other,8,1000,4\n", "trace")
-        with pytest.raises(TraceError, match="line 2: model is 'other', of which no iteration was measured"):
+        with pytest.raises(InputError, match="line 2: model is 'other', which was not measured"):
             read_trace(path)

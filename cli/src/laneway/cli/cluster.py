@@ -1,6 +1,6 @@
-"""The API server, as the user's kubeconfig reaches it. The only room that knows the Kubernetes client.
+"""The API server that the user's kubeconfig names. The only module that uses the Kubernetes client.
 
-Objects come and go as plain dictionaries, as the API server has them.
+Objects are plain dictionaries, in the API server's own form.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from laneway.api.names import CLI_FIELD_MANAGER, GROUP, VERSION
@@ -25,14 +26,16 @@ _REQUEST_SECONDS = 30
 
 
 class ConflictError(Exception):
-    """Somebody else wrote an object at the same time."""
+    """The object has changed since it was read."""
 
 
 class Cluster:
-    """TrainingJobs, their pods and events, and the GPUNodes that they run on."""
+    """Access to TrainingJobs, their pods and events, and GPUNodes."""
 
     def __init__(self, *, kubeconfig: str | None = None, context: str | None = None) -> None:
-        """Read the kubeconfig: the file given, else KUBECONFIG, else ~/.kube/config, else the pod's own account.
+        """Load the kubeconfig: the given file, else KUBECONFIG, else the pod's service account, else ~/.kube/config.
+
+        ``namespace`` is that of the kubeconfig's context, or the pod's own.
 
         Raises:
             CommandError: there is none, or it is wrong.
@@ -48,9 +51,10 @@ class Cluster:
                 self.namespace = chosen["context"].get("namespace") or "default"
             else:
                 config.load_incluster_config()
+                self.namespace = _pod_namespace()
         except (config.ConfigException, OSError) as error:
             raise CommandError(
-                f"no cluster to talk to: {error}; set KUBECONFIG or give --kubeconfig", UNREACHABLE
+                f"no cluster is configured: {error}; set KUBECONFIG or give --kubeconfig", UNREACHABLE
             ) from error
         settings = client.Configuration.get_default_copy()
         settings.retries = 1
@@ -83,16 +87,16 @@ class Cluster:
             return list(found["items"])
 
     def delete(self, namespace: str, name: str) -> None:
-        """Delete a TrainingJob; its pods follow."""
+        """Delete a TrainingJob; the garbage collector deletes its pods."""
         with self._errors(f"TrainingJob {name} in namespace {namespace}"):
             self._jobs.delete_namespaced_custom_object(GROUP, VERSION, namespace, PLURAL, name)
 
-    def changes(self, namespace: str, name: str, deadline_seconds: float | None) -> Iterator[Object | None]:
-        """Yield a TrainingJob as it is, and again whenever it changes; None once it is gone.
+    def watch(self, namespace: str, name: str, deadline_seconds: float | None) -> Iterator[Object | None]:
+        """Yield a TrainingJob now and after every change; None once it is deleted.
 
-        Ends at the deadline (of ``time.monotonic``); the caller ends it when it has seen enough.
+        Ends at the deadline (in ``time.monotonic``); the caller may stop earlier.
         """
-        from kubernetes import watch
+        from kubernetes.watch import Watch
 
         while True:
             job = self._read_or_none(namespace, name)
@@ -107,8 +111,8 @@ class Cluster:
                         return
                     time.sleep(max(0.0, min(0.2, deadline_seconds - time.monotonic())))
                     continue
-            with self._errors(f"TrainingJob {name} in namespace {namespace}", expired_is_fine=True):
-                for event in watch.Watch().stream(
+            with self._errors(f"TrainingJob {name} in namespace {namespace}", allow_expired=True):
+                for event in Watch().stream(
                     self._jobs.list_namespaced_custom_object,
                     GROUP,
                     VERSION,
@@ -121,7 +125,7 @@ class Cluster:
                     yield None if event["type"] == "DELETED" else event["object"]
 
     def pod(self, namespace: str, name: str) -> Object | None:
-        """Return a pod; None where there is none of that name."""
+        """Return a pod; None if there is no pod of that name."""
         with self._errors(f"pod {name} in namespace {namespace}"):
             try:
                 answer = self._core.read_namespaced_pod(name, namespace, _preload_content=False)
@@ -132,7 +136,7 @@ class Cluster:
             return dict(json.loads(answer.data))
 
     def pods(self, namespace: str, selector: str) -> list[Object]:
-        """Return the pods of a namespace that a label selector matches."""
+        """Return the pods of a namespace that match a label selector."""
         with self._errors(f"pods in namespace {namespace}"):
             answer = self._core.list_namespaced_pod(
                 namespace, label_selector=selector, _preload_content=False
@@ -145,11 +149,11 @@ class Cluster:
             return dict(self._jobs.get_cluster_custom_object(GROUP, VERSION, _GPU_NODES, name))
 
     def apply_gpu_node(self, name: str, body: Object) -> None:
-        """Apply what the command line says of a GPUNode; what others say of the same fields is overruled.
+        """Apply fields of a GPUNode; conflicts with other field managers are forced.
 
         Raises:
-            ConflictError: it has changed since the version that the body names.
-            CommandError: it is refused, or there is no cluster.
+            ConflictError: it has changed since the resource version of the body.
+            CommandError: the API server refuses, or is unreachable.
         """
         try:
             with self._errors(f"GPUNode {name}"):
@@ -169,7 +173,7 @@ class Cluster:
             raise
 
     def log(self, namespace: str, pod: str, container: str, *, follow: bool) -> Iterator[bytes]:
-        """Yield what a container has written, and with ``follow`` what it writes until it ends."""
+        """Yield a container's log; with ``follow`` until the container ends."""
         with self._errors(f"log of pod {pod} in namespace {namespace}"):
             answer = self._core.read_namespaced_pod_log(
                 pod, namespace, container=container, follow=follow, _preload_content=False
@@ -198,18 +202,26 @@ class Cluster:
             raise
 
     @contextmanager
-    def _errors(self, what: str, *, expired_is_fine: bool = False) -> Iterator[None]:
-        """Put what the client raises into words for people."""
+    def _errors(self, what: str, *, allow_expired: bool = False) -> Iterator[None]:
+        """Turn the client's exceptions into CommandErrors."""
         from urllib3.exceptions import HTTPError
 
         try:
             yield
         except _api_exception() as error:
-            if error.status == 410 and expired_is_fine:
+            if error.status == 410 and allow_expired:
                 return
-            raise _in_words(error, what) from error
+            raise _command_error(error, what) from error
         except (HTTPError, OSError) as error:
             raise CommandError(f"cannot reach the cluster at {self._server}: {error}", UNREACHABLE) from error
+
+
+def _pod_namespace() -> str:
+    """Return the namespace of the pod that this process runs in: a file beside its service account's token."""
+    from kubernetes.config import incluster_config
+
+    path = Path(incluster_config.SERVICE_TOKEN_FILENAME).with_name("namespace")
+    return path.read_text(encoding="utf-8").strip() or "default"
 
 
 def _api_exception() -> Any:
@@ -218,7 +230,7 @@ def _api_exception() -> Any:
     return ApiException
 
 
-def _in_words(error: Any, what: str) -> CommandError:
+def _command_error(error: Any, what: str) -> CommandError:
     body = error.body.decode() if isinstance(error.body, bytes) else str(error.body or "")
     try:
         message = str(json.loads(body)["message"])
@@ -226,18 +238,18 @@ def _in_words(error: Any, what: str) -> CommandError:
         message = ""
     if error.status == 404 and not message:
         return CommandError(
-            "the cluster does not know TrainingJobs: install Laneway first (helm install laneway charts/laneway)",
+            "the cluster has no TrainingJobs: install Laneway first (helm install laneway charts/laneway)",
             NOT_FOUND,
         )
-    words: dict[int, Callable[[], str]] = {
-        401: lambda: "the cluster does not know you: check the credentials in your kubeconfig",
+    messages: dict[int, Callable[[], str]] = {
+        401: lambda: "the cluster refused your credentials: check the user in your kubeconfig",
         403: lambda: f"not allowed: {message}",
-        404: lambda: f"there is no {what}",
-        409: lambda: f"{what} is there already: delete it first, or choose another name",
-        422: lambda: f"{what} is refused: {message}",
+        404: lambda: f"{what} not found",
+        409: lambda: f"{what} already exists: delete it first, or choose another name",
+        422: lambda: f"{what} is invalid: {message}",
     }
-    say = words.get(error.status, lambda: f"{what}: {message or error.reason}")
-    return CommandError(say(), NOT_FOUND if error.status == 404 else FAILED)
+    text = messages.get(error.status, lambda: f"{what}: {message or error.reason}")
+    return CommandError(text(), NOT_FOUND if error.status == 404 else FAILED)
 
 
 def _name_of(manifest: Object) -> str:

@@ -1,4 +1,4 @@
-"""Durations on a command line."""
+"""Parses durations on a command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def parse_duration(text: str) -> float:
     """Return a duration such as ``90``, ``90s``, ``10m`` or ``1h30m`` in seconds.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not a duration.
     """
     if not re.fullmatch(r"(\d+[smhd])+|\d+s?", text):
         raise ValueError(f"{text!r} is not a duration: write 90s, 10m or 1h30m")

@@ -1,10 +1,10 @@
-"""What the process returns to the shell, and the errors that lead there."""
+"""The exit codes of the process, and the error that carries one."""
 
 from __future__ import annotations
 
 OK = 0
 FAILED = 1
-"""The cluster refused, or the job that was waited for failed."""
+"""The cluster refused the request, or the job failed."""
 
 USAGE = 2
 """The command line, or a file that it names, is wrong."""
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """A command cannot be carried out; the message says why and what to do."""
+    """A command failed; the message says why and what to do."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The entry point: parse the command line, carry out the verb, return its exit code."""
+"""The entry point: parses the command line, runs the verb and returns its exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from laneway.cli.verbs import (
     get,
     list_jobs,
     logs,
-    orders,
+    pause_resume,
     replay,
     simulate,
     submit,
@@ -32,20 +32,20 @@ _VERBS: Mapping[str, Any] = {
     "wait": wait,
     "delete": delete,
     "explain": explain,
-    **orders.VERBS,
+    **pause_resume.VERBS,
     "simulate": simulate,
     "replay": replay,
 }
 
-_EXIT_CODES = """exit codes: 0 done; 1 refused, or the job failed; 2 wrong command line or file; 3 not found;
-4 timed out; 5 no cluster; 130 interrupted"""
+_EXIT_CODES = """Exit codes: 0 success; 1 refused, or the job failed; 2 wrong command line or file; 3 not found;
+4 timed out; 5 cluster unreachable; 130 interrupted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: without the program's name; those of the process by default.
+        arguments: the command line without the program's name; None: that of the process.
     """
     program = "kubectl laneway" if Path(sys.argv[0]).name == "kubectl-laneway" else "laneway"
     parsed = _parser(program).parse_args(arguments)
@@ -57,25 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough; Python would complain once more at exit
+        sys.stderr.close()  # the reader has closed the pipe; Python would report it again at exit
         return 0
 
 
 def _parser(program: str) -> ArgumentParser:
     parser = ArgumentParser(
         prog=program,
-        description="TrainingJobs on shared GPUs.",
+        description="Manage TrainingJobs on shared GPUs, and simulate scheduling policies.",
         epilog=_EXIT_CODES,
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.set_defaults(program=program)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, module in _VERBS.items():
-        module.add(
-            verbs.add_parser(
-                name, help=module.HELP, description=f"{module.HELP[0].upper()}{module.HELP[1:]}."
-            )
-        )
+        module.add_arguments(verbs.add_parser(name, help=module.HELP, description=f"{module.HELP}."))
     return parser
 
 

@@ -1,4 +1,4 @@
-"""TrainingJobs from a file or from standard input."""
+"""Reads TrainingJobs from a file or from standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_manifests(name: str) -> list[dict[str, Any]]:
     """Return the TrainingJobs of a YAML or JSON file; ``-`` is standard input.
 
     Raises:
-        CommandError: the file cannot be read, is no YAML, or holds something else.
+        CommandError: the file cannot be read, is not YAML, or holds something else.
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
@@ -32,12 +32,12 @@ def read_manifests(name: str) -> list[dict[str, Any]]:
 def _checked(document: Any, name: str, number: int) -> dict[str, Any]:
     where = f"{name}, document {number}"
     if not isinstance(document, dict):
-        raise CommandError(f"{where}: it is no object", USAGE)
+        raise CommandError(f"{where}: it is not an object", USAGE)
     found = (document.get("apiVersion"), document.get("kind"))
     if found != (API_VERSION, "TrainingJob"):
         raise CommandError(
-            f"{where}: it is a {found[1]} of {found[0]}; submit takes TrainingJobs of {API_VERSION}, "
-            "apply the others with kubectl",
+            f"{where}: it is a {found[1]} of {found[0]}; submit accepts TrainingJobs of {API_VERSION}; "
+            "apply other objects with kubectl",
             USAGE,
         )
     metadata = document.get("metadata")

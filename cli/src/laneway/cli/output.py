@@ -1,4 +1,4 @@
-"""Tables for people, JSON and YAML for programs."""
+"""Writes tables for people, and JSON and YAML for programs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TextIO
 import yaml
 
 
-def write_object(value: Any, form: str, to: TextIO | None = None) -> None:
+def write_object(value: Any, output: str, to: TextIO | None = None) -> None:
     """Write an object as ``json`` or ``yaml``."""
     out = to or sys.stdout
-    if form == "json":
+    if output == "json":
         json.dump(value, out, indent=2, ensure_ascii=False)
         out.write("\n")
     else:
@@ -21,7 +21,7 @@ def write_object(value: Any, form: str, to: TextIO | None = None) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows in columns that are as wide as they need to be."""
+    """Return rows in aligned columns."""
     lines = [list(header), *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

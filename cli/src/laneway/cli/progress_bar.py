@@ -1,4 +1,4 @@
-"""A progress bar, where somebody looks."""
+"""A progress bar for terminals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WIDTH = 30
 
 
 class ProgressBar:
-    """One line that is written over; nothing at all where the output is no terminal."""
+    """One line that is overwritten; it writes nothing if the output is not a terminal."""
 
     def __init__(self, name: str, to: TextIO) -> None:
         self._name = name
@@ -16,19 +16,19 @@ class ProgressBar:
         self._shown = ""
         self._permille = -1
 
-    def show(self, done: int, whole: int) -> None:
-        """Show how much is done."""
-        permille = 1000 * done // max(1, whole)
+    def show(self, done: int, total: int) -> None:
+        """Show the progress."""
+        permille = 1000 * done // max(1, total)
         if self._to is None or permille == self._permille:
             return
         self._permille = permille
-        filled = _WIDTH * done // max(1, whole)
-        self._shown = f"{self._name} [{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{whole}"
+        filled = _WIDTH * done // max(1, total)
+        self._shown = f"{self._name} [{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{total}"
         self._to.write(f"\r{self._shown}")
         self._to.flush()
 
     def clear(self) -> None:
-        """Leave no trace."""
+        """Erase the line."""
         if self._to is not None and self._shown:
             self._to.write("\r" + " " * len(self._shown) + "\r")
             self._to.flush()

@@ -1,11 +1,12 @@
-"""Laneway's client: what runs in a user's container.
+"""Laneway's client, which runs in users' containers.
 
-A PyTorch script needs nothing of this: its iterations are found. For other frameworks, and for scripts that want to know:
+PyTorch scripts do not need this API: their iterations are detected. It serves other frameworks, and scripts
+that report progress or save checkpoints:
 
     from laneway.client import Checkpoint, expect_iterations, iteration, iterations, report, stopping
 
-All of it also works where Laneway is not there; then it does nothing. (The names are fetched when they are first used: this module
-is loaded at the start of every Python process in a container.)
+Without Laneway the same calls work and have no effect. Names are imported on first use, because this module
+is loaded at the start of every Python process in a container.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from laneway.client.checkpoint import Checkpoint
-    from laneway.client.explicit import expect_iterations, iteration, iterations, stopping
-    from laneway.client.reporting import report
+    from laneway.client.script_api import expect_iterations, iteration, iterations, report, stopping
 
 __all__ = ["Checkpoint", "expect_iterations", "iteration", "iterations", "report", "stopping"]
 
@@ -26,10 +26,6 @@ def __getattr__(name: str) -> object:
         from laneway.client.checkpoint import Checkpoint
 
         return Checkpoint
-    if name == "report":
-        from laneway.client.reporting import report
+    from laneway.client import script_api
 
-        return report
-    from laneway.client import explicit
-
-    return getattr(explicit, name)
+    return getattr(script_api, name)

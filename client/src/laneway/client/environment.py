@@ -1,4 +1,5 @@
-"""What the device plugin tells a container through its environment (docs/contracts.md, "What `Allocate` puts into a container")."""
+"""The environment variables that the device plugin sets in a container (docs/contracts.md, "What `Allocate`
+puts into a container")."""
 
 from __future__ import annotations
 
@@ -11,32 +12,32 @@ if TYPE_CHECKING:
 
 SOCKET_NAME: Final = "agent.sock"
 DEFAULT_STOP_TIMEOUT_SECONDS: Final = 20.0
-"""Below the 30 s that a pod has by default between SIGTERM and SIGKILL, with time for a checkpoint."""
+"""Leaves time for a checkpoint within a pod's default grace period of 30 s between SIGTERM and SIGKILL."""
 
 DEFAULT_AGENT_TIMEOUT_SECONDS: Final = 60.0
-"""Long enough for an agent's update on the node, so that a lane has one holder across it."""
+"""Long enough for an update of the agent, so that a lane keeps one holder across it."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where the agent is, and what was allotted."""
+    """Where the agent is, and what was allotted to the container."""
 
     socket_path: str
     gpus: tuple[str, ...]
     """The uuids of the container's GPUs."""
     local_rank: int
-    """Which of a container's processes this one is, where a launcher says so (torchrun's LOCAL_RANK)."""
+    """The index of this process in its container, where a launcher sets it (torchrun's LOCAL_RANK)."""
     stop_timeout_seconds: float
-    """How long after SIGTERM a boundary is waited for."""
+    """How long after SIGTERM to wait for an iteration boundary."""
     agent_timeout_seconds: float
-    """How long an agent that was there and is gone is waited for, before the script goes on without turns. One that is there and gives
-    no sign of life counts as gone after as long."""
+    """How long to wait for an agent that was lost before the script goes on without turns. An agent that
+    stays silent for this long counts as lost."""
     fit: str = "Auto"
     """What may be done where an iteration's memory does not fit: Auto, Offload, Recompute or Off."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Optional[Environment]:
-        """Reads the variables; None where Laneway gave this container nothing."""
+        """Reads the variables; returns None where the container has no share."""
         folder = variables.get("LANEWAY_DIR", "")
         if not folder:
             return None
@@ -55,7 +56,7 @@ class Environment:
 
     @property
     def gpu(self) -> Optional[str]:
-        """The GPU of this process; None for the container's only one."""
+        """The GPU of this process; None where the container has only one."""
         if len(self.gpus) < 2:
             return None
         return self.gpus[self.local_rank % len(self.gpus)]

@@ -1,7 +1,7 @@
-"""Which processes of a container are the training, and which only help it.
+"""Which of a container's processes train, and which only help.
 
-A process that multiprocessing started (a worker of a DataLoader, a resource tracker) or that was forked counts as a helper until it
-steps an optimizer: then it trains after all (`torch.multiprocessing.spawn`).
+A process that was forked or started by multiprocessing (a DataLoader's worker, a resource tracker) counts as
+a helper until it steps an optimizer. Then it trains (`torch.multiprocessing.spawn`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def is_multiprocessing_child() -> bool:
-    """Whether multiprocessing started this process, by fork, spawn or forkserver."""
+    """Returns whether multiprocessing started this process, by fork, spawn or forkserver."""
     command = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
     if "--multiprocessing-fork" in command or any("multiprocessing.forkserver" in word for word in command):
         return True

@@ -1,14 +1,16 @@
-"""Waits for PyTorch to be imported, and then installs Laneway's hooks in it; until then this module is all that is loaded.
+"""Waits for the import of PyTorch, then installs Laneway's hooks. Until then this is the only module of the
+client in memory.
 
-A finder at the head of `sys.meta_path` lets the others find `torch` and puts one more call behind the execution of that module.
-It stays there until PyTorch was really imported: libraries look for `torch` (`importlib.util.find_spec`) without importing it.
+A finder at the head of `sys.meta_path` lets the other finders find `torch` and adds a call after that
+module's execution. It stays until PyTorch is really imported, because libraries look for `torch`
+(`importlib.util.find_spec`) without importing it.
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # typing itself takes milliseconds to import
+TYPE_CHECKING = False  # importing typing takes milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
@@ -16,12 +18,30 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 
-def prepare() -> None:
-    """Sees to it that PyTorch gets its hooks when it is imported, or now if it is there already; once, however often it is called."""
+def prepare(install: Callable[[ModuleType], None]) -> None:
+    """Calls `install(torch)` once PyTorch has been imported, or now if it already is.
+
+    Only the first call in a process has an effect. A failure of `install` is reported on stderr and does not
+    reach the script.
+    """
+    global _prepared  # noqa: PLW0603 - PyTorch is one module, and gets its hooks once
+    if _prepared:
+        return
+    _prepared = True
+
+    def install_safely(torch: ModuleType) -> None:
+        try:
+            install(torch)
+        except Exception as error:
+            print(
+                f"laneway: cannot install the PyTorch hooks, the script runs without turns: {error!r}",
+                file=sys.stderr,
+            )
+
     if "torch" in sys.modules:
-        _install(sys.modules["torch"])
-    elif not any(isinstance(finder, AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, AfterImport("torch", _install))
+        install_safely(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, AfterImport("torch", install_safely))
 
 
 class AfterImport:
@@ -34,11 +54,12 @@ class AfterImport:
     def find_spec(
         self, fullname: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Finds nothing itself: for `name`, returns what the other finders find, with one more call behind its execution."""
+        """Returns the other finders' spec for `name`, with `then` called after its execution; None for other
+        modules."""
         if fullname != self._name:
             return None
         finders = list(sys.meta_path)
-        # Those before this one were asked already, and may be of its kind.
+        # Finders before this one were asked already, and may be of this class.
         for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
             if not hasattr(finder, "find_spec"):
                 continue
@@ -54,7 +75,7 @@ class AfterImport:
             return
 
         def execute_and_follow(module: ModuleType) -> None:
-            # The loader is left as it was found: importlib.resources, inspect and pickle look at it.
+            # Restore the loader: importlib.resources, inspect and pickle look at it.
             del loader.exec_module
             execute(module)
             if self in sys.meta_path:
@@ -67,17 +88,4 @@ class AfterImport:
             return
 
 
-_installed = False
-
-
-def _install(torch: ModuleType) -> None:
-    global _installed  # noqa: PLW0603 - PyTorch is one module, and gets its hooks once
-    if _installed:
-        return
-    _installed = True
-    try:
-        from laneway.client.torch_hooks import install
-
-        install(torch)
-    except Exception as error:
-        print(f"laneway: the script runs without turns: {error!r}", file=sys.stderr)
+_prepared = False

@@ -12,12 +12,12 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Condition(Status):
-    """One observation about an object, with a reason for machines and a sentence for people."""
+    """One observed condition of an object, as metav1.Condition."""
 
-    type: str = Field(description="What is observed, an adjective or a past participle.", max_length=316)
-    status: ConditionStatus = Field(description="Whether it holds.")
+    type: str = Field(description="Type of the condition.", max_length=316)
+    status: ConditionStatus = Field(description="Whether the condition holds.")
     reason: str = Field(
-        description="Why, as one CamelCase word that programs may rely on.",
+        description="Why, as one CamelCase word for programs.",
         min_length=1,
         max_length=1024,
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
@@ -27,14 +27,14 @@ class Condition(Status):
         description="When the status last changed.", json_schema_extra={"format": "date-time"}
     )
     observed_generation: int | None = Field(
-        default=None, description="The generation of the spec that this was observed for.", ge=0
+        default=None, description="Generation of the spec for which the condition was observed.", ge=0
     )
 
 
 def with_condition(conditions: Iterable[Condition], new: Condition) -> tuple[Condition, ...]:
-    """Return the conditions with ``new`` in the place of the one of its type.
+    """Return the conditions with ``new`` in place of the condition of the same type.
 
-    The transition time of the old one is kept where the status has not changed, as the API conventions want it.
+    While the status stays the same, so does the transition time, as the API conventions require.
     """
     result = []
     replaced = False
@@ -51,5 +51,5 @@ def with_condition(conditions: Iterable[Condition], new: Condition) -> tuple[Con
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Return whether the condition of that type is there and holds."""
+    """Return whether the condition of this type is set and holds."""
     return any(condition.type == type_ and condition.status == "True" for condition in conditions)

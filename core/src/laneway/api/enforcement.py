@@ -8,13 +8,13 @@ from enum import StrEnum
 class Enforcement(StrEnum):
     """What holds a container to its quota, the strongest means in force. Each level has all weaker ones beneath it."""
 
-    NONE = "none"
+    NONE = "None"
     """No client has connected."""
-    COOPERATIVE = "cooperative"
+    COOPERATIVE = "Cooperative"
     """The client in the container takes turns, and holds PyTorch's allocator to the quota."""
-    WATCHDOG = "watchdog"
+    WATCHDOG = "Watchdog"
     """The agent sees each process's memory on the GPU, and stops the processes of a container that stays over its quota."""
-    MPS = "mps"
+    MPS = "MPS"
     """The driver itself refuses memory beyond the quota to the clients of the MPS server."""
 
 

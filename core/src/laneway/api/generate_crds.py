@@ -1,12 +1,13 @@
-"""Writes ``crds/*.yaml`` from the pydantic models; ``--check`` shows whether the files are current.
+"""Writes ``crds/*.yaml`` from the pydantic models; ``--check`` compares them with the files.
 
-pydantic's JSON schema is close to the structural schema that Kubernetes wants. What differs is rewritten here:
-references are inlined, ``anyOf`` with null becomes an absent field, titles and Python's own keywords go.
+pydantic's JSON schema is close to the structural schema that Kubernetes wants. The differences are rewritten here:
+references are inlined, ``anyOf`` with null becomes an absent field, titles and Python's own keywords are dropped.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from typing import Any
 import yaml
 from laneway.api.gpu_node import GPUNodeSpec, GPUNodeStatus
 from laneway.api.names import GROUP, VERSION
+from laneway.api.pod_template import pod_definitions, pod_template_schema
 from laneway.api.schema import Model, rules
-from laneway.api.training_job import MAX_NAME_LENGTH, TrainingJobSpec, TrainingJobStatus
+from laneway.api.training_job import MAX_NAME_LENGTH, TrainingJobSpec
+from laneway.api.training_job_status import TrainingJobStatus
 
 Schema = dict[str, Any]
 
 _HEADER = "# Generated from laneway.api by `make generate`. Do not edit.\n"
+_POD_TEMPLATE = Path(__file__).with_name("pod_template.json")
+_MAX_INT32 = 2**31 - 1
+_MAX_INT64 = 2**63 - 1
 _DROPPED = {"title", "$defs", "exclusiveMinimum", "uniqueItems"}
 
 
@@ -51,7 +57,8 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
         else:
             result[key] = value
     if result.get("type") == "integer":
-        result.setdefault("format", "int64")
+        # Without a maximum of its own it is a counter, which int64 bounds; a schema's maximum is a float and cannot say so exactly.
+        result["format"] = "int32" if result.get("maximum", _MAX_INT64) <= _MAX_INT32 else "int64"
     if "default" in result and result.get("type") == "object":
         result["default"] = {}  # the fields' own defaults fill it
     return result
@@ -60,7 +67,12 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 def schema_of(model: type[Model]) -> Schema:
     """Return the structural schema of a model, one line of description each."""
     raw = model.model_json_schema(by_alias=True, mode="validation")
-    schema = structural(raw, raw.get("$defs", {}))
+    computed = model.model_json_schema(by_alias=True, mode="serialization")
+    for field in model.model_computed_fields:
+        raw["properties"][field] = {
+            key: value for key, value in computed["properties"][field].items() if key != "readOnly"
+        }
+    schema = structural(raw, {**computed.get("$defs", {}), **raw.get("$defs", {})})
     schema["description"] = (model.__doc__ or "").split("\n\n")[0].strip()
     return schema
 
@@ -131,33 +143,49 @@ def crd(
 
 def training_job() -> Schema:
     """Return the CRD of TrainingJob."""
-    condition = '.status.conditions[?(@.type=="{}")].{}'.format
+    spec = schema_of(TrainingJobSpec)
+    spec["properties"]["template"] = {
+        "description": spec["properties"]["template"]["description"],
+        **pod_template_schema(json.loads(_POD_TEMPLATE.read_text())),
+    }
     return crd(
         kind="TrainingJob",
         plural="trainingjobs",
         short_names=["tj"],
         scope="Namespaced",
-        description="A deep-learning training job that shares the cluster's GPUs with others.",
-        spec=schema_of(TrainingJobSpec),
+        description="A deep-learning training job that shares the cluster's GPUs with other jobs.",
+        spec=spec,
         status=schema_of(TrainingJobStatus),
         columns=[
-            column("Workers", "integer", ".spec.workers", "The size of the gang."),
-            column("Placed", "string", condition("Placed", "status"), "Whether it has its GPUs."),
-            column("Running", "string", condition("Running", "status"), "Whether all workers run."),
-            column("Succeeded", "string", condition("Succeeded", "status"), "Whether all workers succeeded."),
-            column("Percent", "integer", ".status.progress.percent", "How far it says that it is."),
-            column("Waits", "string", ".status.waiting.reason", "Why it waits."),
-            column("Queue", "integer", ".status.queue", "The queue that its attained service puts it in."),
-            column("Service", "string", ".status.attainedService", "GPU-seconds attained."),
-            column("Preemptions", "integer", ".status.preemptions", "How often it made way.", priority=1),
-            column("Nodes", "string", ".status.placement[*].node", "Where its workers are.", priority=1),
-            column("Age", "date", ".metadata.creationTimestamp", "Since when it is there."),
+            column("State", "string", ".status.state", "Summary of the conditions."),
+            column("Reason", "string", ".status.reason", "Why the job is in this state."),
+            column("Workers", "integer", ".spec.workers", "Number of workers."),
+            column(
+                "Progress", "integer", ".status.progress.percent", "Progress of the training, in percent."
+            ),
+            column("Queue", "integer", ".status.queue", "Queue of the job in the order policy.", priority=1),
+            column(
+                "Position", "integer", ".status.waiting.position", "Place among the waiting jobs.", priority=1
+            ),
+            column(
+                "Service",
+                "integer",
+                ".status.attainedServiceGPUMilliseconds",
+                "Attained service in GPU-milliseconds.",
+                priority=1,
+            ),
+            column("Preemptions", "integer", ".status.preemptions", "Number of preemptions.", priority=1),
+            column(
+                "Restarts", "integer", ".status.restarts", "Number of restarts after failures.", priority=1
+            ),
+            column("Nodes", "string", ".status.placement[*].node", "Nodes of the workers.", priority=1),
+            column("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
         ],
         root=rules(
             (
                 f"size(self.metadata.name) <= {MAX_NAME_LENGTH} && !self.metadata.name.contains('.')",
-                "metadata.name becomes part of its workers' host names: "
-                f"write at most {MAX_NAME_LENGTH} lower-case letters, digits and '-'",
+                f"metadata.name is part of the workers' host names: use at most {MAX_NAME_LENGTH} "
+                "lower-case letters, digits and '-'",
             ),
         ),
         required=["spec"],
@@ -171,26 +199,43 @@ def gpu_node() -> Schema:
         plural="gpunodes",
         short_names=["gn"],
         scope="Cluster",
-        description="What a node says about its GPUs (status, written by that node only), and orders to its pods (spec).",
-        # A spec from which server-side apply takes the last order is null after that: refused, but for the default.
+        description="The GPUs of one node. The node writes the status; the spec holds orders to pods on the node.",
+        # Server-side apply leaves the spec null when it removes the last order; the default makes it valid.
         spec={**schema_of(GPUNodeSpec), "default": {}},
         status=schema_of(GPUNodeStatus),
         columns=[
-            column("GPUs", "integer", ".status.gpuCount", "How many GPUs it has."),
-            column("Model", "string", ".status.gpus[0].model", "The model of the first."),
+            column("GPUs", "integer", ".status.gpuCount", "Number of GPUs."),
+            column("Model", "string", ".status.gpus[0].model", "Model of the first GPU."),
             column(
-                "Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether its agent runs."
+                "Ready",
+                "string",
+                '.status.conditions[?(@.type=="Ready")].status',
+                "Whether the node's agent runs and sees the GPUs.",
             ),
-            column("Observed", "date", ".status.observedAt", "When the agent last wrote."),
-            column("Age", "date", ".metadata.creationTimestamp", "Since when it is there."),
+            column("Observed", "date", ".status.observedAt", "Time of the agent's last report."),
+            column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."),
         ],
     )
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes an object that occurs several times in full each time, without YAML anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
 def render(resource: Schema) -> str:
     """Return the text of a CRD file."""
-    text: str = yaml.safe_dump(resource, sort_keys=False, width=110, allow_unicode=True)
+    text: str = yaml.dump(resource, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
     return _HEADER + text
+
+
+def pod_definitions_text(openapi: Schema) -> str:
+    """Return the content of ``pod_template.json`` for an API server's OpenAPI v2 document."""
+    definitions = pod_definitions(openapi)
+    lines = (f"{json.dumps(name)}: {json.dumps(each, sort_keys=True)}" for name, each in definitions.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def files() -> dict[str, str]:
@@ -199,13 +244,20 @@ def files() -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the files into the folder, or with ``--check`` say which are not current; 1 when any is not."""
+    """Write the files, or with ``--check`` list those that are out of date; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("crds"), help="the folder (default: crds)")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 when a file is not current"
     )
+    parser.add_argument(
+        "--openapi",
+        type=Path,
+        help="an API server's OpenAPI v2 document (kubectl get --raw /openapi/v2): first write pod_template.json from it",
+    )
     options = parser.parse_args(arguments)
+    if options.openapi:
+        _POD_TEMPLATE.write_text(pod_definitions_text(json.loads(options.openapi.read_text())))
     stale = []
     for name, text in files().items():
         path = options.out / name

@@ -1,4 +1,4 @@
-"""``GPUNode``: what a node says about its GPUs (status, written by that node only), and orders to its pods (spec)."""
+"""``GPUNode``: the GPUs of one node. The node writes the status; the spec holds orders to pods on the node."""
 
 from __future__ import annotations
 
@@ -12,162 +12,184 @@ from pydantic import Field
 
 
 class SessionState(StrEnum):
-    """How far a container that holds a share of a GPU has come."""
+    """State of a container that holds a share of a GPU."""
 
     ALLOCATED = "Allocated"
-    """It holds ids; no client has connected."""
+    """It has a share of the GPU; no client has connected."""
     WAITING = "Waiting"
-    """It is connected and has no turn."""
+    """Its client is connected and has no turn."""
     HOLDING = "Holding"
     """It has its lane's turn."""
     PAUSED = "Paused"
-    """By order: its processes have stopped at a boundary, and get no turns. Its persistent memory stays."""
+    """By order: its processes stopped at an iteration boundary and get no turns. Its persistent memory stays on the GPU."""
     OFFLOADED = "Offloaded"
-    """By order: paused, and its persistent memory is on the host."""
+    """By order: paused, and its persistent memory is in host memory."""
     LOST = "Lost"
-    """Its client went away without a goodbye while the container lives."""
+    """Its client disconnected without notice while the container runs."""
     ENDED = "Ended"
-    """The container gave its ids back; the last figures stay for a minute."""
+    """The container released its share; its last figures stay for a minute."""
 
 
 class ReportStatus(Status):
-    """How far a container's training has come, by the last word of its script."""
+    """Last progress report of a container's training script."""
 
-    step: int | None = Field(default=None, description="Steps that were done.", ge=0)
-    steps: int | None = Field(default=None, description="How many there are in all.", ge=0)
-    epoch: int | None = Field(default=None, ge=0)
+    step: int | None = Field(
+        default=None, description="Training steps done, as reported by the training script.", ge=0
+    )
+    steps: int | None = Field(
+        default=None, description="Training steps in total, as reported by the training script.", ge=0
+    )
+    epoch: int | None = Field(default=None, description="Current epoch.", ge=0)
     loss: str | None = Field(
-        default=None, description="A number, NaN, Infinity or -Infinity.", json_schema_extra={"maxLength": 32}
+        default=None,
+        description="Loss: a number, NaN, Infinity or -Infinity.",
+        json_schema_extra={"maxLength": 32},
     )
     remaining_seconds: int | None = Field(
-        default=None, description="How long the rest would take at the pace of late.", ge=0
+        default=None, description="Estimated time to the end at the recent pace.", ge=0
     )
     reported_at: str | None = Field(
-        default=None, description="When the node heard it.", json_schema_extra={"format": "date-time"}
+        default=None,
+        description="When the node received the report.",
+        json_schema_extra={"format": "date-time"},
     )
 
 
 class SessionStatus(Status):
-    """One container's hold on one GPU."""
+    """Session of one container on one GPU."""
 
-    key: str = Field(description="The container's key on the node: a hash of its device ids.")
-    namespace: str
-    pod: str
-    pod_uid: str = Field(default="", description="Empty while the node could not learn it.", alias="podUID")
-    container: str
-    job: str | None = Field(default=None, description="The TrainingJob's name; none for a plain pod.")
-    rank: int | None = None
-    attempt: int | None = None
-    share_percent: int = Field(description="Percent of this GPU.", ge=0)
-    quota_bytes: int = Field(description="What the share entitles to of the GPU's memory.", ge=0)
-    lane: int | None = Field(default=None, description="The lane it is in; none while it has none.")
-    state: SessionState
+    key: str = Field(description="Key of the container on the node: a hash of its device ids.")
+    namespace: str = Field(description="Namespace of the pod.")
+    pod: str = Field(description="Name of the pod.")
+    pod_uid: str = Field(
+        default="", description="UID of the pod; empty while the node does not know it.", alias="podUID"
+    )
+    container: str = Field(description="Name of the container.")
+    job: str | None = Field(default=None, description="Name of the TrainingJob; absent for a plain pod.")
+    rank: int | None = Field(default=None, description="Rank of the worker in its TrainingJob.", ge=0)
+    attempt: int | None = Field(default=None, description="Attempt of the TrainingJob.", ge=0)
+    share_percent: int = Field(description="Share of this GPU.", ge=0)
+    quota_bytes: int = Field(description="GPU memory that belongs to the share.", ge=0)
+    lane: int | None = Field(default=None, description="Lane of the session; absent while it has none.", ge=0)
+    state: SessionState = Field(description="State of the session.")
     enforcement: Enforcement = Field(
         default=Enforcement.NONE,
-        description="What holds this container to its quota, the strongest means in force.",
+        description="Strongest enforcement level in force for this container.",
         validate_default=True,
     )
     evicted: str = Field(
         default="",
-        description="Why the node last stopped its processes, as one CamelCase word; empty where it did not.",
+        description="Why the node last stopped the container's processes, as one CamelCase word; empty if it never did.",
     )
-    profiled: bool = Field(default=False, description="Whether the two figures below were measured.")
-    persistent_bytes: int = Field(default=0, ge=0)
-    ephemeral_bytes: int = Field(default=0, ge=0)
+    profiled: bool = Field(
+        default=False, description="Whether persistentBytes and ephemeralBytes were measured."
+    )
+    persistent_bytes: int = Field(default=0, description="Memory kept between iterations.", ge=0)
+    ephemeral_bytes: int = Field(default=0, description="Memory used beyond that within an iteration.", ge=0)
     framework_bytes: int = Field(
         default=0,
-        description="The part of persistentBytes that is the framework's own; a reserve counts until it was measured.",
+        description="The framework's own part of persistentBytes; an estimate until it was measured.",
         ge=0,
     )
-    iteration_microseconds: int = Field(default=0, ge=0)
+    iteration_microseconds: int = Field(default=0, description="Mean time of an iteration.", ge=0)
     iteration_spread_microseconds: int = Field(
-        default=0, description="Standard deviation of the iteration's time.", ge=0
+        default=0, description="Standard deviation of the iteration time.", ge=0
     )
     data_microseconds: int = Field(
         default=0,
-        description="Mean time before an iteration that was no wait for a turn: loading of data, mostly.",
+        description="Mean time before an iteration without waiting for a turn; mostly data loading.",
         ge=0,
     )
-    model_bytes: int = Field(default=0, ge=0)
-    largest_tensor_bytes: int = Field(default=0, ge=0)
-    turns: int = Field(default=0, ge=0)
-    iterations: int = Field(default=0, ge=0)
-    gpu_milliseconds: int = Field(default=0, description="Time inside iterations.", ge=0)
+    model_bytes: int = Field(default=0, description="Size of the trainable parameters.", ge=0)
+    largest_tensor_bytes: int = Field(default=0, description="Size of the largest parameter.", ge=0)
+    turns: int = Field(default=0, description="Turns taken.", ge=0)
+    iterations: int = Field(default=0, description="Iterations done.", ge=0)
+    gpu_milliseconds: int = Field(default=0, description="Time within iterations.", ge=0)
     data_milliseconds: int = Field(
-        default=0, description="Time between iterations that was no wait for a turn.", ge=0
+        default=0, description="Time between iterations without waiting for a turn.", ge=0
     )
     report: ReportStatus | None = Field(
-        default=None, description="What its script last reported; none where it reports nothing."
+        default=None, description="Last report of the training script; absent if there is none."
     )
-    held_bytes: int = Field(default=0, description="What its processes say they hold of the GPU now.", ge=0)
-    offloaded_bytes: int = Field(default=0, description="What they have moved to the host by order.", ge=0)
+    held_bytes: int = Field(default=0, description="GPU memory that its processes report to hold now.", ge=0)
+    offloaded_bytes: int = Field(default=0, description="Memory that they moved to the host by order.", ge=0)
     message: str = Field(
-        default="", description="What is noteworthy, such as why it waits for a lane or lost a turn."
+        default="", description="Remarks, such as why the session waits for a lane or lost a turn."
     )
 
 
 class LaneStatus(Status):
-    """A part of the ephemeral region, used by one session at a time."""
+    """A lane: a region of ephemeral memory that one session uses at a time."""
 
-    id: int = Field(ge=0)
-    ephemeral_bytes: int = Field(description="The lane's size: the largest ephemeral of its sessions.", ge=0)
-    sessions: tuple[str, ...] = Field(default=(), description="Keys of the sessions that take turns in it.")
+    id: int = Field(description="Number of the lane.", ge=0)
+    ephemeral_bytes: int = Field(
+        description="Size of the lane: the largest ephemeral memory of its sessions.", ge=0
+    )
+    sessions: tuple[str, ...] = Field(
+        default=(), description="Keys of the sessions that take turns in the lane."
+    )
 
 
 class GPUStatus(Status):
     """One GPU."""
 
-    uuid: str
-    index: int = Field(ge=0)
-    model: str
-    memory_bytes: int = Field(ge=0)
-    allocatable_bytes: int = Field(description="Memory less the reserve for frameworks.", ge=0)
-    allocatable_percent: int = Field(description="Shares on offer: 100 times the overcommit factor.", ge=0)
-    numa_node: int | None = None
-    nvlink_peers: tuple[str, ...] = ()
-    healthy: bool
+    uuid: str = Field(description="UUID of the GPU.")
+    index: int = Field(description="Number of the GPU on its node.", ge=0)
+    model: str = Field(description="Model, as the driver reports it.")
+    memory_bytes: int = Field(description="Memory of the GPU.", ge=0)
+    allocatable_bytes: int = Field(description="Memory for jobs: all but the reserve for the driver.", ge=0)
+    allocatable_percent: int = Field(
+        description="Shares that can be allocated: 100 times the overcommit factor.", ge=0
+    )
+    numa_node: int | None = Field(default=None, description="NUMA node of the GPU, where it is known.", ge=0)
+    nvlink_peers: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs connected by NVLink.")
+    healthy: bool = Field(description="Whether workers may start on the GPU.")
     health_reason: str = Field(
-        default="", description="Why it is not healthy, or what should be seen to while it is."
+        default="", description="Why the GPU is not healthy, or a warning while it is."
     )
     unhealthy_since: str | None = Field(
         default=None,
-        description="When its health was lost; none while it is healthy.",
+        description="When the GPU became unhealthy; absent while it is healthy.",
         json_schema_extra={"format": "date-time"},
     )
-    simulated: bool = False
+    simulated: bool = Field(default=False, description="Whether the GPU is simulated.")
     enforcement: Enforcement = Field(
         default=Enforcement.COOPERATIVE,
-        description="The strongest level that the node can hold a container on this GPU to.",
+        description="Strongest enforcement level that the node can apply on this GPU.",
         validate_default=True,
     )
     enforcement_reason: str = Field(
-        default="", description="Why that is less than the node was asked for; empty where it is not."
+        default="", description="Why the level is weaker than the configured one; empty if it is not."
     )
     lanes: tuple[LaneStatus, ...] = Field(
-        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+        default=(),
+        description="Lanes of the GPU.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
     )
     sessions: tuple[SessionStatus, ...] = Field(
-        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]}
+        default=(),
+        description="Containers that hold a share of the GPU.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"]},
     )
 
 
 MAX_ORDERS = 1024
-"""Of one node: more than it can have pods with a share of a GPU."""
+"""More than the number of pods with a share of a GPU that one node can have."""
 
 
 class GPUNodeSpec(Model):
-    """What is asked of a node. The node reads it, and never writes it."""
+    """Orders to a node. The node reads them and never writes them."""
 
     orders: tuple[PodOrder, ...] = Field(
         default=(),
-        description="Orders to pods of this node; a pod that is not named runs. Each is written by server-side apply.",
+        description="Orders to pods of this node; a pod without an order runs. Each writer uses server-side apply.",
         max_length=MAX_ORDERS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["podUID"]},
     )
 
 
 class GPUNodeStatus(Status):
-    """What the node's agent sees."""
+    """State of the node's GPUs, as its agent sees it."""
 
     conditions: tuple[Condition, ...] = Field(
         default=(),
@@ -175,10 +197,13 @@ class GPUNodeStatus(Status):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     observed_at: str | None = Field(
-        default=None, description="When the agent last wrote.", json_schema_extra={"format": "date-time"}
+        default=None,
+        description="Time of the agent's last report.",
+        json_schema_extra={"format": "date-time"},
     )
-    gpu_count: int = Field(default=0, ge=0)
+    gpu_count: int = Field(default=0, description="Number of GPUs.", ge=0)
     gpus: tuple[GPUStatus, ...] = Field(
         default=(),
+        description="GPUs of the node.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uuid"]},
     )

@@ -25,7 +25,7 @@ class HealthConfig(Model):
         default=(),
         description="XIDs after which a GPU is out of use until it was reset or the node rebooted.",
     )
-    look_seconds: int = Field(default=2, ge=1, le=300, description="Time between two looks at a GPU.")
+    probe_seconds: int = Field(default=2, ge=1, le=300, description="Time between two probes of a GPU.")
     answer_seconds: int = Field(
         default=5, ge=1, le=300, description="A driver that has not answered by then hangs."
     )
@@ -35,11 +35,11 @@ class HealthConfig(Model):
         le=86_400,
         description="A GPU that had an error comes back when it was without for so long, and no sooner.",
     )
-    clean_looks: int = Field(
+    clean_probes: int = Field(
         default=3,
         ge=1,
         le=1000,
-        description="It takes so many looks in a row; one that only did not answer needs no more.",
+        description="A GPU that had an error needs this many probes without errors in a row. For one that only did not answer they suffice.",
     )
 
     @model_validator(mode="after")

@@ -11,6 +11,9 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
 """The extended resource: hundredths of a GPU."""
 
+OPERATOR_MANAGER: Final = f"{GROUP}/operator"
+"""``spec.managedBy`` of a TrainingJob that the operator runs; an absent one means the same."""
+
 JOB_LABEL: Final = f"{GROUP}/job"
 JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 RANK_LABEL: Final = f"{GROUP}/rank"

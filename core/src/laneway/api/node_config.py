@@ -34,10 +34,13 @@ class TurnConfig(Model):
         default=30,
         ge=1,
         le=3600,
-        description="A session that keeps its turn so long after being asked loses it.",
+        description="A session that is asked to yield its turn loses it after this time.",
     )
     starvation_seconds: int = Field(
-        default=60, ge=1, le=86_400, description="Who has waited so long is next, whatever the policy says."
+        default=60,
+        ge=1,
+        le=86_400,
+        description="A session that has waited this long gets the next turn, whatever the policy.",
     )
 
     @field_validator("las_thresholds_seconds")
@@ -73,10 +76,10 @@ class WatchdogConfig(Model):
 
     action: Literal["Evict", "Warn"] = Field(
         default="Evict",
-        description="Evict: its processes on that GPU are stopped. Warn: it is only said; the level is then cooperative.",
+        description="Evict: its processes on that GPU are stopped. Warn: it is only said; the level is then Cooperative.",
     )
     tolerance_percent: int = Field(
-        default=5, ge=0, le=100, description="So much more than its quota is not held against it."
+        default=5, ge=0, le=100, description="Tolerated excess over the quota, in percent of the quota."
     )
     grace_seconds: int = Field(
         default=30,
@@ -90,13 +93,13 @@ class WatchdogConfig(Model):
 class EnforcementConfig(Model):
     """How containers are held to their quotas."""
 
-    level: Literal["cooperative", "watchdog", "mps"] = Field(
-        default="watchdog",
+    level: Literal["Cooperative", "Watchdog", "MPS"] = Field(
+        default="Watchdog",
         description="What is asked of the node; what it cannot hold falls to the next lower level, which is published.",
     )
     limit_threads: bool = Field(
         default=True,
-        description="With mps: a container gets no more of a GPU's threads than its share (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).",
+        description="With MPS: a container's share also limits its GPU threads (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).",
     )
 
 
@@ -108,7 +111,7 @@ class NodeConfig(Model):
         default=100,
         ge=100,
         le=1000,
-        description="Shares on offer of each GPU; memory is held to by lanes in any case.",
+        description="Percent of each GPU that the node offers as shares. Above 100, jobs of more than one GPU in total share it; lanes still keep their memory within the GPU's.",
     )
     reserve_mebibytes: int = Field(
         default=300,

@@ -1,7 +1,7 @@
-"""Orders to a node: which pods are to pause, and which are to give their GPU memory back for a while.
+"""Orders to a node: which pods pause, and which also move their GPU memory to the host.
 
-They come from several sources (the operator and the command line through ``GPUNode.spec``, a file on the node); a pod that
-none of them names runs.
+Orders come from several sources: the operator and the command line through ``GPUNode.spec``, and a file on the node. A pod
+without an order runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field
 
 
 class Order(StrEnum):
-    """What a pod is to do, the weaker first."""
+    """What a pod does; the weaker order first."""
 
     PAUSE = "Pause"
     """Stop at the next iteration boundary. Its persistent memory stays on the GPU."""
@@ -24,30 +24,30 @@ class Order(StrEnum):
 
     @property
     def strength(self) -> int:
-        """Return a number that is higher for the order that asks for more."""
+        """Return a number that is higher for the stronger order."""
         return list(Order).index(self)
 
 
 class PodOrder(Model):
-    """An order to one pod: to all of its containers, on all of the node's GPUs."""
+    """Order to one pod: to all of its containers, on all GPUs of the node."""
 
     pod_uid: str = Field(
-        description="The pod's metadata.uid.",
+        description="UID of the pod.",
         alias="podUID",
         min_length=1,
         max_length=64,
         pattern="^[0-9A-Za-z-]+$",
     )
     order: Order = Field(
-        description="Pause: no turns from the next iteration boundary on, memory stays. Offload: then move it to the host."
+        description="Pause: the pod gets no turns after its next iteration boundary; its memory stays. Offload: its memory then moves to the host."
     )
-    reason: str = Field(default="", description="For people: who wants it, and why.", max_length=512)
+    reason: str = Field(default="", description="Who gave the order and why, for people.", max_length=512)
 
     def concerns(self, pod_uid: str, namespace: str, pod: str) -> bool:
-        """Whether the order is to this pod; ``pod_uid`` is empty while the node could not learn it."""
+        """Return whether the order is for this pod; ``pod_uid`` is empty while the node does not know it."""
         return self.pod_uid == pod_uid
 
 
 def strongest(orders: Iterable[PodOrder]) -> PodOrder | None:
-    """Return which of several orders to one pod counts: the one that asks for most, of equals the first."""
+    """Return the strongest of several orders to one pod; of equals the first."""
     return max(orders, key=lambda order: Order(order.order).strength, default=None)

@@ -31,6 +31,12 @@ _FACTORS = {
 }
 
 
+_LARGEST_EXPONENT = 18
+"""Larger ones are no amount of anything here, and take minutes to compute."""
+
+_TOO_MANY_BYTES = Decimal(2**63)
+
+
 def parse(text: str | int) -> Decimal:
     """Return the value of a quantity such as ``4Gi``, ``1.5`` or ``250m``.
 
@@ -43,21 +49,25 @@ def parse(text: str | int) -> Decimal:
             f"{text!r} is not a quantity; write a number with an optional suffix, such as 512Mi or 4Gi"
         )
     number, suffix = match.group(1), match.group(2) or ""
-    if suffix[:1] in ("e", "E") and len(suffix) > 1:
-        return Decimal(number + suffix)
-    return Decimal(number) * _FACTORS[suffix]
+    if suffix in _FACTORS:
+        return Decimal(number) * _FACTORS[suffix]
+    if abs(int(suffix[1:])) > _LARGEST_EXPONENT:
+        raise ValueError(
+            f"{text!r} has an exponent beyond {_LARGEST_EXPONENT}; write a suffix such as Gi instead"
+        )
+    return Decimal(number + suffix)
 
 
 def parse_bytes(text: str | int) -> int:
-    """Return a quantity of memory in bytes, rounded up."""
+    """Return a quantity of memory in bytes, rounded up.
+
+    Raises:
+        ValueError: the text is not a quantity, or is 8Ei or more.
+    """
     value = parse(text)
+    if value >= _TOO_MANY_BYTES:
+        raise ValueError(f"{text!r} is not less than 8Ei; write an amount of memory such as 512Mi or 4Gi")
     return int(value.to_integral_value(rounding="ROUND_CEILING"))
-
-
-def format_seconds(seconds: float) -> str:
-    """Return a duration as a quantity with millisecond precision: ``12.5`` is ``12500m``, ``3`` is ``3``."""
-    milliseconds = round(seconds * 1000)
-    return str(milliseconds // 1000) if milliseconds % 1000 == 0 else f"{milliseconds}m"
 
 
 def format_bytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What every model of a custom resource shares: camelCase names, and extensions that end in the CRD."""
+"""Base classes of the custom resources' models: camelCase names, and extensions for the CRD."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pydantic.alias_generators import to_camel
 
 
 def camel(name: str) -> str:
-    """Return the JSON name of a field, spelled as the Kubernetes API conventions want it (``nodeUID``, ``numaNode``)."""
+    """Return the JSON name of a field, such as ``numaNode``; a field with an acronym (``podUID``) sets its own alias."""
     text: str = to_camel(name)
     return text
 
 
 class Model(BaseModel):
-    """A frozen record of a custom resource. Unknown fields are refused: a typo must not be ignored."""
+    """Frozen record of a custom resource. Unknown fields are refused, so that no typo is ignored."""
 
     model_config = ConfigDict(
         alias_generator=camel,
@@ -27,12 +27,12 @@ class Model(BaseModel):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object as the API server takes it, without the fields that are unset."""
+        """Return the object as JSON for the API server, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Status(Model):
-    """A record that is read back from the cluster: a newer writer may have added fields, which are ignored here."""
+    """Record that is read back from the cluster. Unknown fields are ignored: a newer writer may have added them."""
 
     model_config = ConfigDict(extra="ignore")
 

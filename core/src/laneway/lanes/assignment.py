@@ -21,13 +21,13 @@ class Bounds:
 
     capacity_bytes: int
     rules: LaneRules
-    parked: tuple[Tenant, ...] = ()
+    without_lane: tuple[Tenant, ...] = ()
     """Tenants that hold persistent memory and are in no lane."""
 
     def hold(self, lanes: Lanes) -> bool:
         """Whether the lanes are safe, and no more than the limit."""
         return self.allow(len(lanes)) and is_safe(
-            self.capacity_bytes, lanes.values(), self.rules, self.parked
+            self.capacity_bytes, lanes.values(), self.rules, self.without_lane
         )
 
     def allow(self, lane_count: int) -> bool:
@@ -36,7 +36,7 @@ class Bounds:
 
     def lacking_bytes(self, lanes: Lanes) -> int:
         """Return by how much the lanes are over capacity; 0 if they are not."""
-        return max(0, promised_bytes(lanes.values(), self.rules, self.parked) - self.capacity_bytes)
+        return max(0, promised_bytes(lanes.values(), self.rules, self.without_lane) - self.capacity_bytes)
 
 
 def place(tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None = None) -> Lanes | None:
@@ -127,7 +127,9 @@ def split(lanes: Lanes, bounds: Bounds) -> Lanes:
     """
     current = dict(lanes)
     while bounds.allow(len(current) + 1):
-        free_bytes = bounds.capacity_bytes - promised_bytes(current.values(), bounds.rules, bounds.parked)
+        free_bytes = bounds.capacity_bytes - promised_bytes(
+            current.values(), bounds.rules, bounds.without_lane
+        )
         best: tuple[tuple[bool, int, int, str], int, Tenant] | None = None
         for number, tenants in current.items():
             if len(tenants) < 2:

@@ -1,7 +1,7 @@
-"""Does this tenant fit that GPU, beside those that are there? Asked by the planner and by the agent.
+"""Tells whether a tenant fits a GPU beside its other tenants; the scheduler and the agent ask.
 
-What counts is the tightest packing: merging lanes moves no memory, so a tenant fits if and only if it fits when all
-lanes are merged as far as may be.
+The tightest packing counts: merging lanes moves no memory, so a tenant fits if and only if it fits when all lanes are merged
+as far as possible.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, cou
 
 
 def tightest_bytes(tenants: Iterable[Tenant], rules: LaneRules) -> int:
-    """Return the fewest bytes that the tenants can be packed into, whatever the lanes.
+    """Return the fewest bytes that the tenants can be packed into, in any lanes.
 
-    Tenants that span GPUs need a lane each; all others can take turns in the largest of these. So the ephemeral region
-    is at least the sum of the spanning tenants' ephemerals, with the largest of them raised to the largest of all.
+    Tenants that span GPUs need a lane each; all others can take turns in the largest of these. So the ephemeral region is
+    at least the sum of the spanning tenants' ephemerals, where the largest of them is raised to the largest of all.
     """
     persistent_bytes = 0
     largest_bytes = 0
@@ -40,8 +40,8 @@ def refusal(
 
     Args:
         capacity_bytes: the GPU's allocatable bytes: its memory less the reserve for frameworks.
-        tenants: those that are there; the condition is taken to hold for them.
-        newcomer: who asks; its key is in none of them.
+        tenants: the present ones, which meet the condition.
+        newcomer: the tenant to add; none of the others has its key.
         rules: padding and lane limit.
     """
     present = tuple(tenants)
@@ -73,14 +73,16 @@ def _refusal_by_exclusiveness(present: tuple[Tenant, ...], newcomer: Tenant) -> 
     holders = tuple(sorted(tenant.key for tenant in present if tenant.exclusive))
     if holders:
         return Refusal(
-            RefusalReason.HELD_EXCLUSIVELY, f"{', '.join(holders)} has the GPU alone", blockers=holders
+            RefusalReason.HELD_EXCLUSIVELY,
+            f"{', '.join(holders)} holds the GPU exclusively",
+            blockers=holders,
         )
     if newcomer.exclusive and present:
         others = tuple(sorted(tenant.key for tenant in present))
         return Refusal(
             RefusalReason.NOT_EMPTY,
-            f"{newcomer.key} wants the GPU alone, and {', '.join(others)} "
-            f"{'is' if len(others) == 1 else 'are'} there",
+            f"{newcomer.key} needs the GPU exclusively, and {', '.join(others)} "
+            f"{'uses' if len(others) == 1 else 'use'} it",
             blockers=others,
         )
     return None
@@ -94,8 +96,8 @@ def _refusal_by_lane_limit(present: tuple[Tenant, ...], newcomer: Tenant, rules:
         return None
     return Refusal(
         RefusalReason.LANE_LIMIT,
-        f"a job on several GPUs shares no lane with another such job, and the GPU's {rules.max_lanes} "
-        f"{'lane has' if rules.max_lanes == 1 else 'lanes have'} one each: {', '.join(spanning)}",
+        f"jobs on several GPUs need a lane each, and the GPU's {rules.max_lanes} "
+        f"{'lane is' if rules.max_lanes == 1 else 'lanes are'} taken by {', '.join(spanning)}",
         blockers=spanning,
     )
 
@@ -111,14 +113,14 @@ def _refusal_by_memory(
         unprofiled = tuple(sorted(tenant.key for tenant in present if not tenant.profiled))
         return Refusal(
             RefusalReason.AWAITING_PROFILE,
-            f"{newcomer.key} lacks {format_bytes(lacking_bytes)} of memory: {', '.join(unprofiled)} "
-            f"{'counts' if len(unprofiled) == 1 else 'count'} with the whole share until profiled",
+            f"{newcomer.key} needs {format_bytes(lacking_bytes)} more memory: {', '.join(unprofiled)} "
+            f"{'counts' if len(unprofiled) == 1 else 'count'} with the full share until profiled",
             lacking_bytes=lacking_bytes,
             blockers=unprofiled,
         )
     return Refusal(
         RefusalReason.INSUFFICIENT_MEMORY,
-        f"{newcomer.key} lacks {format_bytes(lacking_bytes)} of memory, however the GPU's lanes are merged",
+        f"{newcomer.key} needs {format_bytes(lacking_bytes)} more memory, even if the GPU's lanes are merged",
         lacking_bytes=lacking_bytes,
         blockers=tuple(sorted(tenant.key for tenant in present)),
     )

@@ -13,22 +13,22 @@ class RefusalReason(StrEnum):
     """It would not fit even if it were alone."""
 
     HELD_EXCLUSIVELY = "HeldExclusively"
-    """Another tenant has the GPU alone."""
+    """Another tenant holds the GPU exclusively."""
 
     NOT_EMPTY = "NotEmpty"
-    """It wants the GPU alone, and others are there."""
+    """It needs the GPU exclusively, and others use it."""
 
     LANE_LIMIT = "LaneLimit"
     """Jobs that span GPUs need a lane each, and the limit leaves none."""
 
     AWAITING_PROFILE = "AwaitingProfile"
-    """Memory lacks, and tenants are there whose whole share counts until they are profiled."""
+    """Memory is short, and some tenants count with their full share until they are profiled."""
 
     INSUFFICIENT_MEMORY = "InsufficientMemory"
-    """Memory lacks, however the lanes are merged."""
+    """Memory is short, even if the lanes are merged."""
 
     PAUSED = "Paused"
-    """It is kept out of the lanes by order; whether it would fit was not asked."""
+    """It is kept out of the lanes by order; its fit was not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Refusal:
     """The reason as a sentence."""
 
     lacking_bytes: int = 0
-    """How much more memory would do; 0 where memory is not what lacks."""
+    """The additional memory that would suffice; 0 where memory is not short."""
 
     blockers: tuple[str, ...] = ()
-    """Keys of the tenants whose leaving or profile would help."""
+    """Keys of the tenants whose end or profile would help."""

@@ -1,4 +1,4 @@
-"""The safety condition, in one place: the agent's lane table, the planner and the validation of plans all ask here.
+"""The safety condition, in one place: the agent's lane table, the scheduler and the check of decisions all call it.
 
 Per GPU: the sum of the persistent bytes of its tenants, plus the sum over its lanes of the largest ephemeral in that
 lane, is at most its allocatable bytes (Salus, MLSys'20, section 3.3.1).
@@ -16,15 +16,17 @@ def lane_bytes(tenants: Iterable[Tenant], rules: LaneRules) -> int:
     return max((counted_ephemeral_bytes(tenant, rules) for tenant in tenants), default=0)
 
 
-def promised_bytes(lanes: Iterable[Iterable[Tenant]], rules: LaneRules, parked: Iterable[Tenant] = ()) -> int:
+def promised_bytes(
+    lanes: Iterable[Iterable[Tenant]], rules: LaneRules, without_lane: Iterable[Tenant] = ()
+) -> int:
     """Return the left side of the safety condition.
 
     Args:
         lanes: the tenants of each lane.
         rules: the padding.
-        parked: tenants that hold persistent memory and are in no lane, so that they run no iteration.
+        without_lane: tenants that hold persistent memory and are in no lane, so that they run no iteration.
     """
-    total_bytes = sum(counted_persistent_bytes(tenant, rules) for tenant in parked)
+    total_bytes = sum(counted_persistent_bytes(tenant, rules) for tenant in without_lane)
     for lane in lanes:
         tenants = tuple(lane)
         total_bytes += sum(counted_persistent_bytes(tenant, rules) for tenant in tenants)
@@ -33,7 +35,10 @@ def promised_bytes(lanes: Iterable[Iterable[Tenant]], rules: LaneRules, parked: 
 
 
 def is_safe(
-    capacity_bytes: int, lanes: Iterable[Iterable[Tenant]], rules: LaneRules, parked: Iterable[Tenant] = ()
+    capacity_bytes: int,
+    lanes: Iterable[Iterable[Tenant]],
+    rules: LaneRules,
+    without_lane: Iterable[Tenant] = (),
 ) -> bool:
     """Whether the safety condition holds."""
-    return promised_bytes(lanes, rules, parked) <= capacity_bytes
+    return promised_bytes(lanes, rules, without_lane) <= capacity_bytes

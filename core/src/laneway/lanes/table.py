@@ -1,4 +1,4 @@
-"""The lane table of one GPU: who is in which lane, and how that changes when somebody comes, grows or leaves.
+"""The lane table of one GPU: which tenant is in which lane, and how that changes when tenants come, grow or leave.
 
 The table is a value: every change returns a new one, with the list of what changed. Two invariants hold in every table
 that comes out of here, and are checked on the way out:
@@ -8,8 +8,8 @@ that comes out of here, and are checked on the way out:
 
 A lane here is an account, not an address range: PyTorch's allocator decides where bytes lie. Moving a tenant to another
 lane therefore costs nothing, but means something only at an iteration boundary: **while tenants of one lane hold more
-than one turn (two lanes were merged while both were busy), whoever grants turns gives no turn in that lane, and none to
-a tenant placed in the same change, until all but one are released.**
+than one turn (two lanes were merged while both were busy), the turn scheduler grants no turn in that lane, and none to a
+tenant placed in the same change, until all but one are released.**
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class LaneChange:
     """A tenant is in another lane than before."""
 
     key: str
     lane_before: int | None
-    """None: it was in none (it is new, waited or was parked)."""
+    """None: it was in none (it is new, or waited)."""
 
     lane: int | None
-    """None: it is in none now (it left, waits or is parked)."""
+    """None: it is in none now (it left, or waits)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A tenant that the GPU cannot take, or cannot let run, for now."""
+    """A tenant that the GPU cannot admit, or cannot let run, for now."""
 
     tenant: Tenant
     refusal: Refusal
-    parked: bool
+    holds_memory: bool
     """True: it was in a lane and outgrew it, or was paused there; its persistent memory is held, counts, and it gets no
     turn. False: it was never in; nothing of it counts, and it must not allocate."""
 
     paused: bool = False
-    """It is kept out of the lanes until :meth:`LaneTable.unpark`, even where there is room for it."""
+    """It is kept out of the lanes until :meth:`LaneTable.resume`, even where it would fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change led to."""
+    """The result of a change."""
 
     table: LaneTable
-    moved: tuple[Moved, ...] = ()
-    """All tenants whose lane changed, others than the one that the change was about included; ordered by key."""
+    lane_changes: tuple[LaneChange, ...] = ()
+    """All tenants whose lane changed, the changed one included; ordered by key."""
 
     refusal: Refusal | None = None
-    """Set when the tenant that the change was about is in no lane now: why."""
+    """Why the changed tenant is in no lane; None if it is in one."""
 
     evict: bool = False
-    """The tenant's growth breaks the safety condition even if it is parked: the table is as before the change, and the
+    """The tenant's growth breaks the safety condition even without a lane: the table is as before the change, and the
     tenant has to be stopped, because its memory is not covered."""
 
 
 @dataclass(frozen=True)
 class LaneTable:
-    """The lanes of one GPU. Make one with :meth:`empty`."""
+    """The lanes of one GPU; :meth:`empty` makes one."""
 
     capacity_bytes: int
     """The GPU's allocatable bytes: its memory less the reserve for frameworks."""
@@ -99,7 +99,7 @@ class LaneTable:
 
     @classmethod
     def empty(cls, capacity_bytes: int, rules: LaneRules | None = None) -> LaneTable:
-        """Return the table of a GPU that nobody uses."""
+        """Return the table of an unused GPU."""
         return cls(capacity_bytes, rules or LaneRules())
 
     @classmethod
@@ -118,11 +118,11 @@ class LaneTable:
     @property
     def promised_bytes(self) -> int:
         """The left side of the safety condition."""
-        return promised_bytes(self._lanes().values(), self.rules, self._parked())
+        return promised_bytes(self._lanes().values(), self.rules, self._without_lane())
 
     @property
     def free_bytes(self) -> int:
-        """What is promised to nobody."""
+        """Bytes that are not promised."""
         return self.capacity_bytes - self.promised_bytes
 
     def lane_of(self, key: str) -> int | None:
@@ -138,10 +138,10 @@ class LaneTable:
         return None
 
     def admit(self, tenant: Tenant, *, holds_memory: bool = False) -> Outcome:
-        """Let a tenant in: into a lane of its own, else into an existing lane, else by merging lanes; else it waits.
+        """Admit a tenant: to a lane of its own, else to an existing lane, else by merging lanes; else it waits.
 
         Args:
-            tenant: who comes.
+            tenant: the new tenant.
             holds_memory: it is on the GPU already, so that its persistent memory counts while it waits. Where even that
                 is not covered the outcome says ``evict``, and the table does not know the tenant.
 
@@ -150,13 +150,13 @@ class LaneTable:
         """
         if any(tenant.key == other.key for other in (*self.tenants, *(w.tenant for w in self.waiting))):
             raise ValueError(f"tenant {tenant.key} is on this GPU already; profile it, or let it leave first")
-        entry = self._entry(tenant, parked=holds_memory)
+        entry = self._entry(tenant, holds_memory=holds_memory)
         if holds_memory:
             return self._regrouped(self._lanes(), (entry, *self.waiting), entry, lane_before=None)
         return self._outcome(self._lanes(), (*self.waiting, entry), tenant.key)
 
     def profile(self, key: str, persistent_bytes: int, ephemeral_bytes: int) -> Outcome:
-        """Take note of what was measured of a tenant (see :meth:`resize`).
+        """Record the measurements of a tenant (see :meth:`resize`).
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -165,9 +165,9 @@ class LaneTable:
         return self.resize(before.profiled_as(persistent_bytes, ephemeral_bytes))
 
     def resize(self, tenant: Tenant) -> Outcome:
-        """Take note that a tenant is another than it was: find it the right lane, and try again those that wait.
+        """Replace a tenant by a changed one: find its lane, and try the waiting tenants again.
 
-        Where there is no lane for it any more it is parked, beside its memory; where that is not covered the outcome says
+        Where no lane fits it any more it waits and keeps its memory; where that is not covered the outcome says
         ``evict``. One that is paused, or was never in, stays out.
 
         Raises:
@@ -177,12 +177,12 @@ class LaneTable:
         if number is None:
             entry = replace(self._waiting(tenant.key), tenant=tenant)
             return self._regrouped(self._lanes(), _with(self.waiting, entry), entry, lane_before=None)
-        entry = self._entry(tenant, parked=True)
+        entry = self._entry(tenant, holds_memory=True)
         lanes = _without(self._lanes(), tenant.key)
         return self._regrouped(lanes, (entry, *self.waiting), entry, lane_before=number)
 
     def leave(self, key: str) -> Outcome:
-        """Let a tenant go, try again those that wait, and split or defragment crowded lanes where memory allows.
+        """Remove a tenant, try the waiting ones again, and split or defragment shared lanes where memory allows.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -191,11 +191,11 @@ class LaneTable:
             return self._outcome(self._lanes(), tuple(w for w in self.waiting if w.tenant.key != key), key)
         return self._outcome(_without(self._lanes(), key), self.waiting, key)
 
-    def park(self, key: str) -> Outcome:
-        """Pause a tenant: take it out of its lane and keep it out, and try again those that wait.
+    def pause(self, key: str) -> Outcome:
+        """Pause a tenant: take it out of its lane, keep it out, and try the waiting tenants again.
 
         What it holds between iterations goes on counting; its ephemeral does not, because it runs none. One that waits
-        is kept waiting, one that is parked already stays so.
+        is kept waiting, one that holds memory keeps it.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -203,13 +203,13 @@ class LaneTable:
         if self.lane_of(key) is None:
             entry = replace(self._waiting(key), paused=True, refusal=_paused(key))
             return self._outcome(self._lanes(), _with(self.waiting, entry), key)
-        entry = Waiting(self._tenant(key), _paused(key), parked=True, paused=True)
+        entry = Waiting(self._tenant(key), _paused(key), holds_memory=True, paused=True)
         return self._outcome(_without(self._lanes(), key), (entry, *self.waiting), key)
 
-    def unpark(self, key: str) -> Outcome:
-        """Let a paused tenant go on: into a lane, or, where memory lacks now, to wait for one beside its memory.
+    def resume(self, key: str) -> Outcome:
+        """Resume a paused tenant: into a lane, or, where memory is short now, to wait for one with its memory kept.
 
-        Of one that is not paused nothing changes.
+        Nothing changes for a tenant that is not paused.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -222,25 +222,25 @@ class LaneTable:
     def _regrouped(
         self, lanes: Lanes, waiting: tuple[Waiting, ...], entry: Waiting, *, lane_before: int | None
     ) -> Outcome:
-        """Find a lane for a tenant whose sizes changed, one of the waiting; park it, or have it evicted, where there is none."""
+        """Find a lane for a tenant whose sizes changed; else let it wait with its memory, or report that it must be evicted."""
         tenant = entry.tenant
         others = tuple(other for other in waiting if other is not entry)
-        bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
+        bounds = Bounds(self.capacity_bytes, self.rules, _without_lane(others))
         placed = None if entry.paused else self._place(entry, lanes, bounds, lane_before)
         if placed is not None:
             return self._outcome(placed, others, tenant.key)
-        if not entry.parked:
+        if not entry.holds_memory:
             return self._outcome(lanes, waiting, tenant.key)
-        beside = Bounds(self.capacity_bytes, self.rules, (*bounds.parked, tenant))
+        beside = Bounds(self.capacity_bytes, self.rules, (*bounds.without_lane, tenant))
         kept = lanes if beside.hold(lanes) else merge(lanes, beside) or tightest(lanes, beside)
         if kept is None:
-            return Outcome(self, refusal=self._why(tenant, lanes, bounds.parked), evict=True)
+            return Outcome(self, refusal=self._why(tenant, lanes, bounds.without_lane), evict=True)
         return self._outcome(kept, waiting, tenant.key)
 
     def _outcome(self, lanes: Lanes, waiting: tuple[Waiting, ...], key: str) -> Outcome:
-        """Try those that wait, spread crowded lanes, and say what became of everybody."""
+        """Try the waiting tenants, spread shared lanes, and return all changes."""
         lanes, waiting = self._retried(lanes, waiting)
-        bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(waiting))
+        bounds = Bounds(self.capacity_bytes, self.rules, _without_lane(waiting))
         lanes = spread(lanes, bounds)
         if not _allowed(lanes, bounds):
             raise AssertionError(
@@ -263,50 +263,50 @@ class LaneTable:
         )
 
     def _retried(self, lanes: Lanes, waiting: tuple[Waiting, ...]) -> tuple[Lanes, tuple[Waiting, ...]]:
-        """Let in whom memory now allows: the parked first, because they hold memory; then in order of coming."""
+        """Admit the waiting tenants that now fit: first those that hold memory, then in order of arrival."""
         remaining = list(waiting)
-        for entry in sorted(waiting, key=lambda entry: not entry.parked):
+        for entry in sorted(waiting, key=lambda entry: not entry.holds_memory):
             if entry.paused:
                 continue
             others = [other for other in remaining if other is not entry]
-            bounds = Bounds(self.capacity_bytes, self.rules, _parked_of(others))
+            bounds = Bounds(self.capacity_bytes, self.rules, _without_lane(others))
             placed = self._place(entry, lanes, bounds, None)
             if placed is not None:
                 lanes, remaining = placed, others
         return lanes, tuple(
             entry
             if entry.paused
-            else replace(entry, refusal=self._why(entry.tenant, lanes, _parked_of(remaining, but=entry)))
+            else replace(entry, refusal=self._why(entry.tenant, lanes, _without_lane(remaining, but=entry)))
             for entry in remaining
         )
 
     def _place(self, entry: Waiting, lanes: Lanes, bounds: Bounds, lane_before: int | None) -> Lanes | None:
         others = [tenant for lane in lanes.values() for tenant in lane]
-        if not entry.parked:
-            # Who is on the GPU already is not kept out by one that waits to have it alone: they would wait for each other.
-            others += bounds.parked
+        if not entry.holds_memory:
+            # A tenant that holds memory is not kept out by one that waits for exclusive use: they would wait for each other.
+            others += bounds.without_lane
         if any(other.exclusive for other in others) or (entry.tenant.exclusive and others):
             return None
         return place(entry.tenant, lanes, bounds, lane_before)
 
-    def _why(self, tenant: Tenant, lanes: Lanes, parked: tuple[Tenant, ...]) -> Refusal:
-        held = (replace(other, ephemeral_bytes=0) for other in parked)
+    def _why(self, tenant: Tenant, lanes: Lanes, without_lane: tuple[Tenant, ...]) -> Refusal:
+        held = (replace(other, ephemeral_bytes=0) for other in without_lane)
         others = (*held, *(other for lane in lanes.values() for other in lane))
         why = refusal(self.capacity_bytes, others, tenant, self.rules)
         if why is None:
             raise AssertionError(f"{tenant.key} fits beside {others} and was not placed")
         return why
 
-    def _entry(self, tenant: Tenant, *, parked: bool = False) -> Waiting:
+    def _entry(self, tenant: Tenant, *, holds_memory: bool = False) -> Waiting:
         """Make an entry whose reason is filled in once it has been tried."""
-        return Waiting(tenant, Refusal(RefusalReason.INSUFFICIENT_MEMORY, ""), parked)
+        return Waiting(tenant, Refusal(RefusalReason.INSUFFICIENT_MEMORY, ""), holds_memory)
 
     def _lanes(self) -> Lanes:
         tenants = {tenant.key: tenant for tenant in self.tenants}
         return {lane.id: tuple(tenants[key] for key in lane.tenants) for lane in self.lanes}
 
-    def _parked(self) -> tuple[Tenant, ...]:
-        return _parked_of(self.waiting)
+    def _without_lane(self) -> tuple[Tenant, ...]:
+        return _without_lane(self.waiting)
 
     def _tenant(self, key: str) -> Tenant:
         return next(tenant for tenant in self.tenants if tenant.key == key)
@@ -318,8 +318,8 @@ class LaneTable:
         raise KeyError(key)
 
 
-def _parked_of(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
-    return tuple(entry.tenant for entry in waiting if entry.parked and entry is not but)
+def _without_lane(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
+    return tuple(entry.tenant for entry in waiting if entry.holds_memory and entry is not but)
 
 
 def _allowed(lanes: Lanes, bounds: Bounds) -> bool:
@@ -341,11 +341,11 @@ def _without(lanes: Lanes, key: str) -> Lanes:
     return {number: tenants for number, tenants in rest.items() if tenants}
 
 
-def _moves(before: LaneTable, after: LaneTable) -> tuple[Moved, ...]:
+def _moves(before: LaneTable, after: LaneTable) -> tuple[LaneChange, ...]:
     lane_before = {key: lane.id for lane in before.lanes for key in lane.tenants}
     lane_after = {key: lane.id for lane in after.lanes for key in lane.tenants}
     return tuple(
-        Moved(key, lane_before.get(key), lane_after.get(key))
+        LaneChange(key, lane_before.get(key), lane_after.get(key))
         for key in sorted(lane_before.keys() | lane_after.keys())
         if lane_before.get(key) != lane_after.get(key)
     )

@@ -1,25 +1,35 @@
-"""Which job runs when, on which GPUs: ``plan(snapshot, now_seconds, policies)``, pure.
+"""Decides which training job runs when, on which GPUs. Pure: no I/O, no clock, no unseeded randomness.
 
-A :class:`ClusterSnapshot` goes in, a :class:`Plan` comes out; the operator and the simulator call the same function.
-The stages stand in the order in which a decision is made: ``admission``, ``order``, ``placement``, ``preemption``; a
-policy is one file there, chosen by name through :func:`policies`.
+The operator and the simulator keep a :class:`Scheduler`: they report nodes and jobs to it, ask it for a :class:`Plan`, and
+report what came of that. Its packages, from the bottom up:
+
+- ``model``: what goes in and out (jobs, nodes, plans), and models of how fast jobs run;
+- ``gpus``: who holds which GPUs, what is free, what the cluster could hold;
+- ``admission``, ``order``, ``elastic``, ``placement``, ``allocation``, ``preemption``: the policies of each stage, one file
+  each;
+- ``config``: policies by name (:func:`policies`), their parameters, and those of other packages;
+- ``state``: what is kept from one cycle to the next;
+- ``framework``: the session of a cycle, statements, and the cache of jobs that did not fit;
+- ``explain``: reasons, start estimates and suggestions for waiting jobs;
+- ``actions``: allocate, preempt, resume, stop;
+- ``cycle``: the numbered steps of one cycle.
 """
 
 from laneway.api.training_job import PlacementMode
-from laneway.scheduling.advice import Advice
-from laneway.scheduling.plan_types import (
+from laneway.scheduling.config.registry import policies
+from laneway.scheduling.config.stages import Policies
+from laneway.scheduling.explain.start_estimates import StartEstimate
+from laneway.scheduling.model.plan import (
     NEVER_FITS,
-    Depth,
+    Decision,
     Plan,
     Preemption,
+    PreemptionAction,
     PreemptionReason,
     WaitingCode,
     WaitingReason,
 )
-from laneway.scheduling.planner import next_decision_seconds, plan
-from laneway.scheduling.registry import policies
-from laneway.scheduling.scheduler import Scheduler
-from laneway.scheduling.snapshot import (
+from laneway.scheduling.model.snapshot import (
     GPU,
     ClusterSnapshot,
     Demand,
@@ -31,18 +41,15 @@ from laneway.scheduling.snapshot import (
     StageSeconds,
     WorkerPlacement,
 )
-from laneway.scheduling.stages import Policies
-from laneway.scheduling.validation import InvalidPlan, validate
-from laneway.scheduling.walk import Decision
+from laneway.scheduling.scheduler import Scheduler
+from laneway.scheduling.validation import InvalidPlan
 
 __all__ = [
     "GPU",
     "NEVER_FITS",
-    "Advice",
     "ClusterSnapshot",
     "Decision",
     "Demand",
-    "Depth",
     "ForeignTenant",
     "InvalidPlan",
     "Job",
@@ -52,15 +59,14 @@ __all__ = [
     "Plan",
     "Policies",
     "Preemption",
+    "PreemptionAction",
     "PreemptionReason",
     "Profile",
     "Scheduler",
     "StageSeconds",
+    "StartEstimate",
     "WaitingCode",
     "WaitingReason",
     "WorkerPlacement",
-    "next_decision_seconds",
-    "plan",
     "policies",
-    "validate",
 ]

@@ -1,6 +1,7 @@
-"""The planner with a memory: it is told what has changed, and decides at the cost of that.
+"""The scheduler: the entry point for the operator and the simulator.
 
-What it decides is what one would that is told everything at once: its memory makes it fast and changes nothing.
+It is told what has changed, and each decision costs only that. It decides what a new scheduler would decide that is told
+everything at once: its memory makes it fast and changes no decision.
 """
 
 from __future__ import annotations
@@ -8,141 +9,167 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from laneway.scheduling import explanation
-from laneway.scheduling.advice import Advice, advise, alternatives_for
-from laneway.scheduling.allotting import Allotting, allocations
-from laneway.scheduling.books import Books
-from laneway.scheduling.closures import Closures
-from laneway.scheduling.plan_types import Plan, WaitingReason
-from laneway.scheduling.snapshot import Job, JobState, Node
-from laneway.scheduling.stages import Policies
+from laneway.scheduling.actions.allotments import allotments
+from laneway.scheduling.actions.worker_counts import WorkerCounts
+from laneway.scheduling.config.stages import Policies
+from laneway.scheduling.cycle import run_cycle
+from laneway.scheduling.explain.start_estimates import StartEstimate, start_estimates
+from laneway.scheduling.explain.suggestions import suggestions
+from laneway.scheduling.explain.waiting import waiting_reasons
+from laneway.scheduling.framework.session import Session
+from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
+from laneway.scheduling.gpus.views import IDLE
+from laneway.scheduling.model.plan import Decision, Plan, WaitingReason
+from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.validation import Holdings, check_decision
-from laneway.scheduling.waiting_line import Shape
-from laneway.scheduling.walk import Decision, Walk, reason_of
 
 
 class Scheduler:
-    """Nodes, jobs, and who decides. Tell it what is new, then ask for a decision, and tell it what came of it."""
+    """Decides which job runs when, on which GPUs. Report changes, ask for a decision, then report what came of it."""
 
     def __init__(self, nodes: Sequence[Node], policies: Policies) -> None:
-        self._policies = policies
-        self._books = Books(nodes, policies)
-        self._closures = Closures(self._books)
+        self._state = SchedulerState(nodes, policies)
+        self._cache = UnschedulableCache(self._state)
         self._holdings = Holdings(nodes)
-        self._allotting = None if policies.elastic is None else Allotting(policies.elastic)
+        self._worker_counts = None if policies.elastic is None else WorkerCounts(policies.elastic)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the cluster's nodes."""
-        if self._books.set_nodes(nodes):
-            self._closures = Closures(self._books)
+        if self._state.set_nodes(nodes):
+            self._cache = UnschedulableCache(self._state)
             self._holdings.set_nodes(nodes)
 
     def observe(self, job: Job) -> None:
-        """Note a job that is new or has changed."""
-        self._books.observe(job)
+        """Add a job, or replace what is known of it."""
+        self._state.observe(job)
         self._holdings.observe(job)
 
     def forget(self, key: str) -> None:
-        """Note that a job has ended and holds nothing any more.
+        """Remove a job that has ended and holds nothing any more.
 
         Raises:
             KeyError: there is no such job.
         """
-        self._books.forget(key)
+        self._state.forget(key)
         self._holdings.forget(key)
 
     def avoid(self, key: str, nodes: frozenset[str]) -> None:
-        """Keep a job away from nodes from now on."""
-        self._books.avoid(key, nodes)
+        """Keep a job away from these nodes from now on."""
+        self._state.avoid(key, nodes)
         self._holdings.avoid(key, nodes)
 
-    def decide(self, now_seconds: float, most_starts: float = math.inf) -> Decision:
-        """Return what is to be done now.
+    def decide(self, now_seconds: float, max_starts: float = math.inf) -> Decision:
+        """Run one cycle, and return what changes.
 
         Args:
             now_seconds: the moment.
-            most_starts: so many jobs may start by it; others that could are left to the next decision.
+            max_starts: the most jobs that may start; if more could, the decision is truncated and the next is due at once.
 
         Raises:
-            InvalidPlan: a policy broke an invariant (see :func:`laneway.scheduling.validate`).
+            InvalidPlan: a policy broke an invariant (see :mod:`laneway.scheduling.validation`).
         """
-        self._books.refresh(now_seconds)
-        if self._allotting is not None:
-            self._allotting.refresh(self._books, now_seconds)
-            self._books.refresh(now_seconds)
-        self._books.ledger.forget_idle_views()
-        decision = Walk(self._books, self._closures, now_seconds, most_starts).run()
-        decision.promotions = sorted(self._books.standings.promoted)
+        state = self._state
+        state.refresh(now_seconds)
+        if self._worker_counts is not None:
+            self._worker_counts.refresh(state, now_seconds)
+            state.refresh(now_seconds)
+        state.allocations.drop_unused_views()
+        decision = run_cycle(Session(state, self._cache, now_seconds, max_starts))
+        decision.promotions = sorted(state.ranking.promoted)
         check_decision(self._holdings, decision)
         return decision
 
-    def plan(self, now_seconds: float, most_starts: float = math.inf) -> Plan:
-        """Decide, and say of every job what becomes of it and why; arguments as for :meth:`decide`.
+    def plan(self, now_seconds: float, max_starts: float = math.inf) -> Plan:
+        """Run one cycle, and return what becomes of every job and why; arguments as for :meth:`decide`.
 
         Raises:
             InvalidPlan: a policy broke an invariant.
         """
-        decision = self.decide(now_seconds, most_starts)
-        self._books.look_up(self._books.jobs, now_seconds)
-        jobs, standings = self._books.jobs, self._books.standings
-        order = tuple(place[-1] for place in sorted(standings.keys.values()))
-        waiting = self._waiting(order, decision)
-        gone = waiting.keys() | decision.starts.keys() | decision.preemptions.keys() | set(decision.resumes)
+        decision = self.decide(now_seconds, max_starts)
+        state, jobs, ranking = self._state, self._state.jobs, self._state.ranking
+        state.refresh_drifting(jobs, now_seconds)
+        order = self._order()
+        waiting = waiting_reasons(order, state, self._cache, decision)
+        changes = (
+            waiting.keys() | decision.starts.keys() | decision.preemptions.keys() | set(decision.resumes)
+        )
         return Plan(
             starts=decision.starts,
             preemptions=decision.preemptions,
             resumes=tuple(decision.resumes),
             rescales=decision.rescales,
-            allocations=allocations(self._books, order, decision),
-            keeps=tuple(key for key in order if key not in gone and not jobs[key].state.makes_way),
+            allotments=allotments(state, order, decision),
+            keeps=tuple(key for key in order if key not in changes and not jobs[key].state.is_releasing),
             waiting=waiting,
             order=order,
-            queues={key: max(0, standings.ranks[key].queue) for key in order},
-            promotions=tuple(key for key in order if key in standings.promoted),
-            cut_short=decision.cut_short,
+            queues={key: max(0, ranking.ranks[key].queue) for key in order},
+            promotions=tuple(key for key in order if key in ranking.promoted),
+            truncated=decision.truncated,
         )
 
-    def advise(
-        self, planned: Plan, keys: Collection[str], now_seconds: float, *, trust_durations: bool = True
-    ) -> Mapping[str, Advice]:
-        """Say of jobs that wait by a plan who is ahead of them, and when they may start.
+    def explain(self, decision: Decision, now_seconds: float) -> Mapping[str, WaitingReason]:
+        """Return why each waiting job waits, in order, with its position.
+
+        It costs time for every job, unlike a decision. Ask before anything else is observed.
 
         Args:
-            planned: what :meth:`plan` returned last; nothing may have been observed since.
-            keys: which jobs.
-            now_seconds: the moment.
-            trust_durations: whether estimates rely on what is said of how long jobs run.
+            decision: the last result of :meth:`decide`.
+            now_seconds: the moment of that decision.
         """
-        return advise(self._books, planned.waiting, keys, now_seconds, trust_durations=trust_durations)
+        self._state.refresh_drifting(self._state.jobs, now_seconds)
+        return waiting_reasons(self._order(), self._state, self._cache, decision)
 
-    def alternatives(self, key: str) -> tuple[str, ...]:
-        """Return the changes of a waiting job's spec with each of which it would start beside what was decided last; nothing may
-        have been observed since."""
-        return alternatives_for(self._books, key)
+    def requeued(self) -> Mapping[str, int]:
+        """Return the jobs that are new or have changed queues since the last call, each with its queue."""
+        ranking = self._state.ranking
+        keys, ranking.requeued = ranking.requeued, set()
+        return {key: max(0, ranking.ranks[key].queue) for key in keys}
+
+    def queue(self, key: str) -> int | None:
+        """Return the queue of a job; None where the scheduler does not know the job."""
+        rank = self._state.ranking.ranks.get(key)
+        return None if rank is None else max(0, rank.queue)
+
+    def start_estimates(
+        self,
+        waiting: Mapping[str, WaitingReason],
+        keys: Collection[str],
+        now_seconds: float,
+        *,
+        trust_durations: bool = True,
+    ) -> Mapping[str, StartEstimate]:
+        """Return which jobs are ahead of some waiting jobs, and when these may start.
+
+        Args:
+            waiting: the last result of :meth:`explain`, or its part of :meth:`plan`; nothing may have been observed since.
+            keys: the waiting jobs.
+            now_seconds: the moment.
+            trust_durations: whether expected run times count.
+        """
+        return start_estimates(self._state, waiting, keys, now_seconds, trust_durations=trust_durations)
+
+    def suggestions(self, key: str) -> tuple[str, ...]:
+        """Return changes of a waiting job's spec, each of which would let it start beside the jobs of the last decision.
+
+        Nothing may have been observed since that decision.
+        """
+        state = self._state
+        job = state.as_scheduled(key)
+        if job.state is not JobState.WAITING or job.suspended:
+            return ()
+        return tuple(each.text for each in suggestions(job, state.capacity(IDLE), state.policies.placement))
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
-        """Return when time alone may change what was decided, if nothing more is observed before; None: never."""
-        self._books.refresh(now_seconds)
-        due = self._books.next_change_seconds(now_seconds)
-        if self._allotting is not None:
-            due = min(due, self._allotting.next_seconds())
-        return None if math.isinf(due) else due
+        """Return when time alone may change the last decision, if nothing is observed before; None: never.
 
-    def _waiting(self, order: Sequence[str], decision: Decision) -> Mapping[str, WaitingReason]:
-        """Give every waiting job its reason and its position; those that cannot run hold no position."""
-        by_shape: dict[Shape, WaitingReason] = {}
-        waiting: dict[str, WaitingReason] = {}
-        position = 0
-        for key in order:
-            job = self._books.jobs[key]
-            if key in decision.starts or not (job.state is JobState.WAITING or key in decision.waiting):
-                continue
-            if job.suspended:
-                waiting[key] = explanation.suspended()
-                continue
-            reason = reason_of(key, self._books, self._closures, decision, by_shape)
-            if not reason.never_fits:
-                position += 1
-                reason = reason.at(position)
-            waiting[key] = reason
-        return waiting
+        That is when a job changes its queue, when a running job becomes preemptible, or when the elastic policy is due.
+        """
+        self._state.refresh(now_seconds)
+        due_seconds = self._state.next_change_seconds(now_seconds)
+        if self._worker_counts is not None:
+            due_seconds = min(due_seconds, self._worker_counts.next_seconds())
+        return None if math.isinf(due_seconds) else due_seconds
+
+    def _order(self) -> tuple[str, ...]:
+        return tuple(sort_key[-1] for sort_key in sorted(self._state.ranking.sort_keys.values()))

@@ -1,5 +1,4 @@
-"""The check that every plan passes before it leaves. It shares no code with the policies that it checks, but for the
-counting of bytes."""
+"""Checks every decision before it leaves. It shares no code with the policies except the counting of bytes."""
 
 from __future__ import annotations
 
@@ -8,20 +7,19 @@ from typing import Protocol
 
 from laneway.api.enforcement import reaches
 from laneway.lanes import Tenant, tightest_bytes
-from laneway.scheduling.plan_types import Plan
-from laneway.scheduling.snapshot import GPU, ClusterSnapshot, Job, JobState, Node, WorkerPlacement
-from laneway.scheduling.suitability import GPUClass, accepts_model, class_of, share_needed
-from laneway.scheduling.tenancy import foreign_tenant, parked_tenant, tenant_of
+from laneway.scheduling.model.gpu_class import GPUClass, accepts_model, class_of, share_needed
+from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node, WorkerPlacement
+from laneway.scheduling.model.tenants import foreign_tenant, paused_tenant, tenant_of
 
-_PARKED = (JobState.PAUSED, JobState.OFFLOADED)
+_PAUSED = (JobState.PAUSED, JobState.OFFLOADED)
 
 
-class InvalidPlan(Exception):  # noqa: N818 - the caller did nothing wrong; the name says what it is
+class InvalidPlan(Exception):  # noqa: N818 - it is the plan that is invalid, not the call
     """A plan breaks an invariant; the message says which, and where."""
 
 
 class Decided(Protocol):
-    """What is checked of a decision."""
+    """The checked part of a decision."""
 
     @property
     def starts(self) -> Mapping[str, tuple[WorkerPlacement, ...]]:
@@ -30,12 +28,12 @@ class Decided(Protocol):
 
     @property
     def resumes(self) -> Sequence[str]:
-        """Parked jobs that are to go on."""
+        """Paused jobs that resume."""
         ...
 
 
 class Holdings:
-    """Who holds what, as it was observed: kept apart from what the policies see."""
+    """The observed placements, kept apart from the state that the policies read."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.jobs: dict[str, Job] = {}
@@ -62,7 +60,7 @@ class Holdings:
                     self.classes[gpu.uuid] = class_of(gpu)
 
     def observe(self, job: Job) -> None:
-        """Note a job that is new or has changed."""
+        """Add a job, or replace what is known of it."""
         before = self.jobs.get(job.key)
         self.jobs[job.key] = job
         if before is None or before.placement != job.placement:
@@ -72,12 +70,12 @@ class Holdings:
                     self.on_gpu.setdefault(uuid, {})[job.key] = worker
 
     def forget(self, key: str) -> None:
-        """Note that a job is no longer there."""
+        """Remove a job."""
         self._release(self.jobs.pop(key))
         self.avoided.pop(key, None)
 
     def avoid(self, key: str, nodes: frozenset[str]) -> None:
-        """Note the nodes that a job is not to be placed on."""
+        """Set the nodes on which a job must not be placed."""
         self.avoided[key] = nodes
 
     def _release(self, job: Job | None) -> None:
@@ -87,9 +85,9 @@ class Holdings:
 
 
 def check_decision(holdings: Holdings, decided: Decided) -> None:
-    """Check who starts and goes on against what is held.
+    """Check the starting and resuming jobs against the observed placements.
 
-    GPUs on which nobody starts or goes on are not looked at: what was found there is not the decision's doing.
+    GPUs on which no job starts or resumes are not checked: the decision does not change them.
 
     Raises:
         InvalidPlan: with a sentence that names the job, the GPU and the numbers.
@@ -110,50 +108,6 @@ def check_decision(holdings: Holdings, decided: Decided) -> None:
                 touched.setdefault(uuid, {})
     for uuid in sorted(touched):
         _check_gpu(holdings.gpus[uuid], touched[uuid], holdings, frozenset(decided.resumes))
-
-
-def validate(snapshot: ClusterSnapshot, plan: Plan) -> None:
-    """Check a whole plan against the snapshot that it was made from.
-
-    Raises:
-        InvalidPlan: with a sentence that names the job, the GPU and the numbers.
-    """
-    holdings = Holdings(snapshot.nodes)
-    for job in snapshot.jobs:
-        holdings.observe(job)
-    for key, nodes in snapshot.avoid.items():
-        holdings.avoid(key, nodes)
-    _check_every_job_has_one_fate(holdings.jobs, plan)
-    check_decision(holdings, plan)
-
-
-def _check_every_job_has_one_fate(jobs: dict[str, Job], plan: Plan) -> None:
-    fates: dict[str, list[str]] = {key: [] for key in jobs}
-    for fate, keys in {
-        "start": plan.starts,
-        "go on": plan.resumes,
-        "make way": plan.preemptions,
-        "stay": plan.keeps,
-        "wait": plan.waiting,
-    }.items():
-        for key in keys:
-            if key not in fates:
-                raise InvalidPlan(f"the plan lets {key} {fate}, and the snapshot has no such job")
-            fates[key].append(fate)
-    for key, found in fates.items():
-        state = jobs[key].state
-        if state.makes_way:
-            allowed: tuple[list[str], ...] = ([],)
-        elif state in _PARKED:
-            allowed = (["go on"], ["wait"], ["make way"])
-        elif state is JobState.WAITING:
-            allowed = (["wait"],) if jobs[key].suspended else (["start"], ["wait"])
-        else:
-            allowed = (["make way"],) if jobs[key].suspended else (["make way"], ["stay"])
-        if found not in allowed:
-            raise InvalidPlan(f"job {key} is {state} and is to {' and '.join(found) or 'do nothing'}")
-        if found == ["make way"] and not (jobs[key].preemptible or jobs[key].suspended):
-            raise InvalidPlan(f"job {key} is to make way, and it is not preemptible")
 
 
 def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
@@ -215,32 +169,32 @@ def _named(job: Job, worker: WorkerPlacement) -> str:
 def _check_gpu(
     gpu: GPU, starting: Mapping[str, WorkerPlacement], holdings: Holdings, resuming: frozenset[str]
 ) -> None:
-    """Check percent, memory and exclusiveness of a GPU on which somebody starts or goes on."""
+    """Check percent, memory and exclusiveness of a GPU on which a job starts or resumes."""
     held = holdings.on_gpu.get(gpu.uuid) or {}
     if not held and not gpu.foreign and len(starting) == 1 and gpu.allocatable_percent <= 100:
         (worker,) = starting.values()
         if worker.share_percent <= gpu.allocatable_percent:
             return  # alone on a GPU that is not promised twice, it has what its share entitles it to
-    percent, parked_percent = gpu.foreign_percent, 0
+    percent, paused_percent = gpu.foreign_percent, 0
     tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
     for key, worker in (*held.items(), *starting.items()):
         job = holdings.jobs[key]
-        if job.state in _PARKED and key not in resuming:
-            parked_percent += worker.share_percent
+        if job.state in _PAUSED and key not in resuming:
+            paused_percent += worker.share_percent
             if job.state is JobState.PAUSED:
-                tenants.append(parked_tenant(job, gpu, worker.share_percent))
+                tenants.append(paused_tenant(job, gpu, worker.share_percent))
         else:
             percent += worker.share_percent
             tenants.append(tenant_of(job, gpu, worker.share_percent))
-    _check_percent(gpu, percent, parked_percent, tenants)
+    _check_percent(gpu, percent, paused_percent, tenants)
     _check_tenants(gpu, tenants)
 
 
-def _check_percent(gpu: GPU, percent: int, parked_percent: int, tenants: list[Tenant]) -> None:
+def _check_percent(gpu: GPU, percent: int, paused_percent: int, tenants: list[Tenant]) -> None:
     names = ", ".join(sorted(tenant.key for tenant in tenants))
-    if percent + parked_percent > gpu.allocatable_percent:
+    if percent + paused_percent > gpu.allocatable_percent:
         raise InvalidPlan(
-            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent + parked_percent} to {names}"
+            f"{gpu.uuid} offers {gpu.allocatable_percent} percent and is promised {percent + paused_percent} to {names}"
         )
     if gpu.active_percent is not None and percent > gpu.active_percent:
         raise InvalidPlan(

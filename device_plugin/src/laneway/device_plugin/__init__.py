@@ -1,8 +1,8 @@
-"""The device plugin: hands shares of GPUs to containers, through the kubelet.
+"""The device plugin: allocates shares of GPUs to containers through the kubelet.
 
-The agent writes which GPUs there are (`inventory_file`); the plugin advertises hundredths of them (`devices`) and
-keeps itself registered (`registration`). When the kubelet admits a pod it asks which ids would be best
-(`who_asks` finds the pod, `preference` chooses), then orders them (`allocation`), and before the container starts the
-kubelet's own records say which container holds them (`kubelet_records`), which is written down for the agent
-(`share_manager`, `container_folders`).
+The agent writes which GPUs there are (`inventory_file`). The plugin advertises hundredths of them (`devices`)
+and stays registered (`registration`). When the kubelet admits a pod, it asks which ids it should take
+(`admitting_pod` finds the pod, `preferred_allocation` chooses), then allocates them (`allocation`). Before
+the container starts, the kubelet's PodResources API says which container holds them (`pod_resources`). That
+is recorded for the agent (`share_manager`, `container_folders`).
 """

@@ -1,4 +1,4 @@
-"""Chooses the ids for the pod that the kubelet is admitting: finds out which pod that is, then asks `preference`."""
+"""Chooses the ids for the pod that the kubelet admits: finds the pod, then calls `preferred_allocation`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import logging
 from dataclasses import replace
 
 from laneway.api.inventory import Inventory
-from laneway.device_plugin.kubelet_records import KubeletAwayError, KubeletRecords, Listing
-from laneway.device_plugin.node_pods import ApiAwayError, NodePods
-from laneway.device_plugin.pod_facts import PodFacts
-from laneway.device_plugin.preference import Ask, Preferred, prefer
-from laneway.device_plugin.who_asks import askers, promised_to, waiting, wishes_of
+from laneway.device_plugin.admitting_pod import (
+    find_candidates,
+    operator_choices,
+    pending_pods,
+    reserved_percent,
+)
+from laneway.device_plugin.node_pods import APIUnavailableError, NodePods
+from laneway.device_plugin.pod_info import PodInfo
+from laneway.device_plugin.pod_resources import KubeletUnavailableError, Listing, PodResourcesClient
+from laneway.device_plugin.preferred_allocation import PreferredIds, PreferredRequest, preferred_ids
 
 _log = logging.getLogger(__name__)
 
@@ -18,44 +23,48 @@ _POD_READ_SECONDS = 1.0
 
 
 class Admission:
-    """Chooses ids, with the kubelet's records and the view of the node's pods at hand.
+    """Chooses ids from the kubelet's records and the view of the node's pods.
 
-    The kubelet admits one pod at a time: a choice, then `Allocate`, then its booking, then the next pod.
+    The kubelet admits one pod at a time: a choice, then `Allocate`, then its bookkeeping, then the next pod.
     """
 
-    def __init__(self, records: KubeletRecords, pods: NodePods) -> None:
+    def __init__(self, records: PodResourcesClient, pods: NodePods) -> None:
         self._records = records
         self._pods = pods
         self._held: frozenset[str] = frozenset()
 
-    def held_at_last_choice(self) -> frozenset[str]:
-        """Return the ids that other containers held when the last choice was made, and forget them.
+    def take_held_ids(self) -> frozenset[str]:
+        """Return the ids that other containers held at the last choice, and forget them.
 
-        Only the `Allocate` that follows a choice may rely on them: later the holders may have ended.
+        Only the `Allocate` that follows a choice may use them: later the holders may have ended.
         """
         held, self._held = self._held, frozenset()
         return held
 
-    async def choose(self, ask: Ask, inventory: Inventory) -> Preferred:
+    async def choose(self, request: PreferredRequest, inventory: Inventory) -> PreferredIds:
         """Return the ids for the container that is being admitted.
 
         Raises:
-            NothingFitsError: no allowed choice exists on this node.
-            ValueError: an id that is on offer is not one of ours.
+            NoFitError: no allowed choice exists on this node.
+            ValueError: an offered id is not one of Laneway's.
         """
         self._held = frozenset()
         listing = await self._listing()
         if listing is not None:
-            # An id may be on offer although it is held: see `kubelet_records`.
-            self._held = listing.held - set(ask.must_include)
-            ask = replace(ask, available=tuple(one for one in ask.available if one not in self._held))
-        asking = await self._asking(listing, ask.size)
-        others = [pod for pod in self._waiting(listing) if pod not in asking]
-        chosen = prefer(ask, inventory.gpus, wishes_of(asking, ask.size), promised_to(others))
+            # The kubelet may offer an id that is held: see `pod_resources`.
+            self._held = listing.held - set(request.must_include)
+            request = replace(
+                request, available=tuple(first for first in request.available if first not in self._held)
+            )
+        admitting = await self._admitting(listing, request.size)
+        others = [pod for pod in self._waiting(listing) if pod not in admitting]
+        chosen = preferred_ids(
+            request, inventory.gpus, operator_choices(admitting, request.size), reserved_percent(others)
+        )
         _log.info(
-            "%d percent for %s: %s",
-            ask.size,
-            " or ".join(f"{pod.namespace}/{pod.name}" for pod in asking) or "a pod that is not known yet",
+            "chose ids percent=%d pods=%r reason=%r",
+            request.size,
+            [f"{pod.namespace}/{pod.name}" for pod in admitting],
             chosen.reason,
         )
         return chosen
@@ -63,25 +72,25 @@ class Admission:
     async def _listing(self) -> Listing | None:
         try:
             return await self._records.list()
-        except KubeletAwayError as error:
-            _log.warning("choosing by the view of the pods alone: %s", error)
+        except KubeletUnavailableError as error:
+            _log.warning("choosing ids without the kubelet's records error=%r", str(error))
             return None
 
-    async def _asking(self, listing: Listing | None, size: int) -> list[PodFacts]:
+    async def _admitting(self, listing: Listing | None, size: int) -> list[PodInfo]:
         if listing is None:
             return [pod for pod in self._waiting(None) if size in pod.requests.values()]
-        found = askers(listing, self._pods.pods, size)
+        found = find_candidates(listing, self._pods.pods, size)
         if found.unknown and not found.pods:
-            # The kubelet has seen a pod that we have not: it is the one, or a former one of its name is in our view.
+            # The kubelet knows a pod that the view lacks, or the view has an earlier pod of its name.
             for key in found.unknown:
                 try:
                     await self._pods.fetch(key, _POD_READ_SECONDS)
-                except ApiAwayError as error:
-                    _log.warning("the operator's choice for %s/%s is not known: %s", *key, error)
+                except APIUnavailableError as error:
+                    _log.warning("operator's choice unknown pod=%s/%s error=%r", key[0], key[1], str(error))
                     break
-            found = askers(listing, self._pods.pods, size)
+            found = find_candidates(listing, self._pods.pods, size)
         return list(found.pods)
 
-    def _waiting(self, listing: Listing | None) -> list[PodFacts]:
+    def _waiting(self, listing: Listing | None) -> list[PodInfo]:
         holders = () if listing is None else {(holder.namespace, holder.pod) for holder in listing.holders}
-        return waiting(self._pods.pods.values(), holders)
+        return pending_pods(self._pods.pods.values(), holders)

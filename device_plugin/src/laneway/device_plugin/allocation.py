@@ -1,4 +1,4 @@
-"""What a container gets with its ids, and which ids no container may get. Pure."""
+"""What a container gets with its ids, and which ids are refused. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from laneway.api import names
 from laneway.api.device_ids import container_key, shares_of
 from laneway.api.inventory import Inventory, InventoryGPU
 from laneway.device_plugin.folders import Folders
-from laneway.device_plugin.mps import mps_terms
+from laneway.device_plugin.gpu_layouts import split_error
+from laneway.device_plugin.mps import mps_settings
 from laneway.device_plugin.proto.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
-from laneway.device_plugin.shapes import why_not
 
 DeviceStrategy = Literal["env", "cdi"]
 
@@ -25,12 +25,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Grant:
-    """The ids of one container, checked."""
+    """The checked ids of one container."""
 
     key: str
     gpus: tuple[InventoryGPU, ...]
     percent: int
-    """Of each of the GPUs."""
+    """Percent of each GPU."""
 
 
 def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) -> Grant:
@@ -39,10 +39,11 @@ def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) 
     Args:
         ids: the container's ids.
         inventory: the node's GPUs.
-        held: ids that the kubelet's own records show with another container.
+        held: ids that another container holds by the kubelet's records.
 
     Raises:
-        RefusedError: an id is not of this node, its GPU is not healthy, a part of a GPU would be split, or an id is held.
+        RefusedError: an id is not of this node, its GPU is unhealthy, a fraction of a GPU would be split, or
+            an id is held.
     """
     try:
         shares = shares_of(ids)
@@ -58,29 +59,29 @@ def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) 
             raise RefusedError(
                 f"GPU {uuid} is not healthy: {by_uuid[uuid].health_reason or 'no reason given'}"
             )
-    split = why_not(shares, inventory.gpus)
+    split = split_error(shares, inventory.gpus)
     if split:
         raise RefusedError(split)
-    doubled = sorted(set(ids) & set(held))
-    if doubled:
+    duplicates = sorted(set(ids) & set(held))
+    if duplicates:
         raise RefusedError(
-            f"{len(doubled)} of the ids are held by another container, {doubled[0]} among them"
+            f"{len(duplicates)} of the ids are held by another container, for example {duplicates[0]}"
         )
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in shares)
     return Grant(container_key(ids), gpus, shares[gpus[0].uuid])
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How GPUs are handed over, by the node's configuration."""
+class AllocationSettings:
+    """How the node's configuration hands over GPUs."""
 
     strategy: DeviceStrategy = "env"
     limit_threads: bool = True
-    """Whether MPS gives a container no more of a GPU's threads than its share."""
+    """Whether MPS limits a container's GPU threads to its share."""
 
 
-def response(granted: Grant, folders: Folders, terms: Terms) -> ContainerAllocateResponse:
-    """Return the environment, mounts and devices of a container. Simulated GPUs have no device to hand over."""
+def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> ContainerAllocateResponse:
+    """Return the environment, mounts and devices of a container. Simulated GPUs have no device."""
     uuids = ",".join(gpu.uuid for gpu in granted.gpus)
     environment = {
         "LANEWAY_DIR": names.CONTAINER_LANEWAY_FOLDER,
@@ -88,11 +89,11 @@ def response(granted: Grant, folders: Folders, terms: Terms) -> ContainerAllocat
         "LANEWAY_SHARE_PERCENT": str(granted.percent),
         "PYTHONPATH": f"{names.CONTAINER_CLIENT_FOLDER}:{names.CONTAINER_IMAGE_PATH}",
     }
-    mps = mps_terms(granted.gpus, granted.percent, folders, terms.limit_threads)
+    mps = mps_settings(granted.gpus, granted.percent, folders, settings.limit_threads)
     environment.update(mps.environment)
     real = [gpu for gpu in granted.gpus if not gpu.simulated]
     cdi_devices = []
-    if real and terms.strategy == "env":
+    if real and settings.strategy == "env":
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in real)
     elif real:
         cdi_devices = [CDIDevice(name=f"{CDI_KIND}={gpu.uuid}") for gpu in real]
@@ -102,7 +103,7 @@ def response(granted: Grant, folders: Folders, terms: Terms) -> ContainerAllocat
             Mount(
                 container_path=names.CONTAINER_LANEWAY_FOLDER,
                 host_path=str(folders.containers / granted.key),
-                read_only=True,  # connecting to a socket is no write; its record must not be the container's to change
+                read_only=True,  # connecting to a socket is not a write, and the container must not change its record
             ),
             Mount(
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True

@@ -1,4 +1,5 @@
-"""The folders under `/run/laneway/containers`: one a container that holds ids, its door to the agent."""
+"""The folders under `/run/laneway/containers`: one per container that holds ids, with its socket to the
+agent."""
 
 from __future__ import annotations
 
@@ -20,49 +21,49 @@ from pydantic import ValidationError
 _log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[0-9a-f]{16}")
-_DEAD = ".dead-"
+_DELETED_PREFIX = ".dead-"
 
 
 def _delete(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        _log.warning("%s cannot be removed whole; nothing uses it any more", folder)
+        _log.warning("cannot remove unused folder completely folder=%s", folder)
 
 
-def delete_aside(folder: Path) -> None:
-    """Delete a folder in a thread of its own: a container may have put any number of files into it."""
+def delete_in_background(folder: Path) -> None:
+    """Delete a folder on its own thread: a container may have put any number of files into it."""
     threading.Thread(target=_delete, args=(folder,), name="delete", daemon=True).start()
 
 
 class ContainerFolders:
-    """Makes, fills and removes the folders. A file appears whole or not at all."""
+    """Creates, fills and removes the folders. A file appears completely or not at all."""
 
     def __init__(
         self,
         root: Path,
         wall_clock: Callable[[], float] = time.time,
-        delete: Callable[[Path], None] = delete_aside,
+        delete: Callable[[Path], None] = delete_in_background,
     ) -> None:
-        """``delete`` gets a folder that nothing uses any more, and must not keep the caller waiting."""
+        """``delete`` gets an unused folder and must return quickly."""
         self._root = root
         self._wall_clock = wall_clock
         self._delete = delete
-        self._lives: dict[str, int] = {}
-        self._births = 0
+        self._generations: dict[str, int] = {}
+        self._last_generation = 0
 
     def path(self, key: str) -> Path:
-        """Return a container's folder, whether it is there or not."""
+        """Return a container's folder, whether it exists or not."""
         return self._root / key
 
     def socket(self, key: str) -> Path:
         """Return where the agent listens for a container."""
         return self.path(key) / names.SOCKET_NAME
 
-    def make_fresh(self, ids: Collection[str]) -> str:
-        """Make a folder for a new container with these ids; return its key.
+    def create(self, ids: Collection[str]) -> str:
+        """Create a folder for a new container with these ids. Return its key.
 
-        Whoever held any of them before is dead, and its folder goes away at once: else the agent would for a moment count
-        them twice.
+        Earlier holders of any of these ids have ended. Their folders are removed at once, or the agent would
+        briefly count the ids twice.
         """
         for former in self.keys():
             record = self.record(former)
@@ -71,88 +72,91 @@ class ContainerFolders:
         key = container_key(ids)
         self.remove(key)
         self.ensure(key)
-        self._births += 1
-        self._lives[key] = self._births
+        self._last_generation += 1
+        self._generations[key] = self._last_generation
         return key
 
-    def lives(self) -> Mapping[str, int]:
-        """Return the `life` of each key that was made fresh."""
-        return dict(self._lives)
+    def generations(self) -> Mapping[str, int]:
+        """Return the `generation` of each key created by this process."""
+        return dict(self._generations)
 
-    def life(self, key: str) -> int:
-        """Return which container a key stands for, as a number that no other one ever gets.
+    def generation(self, key: str) -> int:
+        """Return the generation of a key: a number that identifies the container behind it.
 
-        It is 0 for those that were there before this process: a key that goes to another container is made fresh.
+        It is 0 for folders from before this process. If a key goes to another container, its folder is
+        created again.
         """
-        return self._lives.get(key, 0)
+        return self._generations.get(key, 0)
 
     def ensure(self, key: str) -> None:
-        """Make the folder if it is not there.
+        """Create the folder if it does not exist.
 
-        A container's user may be any, so the folder can be entered by everybody; who may talk to the agent
-        is decided by the agent from the peer's process.
+        A container may run as any user, so everybody may enter the folder. The agent decides by the peer's
+        process who may connect.
         """
         folder = self.path(key)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
 
     def remove(self, key: str) -> None:
-        """Remove a folder and all in it.
+        """Remove a folder and its contents.
 
-        It is renamed first: whatever a container did in there to files and permissions, and however long it takes to
-        delete them, its key is free at once.
+        It is renamed first, so its key is free at once, whatever a container did to files and permissions in
+        it.
         """
-        self._lives.pop(key, None)
-        dead = self._root / f"{_DEAD}{key}-{time.monotonic_ns()}"
+        self._generations.pop(key, None)
+        dead = self._root / f"{_DELETED_PREFIX}{key}-{time.monotonic_ns()}"
         try:
             self.path(key).rename(dead)
         except FileNotFoundError:
             return
         self._delete(dead)
 
-    def sweep(self) -> None:
-        """Delete what an earlier process was killed at deleting."""
+    def delete_leftovers(self) -> None:
+        """Delete folders whose deletion an earlier process did not finish."""
         try:
-            dead = [Path(entry.path) for entry in os.scandir(self._root) if entry.name.startswith(_DEAD)]
+            dead = [
+                Path(entry.path) for entry in os.scandir(self._root) if entry.name.startswith(_DELETED_PREFIX)
+            ]
         except FileNotFoundError:
             return
         for folder in dead:
             self._delete(folder)
 
     def keys(self) -> list[str]:
-        """Return the keys of the folders that are there."""
+        """Return the keys of the existing folders."""
         try:
             return sorted(entry.name for entry in os.scandir(self._root) if _KEY.fullmatch(entry.name))
         except FileNotFoundError:
             return []
 
     def age_seconds(self, key: str) -> float:
-        """Return how long ago something in the folder last changed; 0 when it is not there."""
+        """Return how long ago the folder last changed; 0 if it does not exist."""
         try:
             return self._wall_clock() - self.path(key).stat().st_mtime
         except FileNotFoundError:
             return 0.0
 
     def record(self, key: str) -> ContainerRecord | None:
-        """Return what is written about the container, None when nothing readable is."""
+        """Return the container's record; None if there is no readable one."""
         file = self.path(key) / names.RECORD_NAME
         try:
             return ContainerRecord.model_validate(json.loads(file.read_bytes()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, ValidationError) as error:
-            _log.warning("%s is not readable and will be written anew: %s", file, error)
+            _log.warning("unreadable record will be rewritten path=%s error=%r", file, str(error))
             return None
 
     def write(self, record: ContainerRecord) -> bool:
-        """Write down who the container is; return whether that changed anything."""
+        """Write the container's record. Return whether it changed."""
         if self.record(record.key) == record:
             return False
         self._put(record.key, names.RECORD_NAME, record.model_dump_json().encode())
         return True
 
     def write_image_path(self, key: str, value: str) -> bool:
-        """Write down the PYTHONPATH of the container's image, empty where it sets none; return whether that changed anything.
+        """Write the PYTHONPATH of the container's image; empty if it sets none. Return whether it changed.
 
         Raises:
             OSError, UnicodeEncodeError: it cannot be written.

@@ -1,4 +1,4 @@
-"""What the kubelet is told to have: one device for each hundredth of a GPU that is on offer."""
+"""The devices advertised to the kubelet: one for each hundredth of a GPU on offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the plugin finds and puts things on its node."""
+"""The plugin's paths on its node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from laneway.api import names
 
 @dataclass(frozen=True)
 class Folders:
-    """Paths as the host sees them: they end up in containers' mounts, so the plugin must see the same ones."""
+    """Paths as the host sees them. They appear in containers' mounts, so the plugin must see the same
+    ones."""
 
     inventory: Path = Path(names.INVENTORY_FILE)
     containers: Path = Path(names.CONTAINERS_FOLDER)
@@ -20,14 +21,14 @@ class Folders:
     """Fixed by the kubelet, whatever its root directory."""
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     runtime_socket: Path | None = Path("/run/containerd/containerd.sock")
-    """The container runtime's, for the kubelet; None where it is not to be asked."""
+    """The container runtime's socket; None if the runtime is not queried."""
 
     @property
     def kubelet_socket(self) -> Path:
-        """Where the kubelet takes registrations."""
+        """The socket on which the kubelet accepts registrations."""
         return self.device_plugins / "kubelet.sock"
 
     @property
     def own_socket(self) -> Path:
-        """Where the plugin serves."""
+        """The plugin's own socket."""
         return self.device_plugins / "laneway.sock"

@@ -32,9 +32,7 @@ def generate(into: Path) -> dict[Path, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Write the generated modules, or check that they are current."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when a file is not current"
-    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is not current")
     check = parser.parse_args(arguments).check
     stale = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""Answers Prometheus and the kubelet's probes over HTTP, in a thread of its own."""
+"""Serves metrics and the kubelet's probes over HTTP, on its own thread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HttpEndpoint:
             def do_GET(self) -> None:
                 page = pages.get(self.path.partition("?")[0])
                 known = ", ".join(sorted(pages))
-                status, kind, body = page() if page else (404, "text/plain", f"here are {known}\n".encode())
+                status, kind, body = page() if page else (404, "text/plain", f"available: {known}\n".encode())
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -40,7 +40,7 @@ class HttpEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Stay silent: a probe every few seconds is not news."""
+                """Log nothing: probes come every few seconds."""
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True

@@ -1,6 +1,6 @@
-"""Follows `inventory.json`, which the agent writes: which GPUs the node has, and which are healthy.
+"""Watches `inventory.json`, which the agent writes: the node's GPUs and their health.
 
-A file that is there but wrong changes nothing: the last good inventory stays in force and the mistake is said once.
+An invalid file changes nothing: the last valid inventory stays in force, and the error is logged once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from laneway.api.inventory import Inventory
 from laneway.api.records import explain
-from laneway.device_plugin.latest import Latest
+from laneway.device_plugin.latest_value import LatestValue
 from pydantic import ValidationError
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class InventoryError(Exception):
 
 
 def read_inventory(path: Path, node: str) -> Inventory:
-    """Return the inventory in a file.
+    """Read the inventory from a file.
 
     Raises:
         OSError: the file cannot be read.
@@ -36,21 +36,21 @@ def read_inventory(path: Path, node: str) -> Inventory:
     except ValidationError as error:
         raise InventoryError(explain(error, str(path))) from error
     except ValueError as error:
-        raise InventoryError(f"{path}: this is not JSON: {error}") from error
+        raise InventoryError(f"{path}: not JSON: {error}") from error
     if inventory.node != node:
-        raise InventoryError(f"{path}: node: the file is of node {inventory.node!r}, and this is {node!r}")
+        raise InventoryError(f"{path}: node: the file is for node {inventory.node!r}, but this is {node!r}")
     uuids = [gpu.uuid for gpu in inventory.gpus]
-    doubled = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
-    if doubled:
-        raise InventoryError(f"{path}: gpus: uuid {doubled[0]!r} is there more than once")
+    duplicates = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
+    if duplicates:
+        raise InventoryError(f"{path}: gpus: uuid {duplicates[0]!r} appears more than once")
     return inventory
 
 
-class InventoryFollower:
-    """Publishes the inventory whenever the file changes to another good one."""
+class InventoryWatcher:
+    """Publishes the inventory whenever the file changes to a different valid one."""
 
     def __init__(self, path: Path, node: str, poll_seconds: float = 0.5) -> None:
-        self.inventory: Latest[Inventory] = Latest()
+        self.inventory: LatestValue[Inventory] = LatestValue()
         self.problem = f"waiting for {path}, which the node agent writes"
         self._path = path
         self._node = node
@@ -58,7 +58,7 @@ class InventoryFollower:
         self._seen: _Fingerprint | None = None
 
     async def run(self) -> None:
-        """Follow the file until cancelled."""
+        """Watch the file until cancelled."""
         self.look()
         if self.inventory.value is None:
             _log.info("%s", self.problem)
@@ -67,7 +67,7 @@ class InventoryFollower:
             await asyncio.sleep(self._poll_seconds)
 
     def look(self) -> None:
-        """Read the file if it is another one than at the last look."""
+        """Read the file if it changed since the last reading."""
         try:
             stat = self._path.stat()
             fingerprint = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
@@ -76,33 +76,33 @@ class InventoryFollower:
             inventory = read_inventory(self._path, self._node)
             self._seen = fingerprint
         except FileNotFoundError:
-            # The agent replaces the file by renaming, so a missing one means that it was not there yet or that
-            # somebody wiped the folder; the GPUs are there all the same.
+            # The agent replaces the file by renaming. So a missing file means that it did not exist yet or
+            # that the folder was wiped; the GPUs are still there.
             return
         except (OSError, InventoryError) as error:
-            self._refuse(str(error), fingerprint)
+            self._reject(str(error), fingerprint)
             return
         self.problem = ""
         if inventory != self.inventory.value:
             _log.info("inventory: %s", describe(inventory))
             self.inventory.publish(inventory)
 
-    def _refuse(self, reason: str, fingerprint: _Fingerprint) -> None:
+    def _reject(self, reason: str, fingerprint: _Fingerprint) -> None:
         self._seen = fingerprint
         kept = (
-            "keeping the last good one"
+            "keeping the last valid one"
             if self.inventory.value
-            else "nothing is advertised until it is mended"
+            else "nothing is advertised until it is fixed"
         )
         self.problem = f"{reason} ({kept})"
-        _log.error("inventory refused: %s", self.problem)
+        _log.error("inventory rejected reason=%r", self.problem)
 
 
 def describe(inventory: Inventory) -> str:
     """Return the inventory as one line for the log."""
-    ill = [
+    unhealthy = [
         f"{gpu.uuid}: {gpu.health_reason or 'no reason given'}" for gpu in inventory.gpus if not gpu.healthy
     ]
     models = sorted({gpu.model for gpu in inventory.gpus})
     text = f"{len(inventory.gpus)} GPUs ({', '.join(models)})"
-    return f"{text}; unhealthy: {'; '.join(ill)}" if ill else text
+    return f"{text}; unhealthy: {'; '.join(unhealthy)}" if unhealthy else text

@@ -1,4 +1,5 @@
-"""`laneway-device-plugin`: reads its configuration, wires the parts and runs them until it is told to stop."""
+"""`laneway-device-plugin`: reads the configuration, assembles the parts, and runs them until it is
+stopped."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.device_plugin.admission import Admission
 from laneway.device_plugin.advertisement import Advertisement
-from laneway.device_plugin.allocation import Terms
+from laneway.device_plugin.allocation import AllocationSettings
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.http_endpoint import Answer, HttpEndpoint, json_answer
 from laneway.device_plugin.image_paths import ImagePaths
-from laneway.device_plugin.inventory_file import InventoryFollower
-from laneway.device_plugin.kubelet_records import KubeletRecords
+from laneway.device_plugin.inventory_file import InventoryWatcher
 from laneway.device_plugin.metrics import Metrics
-from laneway.device_plugin.node_pods import ApiAwayError, NodePods
+from laneway.device_plugin.node_pods import APIUnavailableError, NodePods
 from laneway.device_plugin.plugin_service import PluginService
-from laneway.device_plugin.pod_api import ApiPods, configuration
+from laneway.device_plugin.pod_api import NodeAPI, configuration
+from laneway.device_plugin.pod_resources import PodResourcesClient
 from laneway.device_plugin.registration import Registration
 from laneway.device_plugin.runtime_images import RuntimeImages
 from laneway.device_plugin.share_manager import ShareManager
@@ -35,7 +36,7 @@ _WRONG_CONFIGURATION = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the plugin; return 0 after SIGTERM, 2 when the configuration is wrong."""
+    """Run the plugin. Return 0 after SIGTERM, 2 if the configuration is wrong."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "NODE_NAME: not set: set it from spec.nodeName (downward API), or write --node-name"
             )
         asyncio.run(_run(options, config))
-    except (ConfigError, ApiAwayError) as error:
+    except (ConfigError, APIUnavailableError) as error:
         print(error, file=sys.stderr)
         return _WRONG_CONFIGURATION
     return 0
@@ -54,12 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     defaults = Folders()
     parser = argparse.ArgumentParser(
-        prog="laneway-device-plugin", description="Hands shares of this node's GPUs to pods."
+        prog="laneway-device-plugin", description="Allocate shares of this node's GPUs to pods."
     )
     parser.add_argument("--config", type=Path, required=True, help="node.yaml")
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
     parser.add_argument(
-        "--kubeconfig", help="default: the pod's service account; with neither, no pod is looked up"
+        "--kubeconfig", help="default: the pod's service account; without either, no pod is looked up"
     )
     parser.add_argument("--inventory", type=Path, default=defaults.inventory)
     parser.add_argument("--containers-folder", type=Path, default=defaults.containers)
@@ -69,10 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--runtime-socket",
         default=str(defaults.runtime_socket),
-        help="the container runtime's CRI socket, asked for the PYTHONPATH of images; empty: it is not asked",
+        help="the container runtime's CRI socket, queried for the PYTHONPATH of images; empty: not queried",
     )
-    parser.add_argument("--http-address", default="0.0.0.0", help="where metrics and health are served")
-    parser.add_argument("--http-port", type=int, default=9465, help="0 picks a free one, which is logged")
+    parser.add_argument("--http-address", default="0.0.0.0", help="HTTP address of metrics and health")
+    parser.add_argument(
+        "--http-port", type=int, default=9465, help="HTTP port; 0: any free one, which is logged"
+    )
     return parser
 
 
@@ -95,26 +98,24 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
         pod_resources_socket=options.pod_resources_socket,
         runtime_socket=Path(options.runtime_socket) if options.runtime_socket else None,
     )
-    how = await configuration(options.kubeconfig)
-    api = None if how is None else ApiPods(options.node_name, how)
+    client_configuration = await configuration(options.kubeconfig)
+    api = None if client_configuration is None else NodeAPI(options.node_name, client_configuration)
     if api is None:
-        _log.warning(
-            "no API server is configured: GPUs are chosen by best fit, and containers' pods stay unnamed"
-        )
-    records = KubeletRecords(folders.pod_resources_socket)
-    follower = InventoryFollower(folders.inventory, options.node_name)
-    pods = NodePods(api, changed=lambda pod: shares.poke() if pod.requests else None)
+        _log.warning("no API server configured: GPUs are chosen by best fit, and pods stay unknown")
+    records = PodResourcesClient(folders.pod_resources_socket)
+    inventory_watcher = InventoryWatcher(folders.inventory, options.node_name)
+    pods = NodePods(api, changed=lambda pod: shares.trigger() if pod.requests else None)
     containers = ContainerFolders(folders.containers)
     shares = ShareManager(containers, records, pods)
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
-    terms = Terms(config.device_strategy, config.enforcement.limit_threads)
+    settings = AllocationSettings(config.device_strategy, config.enforcement.limit_threads)
     service = PluginService(
         folders,
         containers,
-        terms,
-        follower.inventory,
+        settings,
+        inventory_watcher.inventory,
         admission,
         records,
         shares,
@@ -122,12 +123,12 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
         metrics,
     )
     registration = Registration(folders, service)
-    advertisement = Advertisement(api, follower.inventory, registration)
-    endpoint = _endpoint(options, metrics, registration, advertisement, follower, shares)
+    advertisement = Advertisement(api, inventory_watcher.inventory, registration)
+    endpoint = _endpoint(options, metrics, registration, advertisement, inventory_watcher, shares)
     endpoint.start()
-    _log.info("metrics and health on port %d", endpoint.port)
+    _log.info("serving metrics and health port=%d", endpoint.port)
     try:
-        await _until_told_to_stop(follower, pods, shares, registration, advertisement)
+        await _until_told_to_stop(inventory_watcher, pods, shares, registration, advertisement)
     finally:
         endpoint.stop()
         await records.close()
@@ -138,25 +139,25 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
 
 
 async def _until_told_to_stop(
-    follower: InventoryFollower,
+    inventory_watcher: InventoryWatcher,
     pods: NodePods,
     shares: ShareManager,
     registration: Registration,
     advertisement: Advertisement,
 ) -> None:
-    """Run the parts; the failure of one ends all, so that the kubelet starts the plugin again."""
+    """Run the parts. If one fails, all end, so that the kubelet restarts the plugin."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
 
     async def register_when_gpus_are_known() -> None:
-        await follower.inventory.newer_than(0)
+        await inventory_watcher.inventory.wait_newer(0)
         await registration.run()
 
     async with asyncio.TaskGroup() as group:
         parts = (
-            follower.run(),
+            inventory_watcher.run(),
             pods.run(),
             shares.run(),
             register_when_gpus_are_known(),
@@ -173,7 +174,7 @@ def _endpoint(
     metrics: Metrics,
     registration: Registration,
     advertisement: Advertisement,
-    follower: InventoryFollower,
+    inventory_watcher: InventoryWatcher,
     shares: ShareManager,
 ) -> HttpEndpoint:
     def state() -> dict[str, object]:
@@ -181,7 +182,7 @@ def _endpoint(
             "registered": registration.registered,
             "registrations": registration.count,
             "advertised": advertisement.problem or advertisement.ready,
-            "inventory": follower.problem or "ok",
+            "inventory": inventory_watcher.problem or "ok",
             "folders": shares.problem or "ok",
         }
 
@@ -193,7 +194,8 @@ def _endpoint(
         options.http_port,
         {
             "/metrics": metrics_page,
-            # Alive is who answers: neither a missing agent nor a missing kubelet is mended by a restart of the plugin.
+            # Alive means that it answers: restarting the plugin mends neither a missing agent nor a missing
+            # kubelet.
             "/healthz": lambda: json_answer(True, state()),
             "/readyz": lambda: json_answer(advertisement.ready, state()),
         },

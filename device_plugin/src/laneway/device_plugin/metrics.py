@@ -6,17 +6,17 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 
 class Metrics:
-    """Counts what was handed out and what was refused."""
+    """Counts granted and refused allocations."""
 
     def __init__(self, node: str) -> None:
         self._registry = CollectorRegistry()
         allocations = Counter(
             "laneway_device_allocations",
-            "Containers that were given shares of GPUs (granted) or refused them (refused).",
+            "Allocations of GPU shares to containers, by result (granted or refused).",
             ["node", "result"],
             registry=self._registry,
         )
-        # Both series are there from the start: a rate over a series that just appeared misses its first step.
+        # Both series exist from the start: a rate over a series that just appeared misses its first step.
         self._granted = allocations.labels(node, "granted")
         self._refused = allocations.labels(node, "refused")
         self._registered = Gauge(

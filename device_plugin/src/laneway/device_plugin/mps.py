@@ -1,7 +1,8 @@
-"""What a container gets where the agent holds its GPUs by MPS: the way to the control daemon, and its limits. Pure.
+"""What a container gets if its GPUs are enforced by MPS: the pipe to the control daemon, and its limits.
+Pure.
 
-The daemon and its clients have to share /dev/shm, so a folder that the daemon has there too is mounted over the container's own:
-the pod needs no hostIPC.
+The daemon and its clients have to share /dev/shm. A folder that the daemon uses too is mounted over the
+container's own, so the pod needs no hostIPC.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ from laneway.device_plugin.proto.deviceplugin_pb2 import Mount
 
 
 @dataclass(frozen=True)
-class MPSTerms:
-    """What a container gets for MPS; nothing where its GPUs are held otherwise."""
+class MPSSettings:
+    """A container's MPS environment and mounts; empty if its GPUs do not use MPS."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
 
 
-def mps_terms(gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limit_threads: bool) -> MPSTerms:
-    """Return what a container gets for MPS.
+def mps_settings(
+    gpus: Sequence[InventoryGPU], percent: int, folders: Folders, limit_threads: bool
+) -> MPSSettings:
+    """Return a container's MPS environment and mounts.
 
     Args:
-        gpus: those of the container, in the order in which it sees them.
-        percent: of each of them.
+        gpus: the container's GPUs, in the order in which it sees them.
+        percent: the share of each.
         folders: where the daemon's folders are.
-        limit_threads: whether it gets no more of the GPUs' threads than its share.
+        limit_threads: whether its GPU threads are limited to its share.
     """
     environment = mps_limits(gpus, percent, names.CONTAINER_MPS_PIPE_FOLDER, limit_threads)
     if not environment:
-        return MPSTerms()
-    return MPSTerms(
+        return MPSSettings()
+    return MPSSettings(
         environment,
         (
             Mount(

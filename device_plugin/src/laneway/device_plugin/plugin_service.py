@@ -1,4 +1,4 @@
-"""What the kubelet's device manager is answered. gRPC in, gRPC out; each decision is made in a module of its own."""
+"""The DevicePlugin gRPC service for the kubelet. It only translates; other modules decide."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import grpc
 from laneway.api.device_ids import container_key
 from laneway.api.inventory import Inventory
 from laneway.device_plugin.admission import Admission
-from laneway.device_plugin.allocation import RefusedError, Terms, grant, response
+from laneway.device_plugin.allocation import AllocationSettings, RefusedError, grant, response
 from laneway.device_plugin.container_folders import ContainerFolders
-from laneway.device_plugin.demand import why_not_as_demanded
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
+from laneway.device_plugin.grpc_methods import Context
 from laneway.device_plugin.image_paths import ImagePaths
-from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords
-from laneway.device_plugin.latest import Latest
-from laneway.device_plugin.methods import Context
+from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.metrics import Metrics
-from laneway.device_plugin.preference import Ask, NothingFitsError
+from laneway.device_plugin.minimum_enforcement import enforcement_shortfall
+from laneway.device_plugin.pod_resources import Holder, KubeletUnavailableError, PodResourcesClient
+from laneway.device_plugin.preferred_allocation import NoFitError, PreferredRequest
 from laneway.device_plugin.proto import deviceplugin_pb2 as plugin
 from laneway.device_plugin.share_manager import ShareManager
 
@@ -32,16 +32,16 @@ _POLL_SECONDS = 0.05
 
 
 class PluginService:
-    """The DevicePlugin service (`methods.DevicePluginServer`)."""
+    """The DevicePlugin service (`grpc_methods.DevicePluginServer`)."""
 
     def __init__(
         self,
         folders: Folders,
         containers: ContainerFolders,
-        terms: Terms,
-        inventory: Latest[Inventory],
+        settings: AllocationSettings,
+        inventory: LatestValue[Inventory],
         admission: Admission,
-        records: KubeletRecords,
+        records: PodResourcesClient,
         shares: ShareManager,
         image_paths: ImagePaths,
         metrics: Metrics,
@@ -51,7 +51,7 @@ class PluginService:
         self.open_streams = 0
         self._folders = folders
         self._containers = containers
-        self._terms = terms
+        self._terms = settings
         self._inventory = inventory
         self._admission = admission
         self._records = records
@@ -61,7 +61,7 @@ class PluginService:
         self._socket_seconds = socket_seconds
 
     async def get_options(self, request: plugin.Empty, context: Context) -> plugin.DevicePluginOptions:
-        """Say which optional calls are wanted: both."""
+        """Return the options: both optional calls are used."""
         return OPTIONS
 
     async def list_and_watch(
@@ -72,7 +72,7 @@ class PluginService:
         version = 0
         try:
             while True:
-                version, inventory = await self._inventory.newer_than(version)
+                version, inventory = await self._inventory.wait_newer(version)
                 yield plugin.ListAndWatchResponse(devices=devices_of(inventory))
         finally:
             self.open_streams -= 1
@@ -84,96 +84,98 @@ class PluginService:
         inventory = await self._known_inventory(context)
         answers = []
         for wanted in request.container_requests:
-            ask = Ask(
+            wanted_ids = PreferredRequest(
                 wanted.allocation_size,
                 tuple(wanted.available_deviceIDs),
                 tuple(wanted.must_include_deviceIDs),
             )
             try:
-                chosen = await self._admission.choose(ask, inventory)
-            except (NothingFitsError, ValueError) as error:
+                chosen = await self._admission.choose(wanted_ids, inventory)
+            except (NoFitError, ValueError) as error:
                 self._metrics.refused()
-                await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+                await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
             answers.append(plugin.ContainerPreferredAllocationResponse(deviceIDs=chosen.ids))
         return plugin.PreferredAllocationResponse(container_responses=answers)
 
     async def allocate(self, request: plugin.AllocateRequest, context: Context) -> plugin.AllocateResponse:
-        """Check the ids of a container and prepare its folder. Asks nobody anything: see `kubelet_records`."""
+        """Check the ids of a container and create its folder. It calls nobody: see `pod_resources`."""
         inventory = await self._known_inventory(context)
-        held = self._admission.held_at_last_choice()
+        held = self._admission.take_held_ids()
         answers = []
         for wanted in request.container_requests:
             try:
                 granted = grant(wanted.devices_ids, inventory, held)
             except RefusedError as error:
                 self._metrics.refused()
-                await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            self._containers.make_fresh(wanted.devices_ids)
+                await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            self._containers.create(wanted.devices_ids)
             answers.append(response(granted, self._folders, self._terms))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)
-            _log.info("container %s gets %d percent of %s", granted.key, granted.percent, uuids)
+            _log.info("allocated key=%s percent=%d gpus=%r", granted.key, granted.percent, uuids)
         return plugin.AllocateResponse(container_responses=answers)
 
     async def pre_start_container(
         self, request: plugin.PreStartContainerRequest, context: Context
     ) -> plugin.PreStartContainerResponse:
-        """Write down which container starts with these ids and what its image says, and wait for the agent to open its door.
+        """Record which container starts with these ids and what its image sets, and wait for the agent's
+        socket.
 
-        Where its GPUs are not held as its pod demands it is refused; the kubelet asks again, ever later, as long as the
-        pod is there.
+        If its GPUs lack the enforcement that its pod demands, the start is refused. The kubelet retries with
+        back-off as long as the pod exists.
         """
         ids = tuple(request.devices_ids)
         key = container_key(ids)
-        lives = self._containers.lives()
+        generations = self._containers.generations()
         holder = await self._holder(ids)
         if isinstance(holder, str):
-            await _refuse(context, grpc.StatusCode.UNAVAILABLE, holder)
+            await _reject(context, grpc.StatusCode.UNAVAILABLE, holder)
         self._containers.ensure(key)
-        # An init container's are not: the kubelet lends it ids of the containers after it, and lists only these.
-        are_its_own = holder.ids == frozenset(ids)
-        if are_its_own:
-            await self._shares.write_down(holder, lives, starts=True)
-        pod = await self._shares.pod_of(holder, ask=not are_its_own)
+        # An init container holds none itself: the kubelet lends it ids of later containers and lists only
+        # these.
+        holds_ids_itself = holder.ids == frozenset(ids)
+        if holds_ids_itself:
+            await self._shares.record_holder(holder, generations, starts=True)
+        pod = await self._shares.pod_of(holder, refresh=not holds_ids_itself)
         demanded = "" if pod is None else pod.minimum_enforcement
-        lacks = why_not_as_demanded(demanded, ids, await self._known_inventory(context))
-        if lacks:
+        shortfall_reason = enforcement_shortfall(demanded, ids, await self._known_inventory(context))
+        if shortfall_reason:
             self._metrics.refused()
-            await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, lacks)
-        image_path = self._image_paths.write_down(ids, holder, pod, lives.get(key, 0))
-        if not are_its_own:
-            _log.warning("an init container of %s/%s starts without a session", holder.namespace, holder.pod)
+            await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, shortfall_reason)
+        image_path = self._image_paths.record(ids, holder, pod, generations.get(key, 0))
+        if not holds_ids_itself:
+            _log.warning("init container starts without a session pod=%s/%s", holder.namespace, holder.pod)
             await image_path
             return plugin.PreStartContainerResponse()
-        door_opens, _ = await asyncio.gather(self._door_opens(key), image_path)
-        if not door_opens:
+        socket_appears, _ = await asyncio.gather(self._await_socket(key), image_path)
+        if not socket_appears:
             _log.warning(
-                "container %s starts without the agent: no socket after %.1f s", key, self._socket_seconds
+                "container starts without the agent key=%s waited_seconds=%.1f", key, self._socket_seconds
             )
         return plugin.PreStartContainerResponse()
 
     async def _holder(self, ids: Sequence[str]) -> Holder | str:
-        """Return who holds the ids; a sentence when the kubelet does not say it in time."""
+        """Return the holder of the ids, or a sentence if the kubelet does not name one in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _HOLDER_SECONDS
         while True:
             try:
                 listing = await self._records.list()
-            except KubeletAwayError as error:
-                trouble = str(error)
+            except KubeletUnavailableError as error:
+                problem = str(error)
             else:
                 holder = listing.holder_of(ids) or listing.overlapping(ids)
                 if holder is not None:
                     return holder
-                trouble = (
-                    f"the kubelet's PodResources name no pod that holds {sorted(ids)[0]} and {len(ids) - 1} more; "
-                    "where only an init container asks for a share, ask for it in a main container too"
+                problem = (
+                    f"the kubelet lists no pod that holds {sorted(ids)[0]} and {len(ids) - 1} more; "
+                    "if only an init container requests a share, request it in a main container too"
                 )
             if loop.time() >= deadline:
-                return trouble
+                return problem
             await asyncio.sleep(4 * _POLL_SECONDS)
 
-    async def _door_opens(self, key: str) -> bool:
+    async def _await_socket(self, key: str) -> bool:
         socket = self._containers.socket(key)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._socket_seconds
@@ -186,17 +188,17 @@ class PluginService:
     async def _known_inventory(self, context: Context) -> Inventory:
         inventory = self._inventory.value
         if inventory is None:
-            await _refuse(
-                context, grpc.StatusCode.UNAVAILABLE, "the node agent has not said yet which GPUs there are"
+            await _reject(
+                context, grpc.StatusCode.UNAVAILABLE, "the node agent has not written the GPU inventory yet"
             )
         return inventory
 
 
 OPTIONS = plugin.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
-"""Said when asked and when registering."""
+"""Sent on request and when registering."""
 
 
-async def _refuse(context: Context, code: grpc.StatusCode, sentence: str) -> NoReturn:
-    _log.warning("refused: %s", sentence)
-    await context.abort(code, sentence)
+async def _reject(context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
+    _log.warning("request refused code=%s reason=%r", code.name, reason)
+    await context.abort(code, reason)
     raise AssertionError("abort() returns only by raising")

@@ -1,4 +1,4 @@
-"""Reads the node and its pods from a real API server. The only file of the plugin that talks to it."""
+"""Reads the node and its pods from the API server. No other module of the plugin does."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from urllib.parse import quote
 
 import aiohttp
 from kubernetes.aio import client, config
-from laneway.device_plugin.node_pods import ApiAwayError, WatchExpiredError, split_lines
+from laneway.device_plugin.node_pods import APIUnavailableError, WatchExpiredError, split_lines
 
 _PODS = "/api/v1/pods"
-_LIST_TIMES = aiohttp.ClientTimeout(total=20)
-_WATCH_TIMES = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=100)
-"""The API server sends a bookmark about once a minute: who is silent for longer is gone."""
-_TROUBLE = (client.ApiException, aiohttp.ClientError, TimeoutError, OSError, ValueError)
+_LIST_TIMEOUT = aiohttp.ClientTimeout(total=20)
+_WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=100)
+"""The API server sends a bookmark about once a minute, so longer silence means a dead connection."""
+_API_ERRORS = (client.ApiException, aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
 
 async def configuration(kubeconfig: str | None) -> client.Configuration | None:
-    """Return how to reach the API server: from the named file, else as a pod; None when neither is there.
+    """Return how to reach the API server: from the named file, else as a pod; None if neither is
+    available.
 
     Raises:
-        ApiAwayError: the file or the pod's service account cannot be used.
+        APIUnavailableError: the file or the pod's service account cannot be used.
     """
     chosen = client.Configuration()
     try:
@@ -35,32 +36,34 @@ async def configuration(kubeconfig: str | None) -> client.Configuration | None:
         else:
             return None
     except (config.ConfigException, OSError) as error:
-        raise ApiAwayError(f"no way to the API server: {kubeconfig or 'service account'}: {error}") from error
+        raise APIUnavailableError(
+            f"cannot reach the API server: {kubeconfig or 'service account'}: {error}"
+        ) from error
     chosen.retries = False
     return chosen
 
 
-class ApiPods:
-    """This node (`advertisement.NodeSource`), and the pods whose node it is (`node_pods.PodSource`)."""
+class NodeAPI:
+    """Reads this node (`advertisement.NodeSource`) and its pods (`node_pods.PodSource`)."""
 
-    def __init__(self, node: str, how: client.Configuration) -> None:
+    def __init__(self, node: str, client_configuration: client.Configuration) -> None:
         self._node = node
         self._selector = ("fieldSelector", f"spec.nodeName={node}")
-        self._client = client.ApiClient(how)
+        self._client = client.ApiClient(client_configuration)
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self._client.close()
 
     async def list_pods(self) -> tuple[list[dict[str, Any]], str]:
         """Return the node's pods and the version of the list."""
-        async with _explained("listing the node's pods"):
-            response = await self._get(_PODS, [self._selector], _LIST_TIMES)
+        async with _api_errors("listing the node's pods"):
+            response = await self._get(_PODS, [self._selector], _LIST_TIMEOUT)
             listed = json.loads(await _body(response))
             return listed["items"], listed["metadata"]["resourceVersion"]
 
     async def watch_pods(self, version: str, seconds: int) -> AsyncIterator[dict[str, Any]]:
-        """Yield watch events after a version, for so long."""
+        """Yield watch events after a version, for this many seconds."""
         query = [
             self._selector,
             ("watch", "true"),
@@ -68,8 +71,8 @@ class ApiPods:
             ("resourceVersion", version),
             ("timeoutSeconds", str(seconds)),
         ]
-        async with _explained("watching the node's pods"):
-            response = await self._get(_PODS, query, _WATCH_TIMES)
+        async with _api_errors("watching the node's pods"):
+            response = await self._get(_PODS, query, _WATCH_TIMEOUT)
             if response.status == 410:
                 raise WatchExpiredError
             try:
@@ -84,7 +87,7 @@ class ApiPods:
 
     async def read_pod(self, namespace: str, name: str, timeout_seconds: float) -> dict[str, Any] | None:
         """Return a pod, None when there is none."""
-        async with _explained(f"reading pod {namespace}/{name}"):
+        async with _api_errors(f"reading pod {namespace}/{name}"):
             path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
             response = await self._get(path, [], aiohttp.ClientTimeout(total=timeout_seconds))
             if response.status == 404:
@@ -94,30 +97,32 @@ class ApiPods:
 
     async def read_node(self, timeout_seconds: float) -> dict[str, Any]:
         """Return the Node."""
-        async with _explained(f"reading node {self._node}"):
-            times = aiohttp.ClientTimeout(total=timeout_seconds)
-            response = await self._get(f"/api/v1/nodes/{quote(self._node)}", [], times)
+        async with _api_errors(f"reading node {self._node}"):
+            timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+            response = await self._get(f"/api/v1/nodes/{quote(self._node)}", [], timeout)
             node: dict[str, Any] = json.loads(await _body(response))
             return node
 
     async def _get(
-        self, path: str, query: list[tuple[str, str]], times: aiohttp.ClientTimeout
+        self, path: str, query: list[tuple[str, str]], client_timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        # Not by the methods of CoreV1Api: they take no time limit between bytes, and check types that are not used.
+        # CoreV1Api's methods are not used: they have no read timeout, and validate types that are not needed.
         method, url, headers, *_ = await self._client.param_serialize(
             "GET", path, query_params=query, auth_settings=["BearerToken"]
         )
-        answer = await self._client.call_api(method, url, header_params=headers, _request_timeout=times)
+        answer = await self._client.call_api(
+            method, url, header_params=headers, _request_timeout=client_timeout
+        )
         response: aiohttp.ClientResponse = answer.response
         return response
 
 
 @asynccontextmanager
-async def _explained(what: str) -> AsyncIterator[None]:
+async def _api_errors(what: str) -> AsyncIterator[None]:
     try:
         yield
-    except _TROUBLE as error:
-        raise ApiAwayError(f"{what} failed: {str(error) or type(error).__name__}") from error
+    except _API_ERRORS as error:
+        raise APIUnavailableError(f"{what} failed: {str(error) or type(error).__name__}") from error
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

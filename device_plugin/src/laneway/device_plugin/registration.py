@@ -1,8 +1,8 @@
-"""Keeps the plugin served and registered: with the kubelet that runs now, not the one that ran at start.
+"""Serves the plugin and keeps it registered with the running kubelet.
 
-The kubelet forgets its plugins when it restarts and wipes the folder of their sockets. So: serve first, then register;
-when the own socket is gone, serve anew; when the kubelet's socket is another one, or the kubelet has dropped the
-stream of devices, register again.
+A restarting kubelet forgets its plugins and wipes the folder of their sockets. So the plugin serves first and
+then registers. If its own socket is gone, it serves again. If the kubelet's socket has changed, or the
+kubelet has dropped the stream of devices, it registers again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from laneway.api import names
 from laneway.device_plugin.folders import Folders
-from laneway.device_plugin.methods import API_VERSION, device_plugin_handlers, register
+from laneway.device_plugin.grpc_methods import API_VERSION, device_plugin_handlers, register
 from laneway.device_plugin.plugin_service import OPTIONS, PluginService
 from laneway.device_plugin.proto.deviceplugin_pb2 import RegisterRequest
 
@@ -24,15 +24,16 @@ _log = logging.getLogger(__name__)
 
 _REGISTER_SECONDS = 5.0
 _STREAM_SECONDS = 5.0
-"""The kubelet opens the stream of devices right after a registration; without one it has dropped the plugin."""
+"""The kubelet opens the stream of devices right after a registration; without one it has dropped the
+plugin."""
 _STOP_SECONDS = 0.5
-_LONGEST_PAUSE_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 10.0
 
 _Identity = tuple[int, int]
 
 
 def identity(path: Path) -> _Identity | None:
-    """Return what tells a file from another of the same name; None when there is none."""
+    """Return what distinguishes a file from another of the same name; None if there is none."""
     try:
         stat = path.stat()
     except OSError:
@@ -60,9 +61,9 @@ class Registration:
             server = await self._serve()
             try:
                 await self._stay_registered()
-                _log.warning("%s is gone: serving anew", self._folders.own_socket)
+                _log.warning("own socket is gone, serving again socket=%s", self._folders.own_socket)
             finally:
-                # The old server must be gone before the new one binds: it unlinks its socket by name.
+                # The old server must end before the new one binds, because it unlinks its socket by name.
                 self.registered = False
                 await server.stop(_STOP_SECONDS)
 
@@ -77,7 +78,7 @@ class Registration:
         return server
 
     async def _stay_registered(self) -> None:
-        """Register with each kubelet that comes; return when the own socket is gone."""
+        """Register with each new kubelet. Return when the own socket is gone."""
         own = identity(self._folders.own_socket)
         known: _Identity | None = None
         pause = self._poll_seconds
@@ -93,12 +94,12 @@ class Registration:
                     known, without_stream = kubelet, 0.0
                 except grpc.aio.AioRpcError as error:
                     _log.warning(
-                        "the kubelet did not take the registration: %s: %s",
+                        "registration failed code=%s error=%r",
                         error.code().name,
                         error.details(),
                     )
                     known = None
-                    pause = min(4 * self._poll_seconds, _LONGEST_PAUSE_SECONDS)
+                    pause = min(4 * self._poll_seconds, _MAX_PAUSE_SECONDS)
             await asyncio.sleep(pause)
 
     async def _register(self) -> None:
@@ -112,4 +113,4 @@ class Registration:
             await register(channel)(request, timeout=_REGISTER_SECONDS)
         self.registered = True
         self.count += 1
-        _log.info("registered %s with the kubelet", names.GPU_PERCENT)
+        _log.info("registered with the kubelet resource=%s", names.GPU_PERCENT)

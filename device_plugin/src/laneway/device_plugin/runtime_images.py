@@ -1,7 +1,7 @@
-"""What an image sets in its environment, asked of the node's container runtime over the socket that the kubelet uses.
+"""Reads an image's environment from the node's container runtime, over its CRI socket.
 
-Kubernetes shows nobody an image's configuration, and what the device plugin sets in a container's environment replaces what
-the image set. Only `ImageStatus` is called, which changes nothing.
+Kubernetes does not expose an image's configuration, and a variable set by the device plugin replaces the
+image's. Only `ImageStatus` is called, which changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
-from laneway.device_plugin.methods import image_status
+from laneway.device_plugin.grpc_methods import image_status
 from laneway.device_plugin.proto.cri_pb2 import ImageSpec, ImageStatusRequest, ImageStatusResponse
 
 _CHANNEL_OPTIONS = (
@@ -24,21 +24,21 @@ _CHANNEL_OPTIONS = (
 _INFO_KEY = "info"
 
 
-class RuntimeSilentError(Exception):
-    """The container runtime does not say it; the text says what it was asked and what came back."""
+class RuntimeQueryError(Exception):
+    """The container runtime does not answer; the text names the request and the answer."""
 
 
 class RuntimeImages:
-    """Asks the container runtime about images that the node has."""
+    """Queries the container runtime about images of the node."""
 
     def __init__(self, socket: Path, connect_seconds: float = 2.0, answer_seconds: float = 15.0) -> None:
-        """A container that starts waits no longer than that.
+        """A starting container waits no longer than these limits.
 
         Args:
-            socket: the runtime's.
-            connect_seconds: how long a socket at which nobody listens is tried.
-            answer_seconds: how long an answer may take. The kubelet is going to ask the same runtime to make the container, so a slow one
-                holds it up in any case; together with all else that `PreStartContainer` waits for it stays below the kubelet's 30 s.
+            socket: the runtime's socket.
+            connect_seconds: how long connecting is tried if nobody listens.
+            answer_seconds: the time limit for an answer. A slow runtime delays the container anyway, because
+                it creates it. With everything else in `PreStartContainer` it stays below the kubelet's 30 s.
         """
         self._socket = socket
         self._connect_seconds = connect_seconds
@@ -46,28 +46,29 @@ class RuntimeImages:
         self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_CHANNEL_OPTIONS)
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._channel.close(grace=None)
 
     async def pythonpath(self, image: str) -> str:
-        """Return what an image sets PYTHONPATH to; empty where it sets none.
+        """Return an image's PYTHONPATH; empty if it sets none.
 
         Args:
-            image: as a pod spells it: with a tag, a digest, both or neither.
+            image: as a pod spells it, with a tag, a digest, both or neither.
 
         Raises:
-            RuntimeSilentError: there is no runtime at the socket, it has no such image, or it does not say.
+            RuntimeQueryError: there is no runtime at the socket, it lacks the image, or it does not report
+                its environment.
         """
         if not self._socket.exists():
-            raise RuntimeSilentError(f"there is no container runtime at {self._socket}")
+            raise RuntimeQueryError(f"there is no container runtime at {self._socket}")
         answer = await self._status(ImageStatusRequest(image=ImageSpec(image=image), verbose=True))
         if not answer.HasField("image"):
-            raise RuntimeSilentError(f"the container runtime at {self._socket} has no image {image!r}")
+            raise RuntimeQueryError(f"the container runtime at {self._socket} has no image {image!r}")
         try:
             return pythonpath_of(answer.info)
         except ValueError as error:
-            raise RuntimeSilentError(
-                f"the container runtime at {self._socket} does not tell the environment of images: {error}"
+            raise RuntimeQueryError(
+                f"the container runtime at {self._socket} does not report images' environments: {error}"
             ) from error
 
     async def _status(self, request: ImageStatusRequest) -> ImageStatusResponse:
@@ -78,21 +79,22 @@ class RuntimeImages:
             try:
                 return await call(request, timeout=self._answer_seconds)
             except grpc.aio.AioRpcError as error:
-                # A runtime that has just been started anew is unavailable until the next attempt to connect.
+                # A restarted runtime is unavailable until the next attempt to connect.
                 away = error.code() == grpc.StatusCode.UNAVAILABLE
                 if not away or clock() - began >= self._connect_seconds:
-                    raise RuntimeSilentError(
-                        f"the container runtime at {self._socket} does not tell of images: "
+                    raise RuntimeQueryError(
+                        f"the container runtime at {self._socket} does not answer about images: "
                         f"{error.code().name}: {error.details()}"
                     ) from error
             await asyncio.sleep(0.1)
 
 
 def pythonpath_of(info: Mapping[str, str]) -> str:
-    """Return the PYTHONPATH in a runtime's verbose words on an image, as containerd and CRI-O write them; empty where there is none.
+    """Return the PYTHONPATH in a runtime's verbose image info, as containerd and CRI-O write it; empty if
+    there is none.
 
     Raises:
-        ValueError: they are written otherwise.
+        ValueError: the info has another format.
     """
     if _INFO_KEY not in info:
         raise ValueError(f"its answer has no {_INFO_KEY!r}, only {sorted(info)}")
@@ -104,6 +106,6 @@ def pythonpath_of(info: Mapping[str, str]) -> str:
     variables = found.get("Env") or []
     if not isinstance(variables, list):
         raise ValueError(f"its {_INFO_KEY!r} has an Env that is no list")
-    # Where a variable is there twice, the last one counts, as in a process's environment by the OCI runtime.
+    # If a variable appears twice, the last one counts, as in the OCI runtime.
     settings = (str(each).partition("=") for each in reversed(variables))
     return next((value for name, _, value in settings if name == "PYTHONPATH"), "")

@@ -1,7 +1,7 @@
-"""Keeps the containers' folders true to the kubelet's records: who holds ids has a folder that names it, who lost them
-has none.
+"""Reconciles the containers' folders with the kubelet's records: each holder of ids has a folder, others
+have none.
 
-Nothing here remembers: after a kill at any moment the next comparison rebuilds all of it.
+No state is kept: after a kill at any moment the next comparison rebuilds everything.
 """
 
 from __future__ import annotations
@@ -16,80 +16,81 @@ from laneway.api import names
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, shares_of
 from laneway.device_plugin.container_folders import ContainerFolders
-from laneway.device_plugin.kubelet_records import Holder, KubeletAwayError, KubeletRecords
-from laneway.device_plugin.living_pods import pods_with_processes
-from laneway.device_plugin.node_pods import ApiAwayError, NodePods
-from laneway.device_plugin.pod_facts import PodFacts
+from laneway.device_plugin.node_pods import APIUnavailableError, NodePods
+from laneway.device_plugin.pod_info import PodInfo
+from laneway.device_plugin.pod_resources import Holder, KubeletUnavailableError, PodResourcesClient
+from laneway.device_plugin.running_pods import pods_with_processes
 
 _log = logging.getLogger(__name__)
 
-Lives = Mapping[str, int]
-"""Which container each key stands for (`ContainerFolders.lives`)."""
+Generations = Mapping[str, int]
+"""The container behind each key (`ContainerFolders.generations`)."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How often and how long; all in seconds."""
+    """Intervals and time limits, in seconds."""
 
     interval: float = 4.0
-    """Between comparisons when nothing happens. The agent keeps the sessions of a container whose folder somebody wiped for
-    10 s, so that it can be put back meanwhile."""
+    """Between comparisons without events. If a folder is wiped, the agent keeps its sessions for 10 s, so
+    it can be restored in time."""
     settle: float = 0.2
-    """From an event to the comparison: events come in bursts."""
-    echo: float = 2.0
-    """From that comparison to the next: the kubelet books the end of a pod a little after it reports it."""
+    """From an event to the comparison, because events come in bursts."""
+    recheck: float = 2.0
+    """From that comparison to the next: the kubelet books the end of a pod shortly after it reports it."""
     admission: float = 30.0
-    """For so long a folder may exist that no record names: the kubelet books ids after `Allocate`."""
+    """How long a folder may exist without a record: the kubelet books ids after `Allocate`."""
     unnamed: float = 10.0
-    """For so long a container must be missing in the records that is not known by its pod's uid, and so not by its processes."""
+    """How long a container without a known pod uid must be missing in the records before its folder is
+    removed."""
     pod_read: float = 2.0
-    """For asking the API server about one pod."""
+    """Time limit for reading one pod from the API server."""
 
 
 class ShareManager:
-    """Compares the kubelet's records with the folders and mends the folders."""
+    """Compares the kubelet's records with the folders and corrects the folders."""
 
     def __init__(
         self,
         folders: ContainerFolders,
-        records: KubeletRecords,
+        records: PodResourcesClient,
         pods: NodePods,
         timing: Timing | None = None,
-        living: Callable[[], Collection[str]] = pods_with_processes,
+        running: Callable[[], Collection[str]] = pods_with_processes,
     ) -> None:
-        """``living`` tells the uids of the pods that have processes."""
+        """``running`` returns the uids of the pods that have processes."""
         self.problem = ""
         self._folders = folders
         self._records = records
         self._pods = pods
         self._timing = timing or Timing()
-        self._living = living
+        self._running_pods = running
         self._missing_since: dict[str, float] = {}
-        self._poked = asyncio.Event()
+        self._triggered = asyncio.Event()
 
-    def poke(self) -> None:
-        """Compare soon: something happened."""
-        self._poked.set()
+    def trigger(self) -> None:
+        """Request a comparison soon."""
+        self._triggered.set()
 
     async def run(self) -> None:
-        """Compare now, after each poke and every interval, until cancelled."""
-        self._folders.sweep()
+        """Compare now, after each trigger and every interval, until cancelled."""
+        self._folders.delete_leftovers()
         pause = 0.0
         while True:
-            if await self._poked_within(pause):
+            if await self._triggered_within(pause):
                 await asyncio.sleep(self._timing.settle)
-                pause = self._timing.echo
+                pause = self._timing.recheck
             else:
                 pause = self._timing.interval
-            self._poked.clear()
+            self._triggered.clear()
             await self._reconcile()
 
-    async def _poked_within(self, seconds: float) -> bool:
+    async def _triggered_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(
                 seconds
-            ):  # asyncio.wait_for loses a cancellation that comes with the poke
-                await self._poked.wait()
+            ):  # asyncio.wait_for loses a cancellation that comes with the trigger
+                await self._triggered.wait()
         except TimeoutError:
             return False
         return True
@@ -97,34 +98,34 @@ class ShareManager:
     async def _reconcile(self) -> None:
         try:
             await self.reconcile()
-        except (KubeletAwayError, OSError) as error:
+        except (KubeletUnavailableError, OSError) as error:
             if not self.problem:
-                _log.warning("folders are left as they are: %s", error)
+                _log.warning("cannot reconcile folders error=%r", str(error))
             self.problem = str(error)
         else:
             self.problem = ""
 
     async def reconcile(self) -> None:
-        """Make the folders say what the kubelet says.
+        """Make the folders match the kubelet's records.
 
         Raises:
-            KubeletAwayError: the kubelet does not answer; nothing was changed.
+            KubeletUnavailableError: the kubelet does not answer; nothing was changed.
             OSError: a folder cannot be written.
         """
-        present, lives = self._folders.keys(), self._folders.lives()
+        present, generations = self._folders.keys(), self._folders.generations()
         listing = await self._records.list()
         self._remove_abandoned(set(present) - {container_key(holder.ids) for holder in listing.holders})
         for holder in listing.holders:
-            await self.write_down(holder, lives)
+            await self.record_holder(holder, generations)
 
     def _remove_abandoned(self, missing: Collection[str]) -> None:
-        """Remove folders that were there before the kubelet was asked, and that it names no holder for, if they are nobody's.
+        """Remove abandoned folders among those that the kubelet names no holder for.
 
-        A kubelet that has just started names nobody at all.
+        A kubelet that has just started names no holders at all.
         """
         now = time.monotonic()
         self._missing_since = {key: self._missing_since.get(key, now) for key in missing}
-        living = self._living() if missing else ()
+        running = self._running_pods() if missing else ()
         for key in sorted(missing):
             record = self._folders.record(key)
             if record is None:
@@ -132,31 +133,31 @@ class ShareManager:
             elif not record.pod_uid:
                 abandoned = now - self._missing_since[key] >= self._timing.unnamed
             else:
-                abandoned = record.pod_uid not in living
+                abandoned = record.pod_uid not in running
             if abandoned:
-                _log.info("container %s gave its ids back", key)
+                _log.info("container released its ids key=%s", key)
                 self._folders.remove(key)
 
-    async def write_down(self, holder: Holder, lives: Lives, *, starts: bool = False) -> str:
-        """Write down who a container is, as far as it can be learnt; return its key.
+    async def record_holder(self, holder: Holder, generations: Generations, *, starts: bool = False) -> str:
+        """Write the record of a container, as far as it is known. Return its key.
 
         Args:
-            holder: who holds the ids, by the kubelet's records.
-            lives: the folders' `lives()` from before the kubelet was asked.
-            starts: the container is just about to start.
+            holder: the holder of the ids, by the kubelet's records.
+            generations: the folders' `generations()` from before the kubelet was asked.
+            starts: whether the container is about to start.
         """
         key = container_key(holder.ids)
         known = self._folders.record(key)
-        record = record_of(holder, await self._facts(holder, known, starts))
-        if self._folders.life(key) != lives.get(key, 0):
-            # It went to another container meanwhile: what was learnt says nothing about that one.
+        record = record_of(holder, await self._pod_info(holder, known, starts))
+        if self._folders.generation(key) != generations.get(key, 0):
+            # The key went to another container meanwhile: what was learned is not about that one.
             return key
-        if known is not None and known.pod_uid and not record.pod_uid and _same_place(known, record):
-            # Nothing better can be learnt now; what is there stays.
+        if known is not None and known.pod_uid and not record.pod_uid and _same_container(known, record):
+            # Nothing better is known now; the existing record stays.
             return key
         if self._folders.write(record):
             _log.info(
-                "container %s is %s/%s/%s with %s",
+                "container recorded key=%s container=%s/%s/%s shares=%r",
                 key,
                 holder.namespace,
                 holder.pod,
@@ -165,35 +166,35 @@ class ShareManager:
             )
         return key
 
-    async def pod_of(self, holder: Holder, *, ask: bool) -> PodFacts | None:
-        """Return what is known of a container's pod; None where it is not known.
+    async def pod_of(self, holder: Holder, *, refresh: bool) -> PodInfo | None:
+        """Return what is known of a container's pod; None if it is unknown.
 
         Args:
-            holder: who holds the ids.
-            ask: the pod has not been asked for at the API server just now.
+            holder: the holder of the ids.
+            refresh: whether to read the pod from the API server.
         """
-        return await self._facts(holder, None, starts=ask)
+        return await self._pod_info(holder, None, starts=refresh)
 
-    async def _facts(self, holder: Holder, known: ContainerRecord | None, starts: bool) -> PodFacts | None:
-        """Return the pod's facts; those of a former pod of the same name do not count.
+    async def _pod_info(self, holder: Holder, known: ContainerRecord | None, starts: bool) -> PodInfo | None:
+        """Return the pod's information, never that of an earlier pod of the same name.
 
-        Who is about to start is asked for at the API server, because the view may lag behind the kubelet's. So is a pod
-        that has ended in our view, though it holds ids: either it just ended (then its record is there already and stays)
-        or it was followed by another of its name that we have not seen yet.
+        If the container is about to start, the API server is asked, because the view may lag behind the
+        kubelet's. The same holds for a pod that has ended in the view but holds ids. Either it has just
+        ended, and its record exists and stays, or a new pod of its name is missing in the view.
         """
-        facts = self._pods.pods.get((holder.namespace, holder.pod))
-        is_of_it = facts is not None and known is not None and known.pod_uid == facts.uid
-        if facts is not None and not starts and (is_of_it or not facts.ended):
-            return facts
+        info = self._pods.pods.get((holder.namespace, holder.pod))
+        is_of_it = info is not None and known is not None and known.pod_uid == info.uid
+        if info is not None and not starts and (is_of_it or not info.ended):
+            return info
         try:
             return await self._pods.fetch((holder.namespace, holder.pod), self._timing.pod_read)
-        except ApiAwayError as error:
-            _log.warning("pod %s/%s is not known yet: %s", holder.namespace, holder.pod, error)
-            return None if facts is None or facts.ended else facts
+        except APIUnavailableError as error:
+            _log.warning("cannot read pod pod=%s/%s error=%r", holder.namespace, holder.pod, str(error))
+            return None if info is None or info.ended else info
 
 
-def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:
-    """Return what is written about a container; without the pod's facts only what the kubelet knows."""
+def record_of(holder: Holder, pod: PodInfo | None) -> ContainerRecord:
+    """Build a container's record; without pod information it holds only what the kubelet knows."""
     base = ContainerRecord(
         key=container_key(holder.ids),
         namespace=holder.namespace,
@@ -221,5 +222,5 @@ def record_of(holder: Holder, pod: PodFacts | None) -> ContainerRecord:
     )
 
 
-def _same_place(one: ContainerRecord, other: ContainerRecord) -> bool:
-    return (one.namespace, one.pod, one.container) == (other.namespace, other.pod, other.container)
+def _same_container(first: ContainerRecord, other: ContainerRecord) -> bool:
+    return (first.namespace, first.pod, first.container) == (other.namespace, other.pod, other.container)

@@ -1,4 +1,5 @@
-"""Files that other processes read while they are replaced: written under another name in the same folder, then renamed."""
+"""Replaces files while other processes read them: written under a temporary name in the same folder, then
+renamed."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Put a text in the place of a file; a reader sees the old one or the new one, never a part.
+    """Replace a file's text. A reader sees the old or the new text, never a part.
 
     Raises:
         OSError: the folder cannot be written to.

@@ -1,4 +1,4 @@
-"""The agent's two clocks, injected so that tests can turn them."""
+"""The agent's two clocks, injected so that tests can control them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where times come from."""
+    """The source of times."""
 
     def monotonic(self) -> float:
-        """Return CLOCK_MONOTONIC in seconds: what durations and the page's boundary word are measured with."""
+        """Return CLOCK_MONOTONIC in seconds, used for durations and for the page's boundary word."""
         ...
 
     def realtime(self) -> float:
-        """Return CLOCK_REALTIME in seconds: what records that leave the node carry."""
+        """Return CLOCK_REALTIME in seconds, used in records that leave the node."""
         ...
 
 
@@ -23,7 +23,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
-    monotonic = staticmethod(time.monotonic)  # itself, not a call of it: it is read several times a hand-off
+    monotonic = staticmethod(
+        time.monotonic
+    )  # the function itself, without a wrapper: it is read several times per hand-off
 
     def realtime(self) -> float:
         """Return CLOCK_REALTIME in seconds."""
@@ -31,10 +33,11 @@ class SystemClock:
 
 
 class SteadyRealtime:
-    """CLOCK_REALTIME of moments that were read on CLOCK_MONOTONIC.
+    """Converts moments of CLOCK_MONOTONIC to CLOCK_REALTIME.
 
-    Two moments keep their order and distance, which two readings of CLOCK_REALTIME do not: turns that follow one another
-    must not seem to overlap. A step of CLOCK_REALTIME (by hand, or NTP's first) is followed at the next refresh.
+    Two converted moments keep their order and distance, unlike two readings of CLOCK_REALTIME: successive
+    turns must not seem to overlap. A step of CLOCK_REALTIME (by hand, or NTP's first) is followed at the next
+    refresh.
     """
 
     _STEP_SECONDS = 0.05
@@ -44,11 +47,11 @@ class SteadyRealtime:
         self._offset_seconds = clock.realtime() - clock.monotonic()
 
     def at(self, monotonic_seconds: float) -> float:
-        """Return CLOCK_REALTIME, in seconds, of a moment of CLOCK_MONOTONIC."""
+        """Convert a moment of CLOCK_MONOTONIC to CLOCK_REALTIME, in seconds."""
         return monotonic_seconds + self._offset_seconds
 
     def refresh(self) -> None:
-        """Follow CLOCK_REALTIME if it was set."""
+        """Follow a step of CLOCK_REALTIME."""
         offset_seconds = self._clock.realtime() - self._clock.monotonic()
         if abs(offset_seconds - self._offset_seconds) > self._STEP_SECONDS:
             self._offset_seconds = offset_seconds

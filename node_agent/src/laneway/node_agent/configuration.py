@@ -11,17 +11,17 @@ from laneway.api.node_config import NodeConfig
 DEFAULT_PATH: Final = Path("/etc/laneway/node.yaml")
 
 
-def read_node_config(path: Path, *, may_lack: bool) -> NodeConfig:
-    """Return what the file says.
+def read_node_config(path: Path, *, optional: bool) -> NodeConfig:
+    """Read the configuration.
 
     Args:
-        path: of the file.
-        may_lack: at the default path there need be none; the defaults hold then.
+        path: the file.
+        optional: at the default path the file may be missing; the defaults apply then.
 
     Raises:
         ConfigError: it cannot be read, or something in it is wrong.
     """
-    if may_lack and path == DEFAULT_PATH and not path.exists():
+    if optional and path == DEFAULT_PATH and not path.exists():
         return NodeConfig()
     return parse_config(read_text(path), NodeConfig, str(path))
 

@@ -1,7 +1,8 @@
-"""One thread, one epoll, one heap of timers: all decisions of the agent are made here, so none of them needs a lock.
+"""The event loop: one thread, one epoll, one heap of timers. All decisions are made here, so none needs a
+lock.
 
-A hand-off of a turn passes here twice, so what happens between a readable socket and its callback is kept to a dictionary
-look-up. (asyncio puts a handle, a context and a queue in between.)
+A hand-off of a turn passes here twice, so only a dictionary look-up lies between a readable socket and its
+callback. (asyncio puts a handle, a context and a queue in between.)
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from laneway.node_agent.clock import Clock
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
-_FAILED = "a callback failed; the agent goes on"
+_FAILED = "event loop callback failed"
 
 
 class Timer:
-    """A callback that is due at some time, until it is cancelled."""
+    """A callback that is due at some time, unless it is cancelled."""
 
     __slots__ = ("_callback", "due_seconds")
 
@@ -33,12 +34,12 @@ class Timer:
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Make sure that the callback is not called (any more)."""
+        """Make sure that the callback is not called any more."""
         self._callback = None
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether there is nothing to call (any more)."""
+        """Return whether nothing is left to call."""
         return self._callback is None
 
     def fire(self) -> None:
@@ -68,7 +69,7 @@ class EventLoop:
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def remove_reader(self, descriptor: int) -> None:
-        """Forget a descriptor; must come before it is closed. One that is not known is ignored."""
+        """Remove a descriptor; call this before closing it. An unknown one is ignored."""
         if self._readers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
@@ -79,12 +80,12 @@ class EventLoop:
         return timer
 
     def post(self, work: Callable[[], None]) -> None:
-        """Have work done on the loop's thread. May be called from any thread."""
+        """Run work on the loop's thread. May be called from any thread."""
         self._posted.append(work)
         os.eventfd_write(self._wake, 1)
 
     def ask(self, question: Callable[[], Result], timeout_seconds: float = 5.0) -> Result:
-        """Have a question answered on the loop's thread, and wait for the answer. Not to be called on that thread.
+        """Run a question on the loop's thread and return its answer. Must not be called on that thread.
 
         Raises:
             TimeoutError: the loop does not answer (it has stopped, or is stuck).
@@ -94,7 +95,7 @@ class EventLoop:
         def work() -> None:
             try:
                 answer.set_result(question())
-            except Exception as error:  # the asking thread gets it, whatever it is
+            except Exception as error:  # re-raised on the asking thread
                 answer.set_exception(error)
 
         self.post(work)
@@ -111,12 +112,12 @@ class EventLoop:
             self.run_once()
 
     def run_once(self) -> None:
-        """Wait for the next thing and deal with all that is due then."""
+        """Wait for the next event and handle everything that is due."""
         for descriptor, _ in self._epoll.poll(self._patience_seconds()):
             callback = self._readers.get(descriptor)
             if callback is None:
                 continue
-            try:  # as _guarded does, without the call: each packet passes here
+            try:  # inlined _guarded: each packet passes here
                 callback()
             except Exception:
                 _log.exception(_FAILED)
@@ -130,11 +131,11 @@ class EventLoop:
 
     def _patience_seconds(self) -> float:
         timers = self._timers
-        while timers and timers[0][2].is_cancelled:  # nobody is woken up for one of those
+        while timers and timers[0][2].is_cancelled:  # cancelled timers cause no wake-up
             heapq.heappop(timers)
         if not timers:
             return -1.0
-        # epoll counts in milliseconds and rounds up, so that a timer never finds itself early and spins.
+        # epoll counts in milliseconds and rounds up, so a timer never fires early and spins.
         return max(0.0, timers[0][0] - self._clock.monotonic())
 
     def _fire_due(self) -> None:

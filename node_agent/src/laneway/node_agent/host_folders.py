@@ -1,4 +1,4 @@
-"""Where things lie on the host (docs/contracts.md, "Host folders"), below a root that tests move elsewhere."""
+"""Paths on the host (docs/contracts.md, "Host folders"), below a root that tests can move."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HostFolders:
 
     @property
     def simulated_faults(self) -> Path:
-        """What is wrong with simulated GPUs; written by tests."""
+        """Faults of simulated GPUs; written by tests."""
         return self._below(names.SIMULATED_FAULTS_FILE)
 
     @property
@@ -36,17 +36,17 @@ class HostFolders:
 
     @property
     def orders(self) -> Path:
-        """Orders of an operator at the node's shell."""
+        """Orders given at the node's shell."""
         return self._below(names.ORDERS_FILE)
 
     @property
-    def kept_orders(self) -> Path:
-        """The cluster's orders as they were last read."""
+    def saved_orders(self) -> Path:
+        """The cluster's orders as last read."""
         return self.agent_state / "orders.json"
 
     @property
     def agent_state(self) -> Path:
-        """What the agent remembers over its own restart."""
+        """What the agent remembers over a restart."""
         return self._below(names.AGENT_STATE_FOLDER)
 
     def make(self) -> None:

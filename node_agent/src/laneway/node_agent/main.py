@@ -1,6 +1,6 @@
 """``laneway-node-agent``: reads the configuration, finds the GPUs, and runs the agent.
 
-NVML and the Kubernetes client are loaded only where they are used: each takes longer than all the rest.
+NVML and the Kubernetes client are imported only if needed: each takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
-from laneway.node_agent.agent import Agent, Place
+from laneway.node_agent.agent import Agent, AgentOptions
+from laneway.node_agent.agent_lock import AgentLock
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config, read_text
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
-from laneway.node_agent.gpus.missing import with_missing
-from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUSource
+from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
+from laneway.node_agent.gpus.protocol import GPUError, GPUInfo, GPUSource
 from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs import command as job_command
 from laneway.node_agent.orders import command as order_command
 from laneway.node_agent.orders.cluster_watch import SpecSource
+from laneway.node_agent.report.gpu_node_writer import GPUNodeWriter, NoAPIServerError
+from laneway.node_agent.report.no_gpus_publisher import NoGPUsPublisher
 from laneway.node_agent.report.publisher import GPUNodePublisher
-from laneway.node_agent.report.waiting_for_gpus import NoGPUsPublisher
-from laneway.node_agent.report.writing import GPUNodeWriter, NoAPIServerError
-from laneway.node_agent.single_agent import AgentLock
 
 if TYPE_CHECKING:
     from laneway.node_agent.report.gpu_node_api import KubernetesWriter
@@ -45,9 +45,11 @@ _log = logging.getLogger("laneway.node_agent")
 _DISCOVERY_SECONDS = 30.0
 _DISCOVERY_PAUSE_SECONDS = 10.0
 _OBJECTS_PER_COLLECTION = 10_000
-"""New objects between two looks of the garbage collector: a few hundred turns make so many, and hardly any of them in cycles."""
+"""New objects between two garbage collections. A few hundred turns create this many, and hardly any form
+cycles."""
 _SWITCH_SECONDS = 0.000_2
-"""How long another thread may keep the loop's from running: Python's own 5 ms would show in hand-offs during a scrape."""
+"""How long another thread may keep the loop's thread waiting. Python's default of 5 ms would delay
+hand-offs during a scrape."""
 
 _VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "gpu": gpu_command.run,
@@ -57,9 +59,9 @@ _VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent; returns the exit status: 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 otherwise.
+    """Run the agent. Return 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 otherwise.
 
-    With a verb as first argument, it does what an operator at the node's shell wants instead.
+    With a command as first argument, run that command instead.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in _VERBS:
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         node = _node_name(options)
-        config = read_node_config(options.config, may_lack=options.standalone)
+        config = read_node_config(options.config, optional=options.standalone)
         clock = SystemClock()
         source = _source(config, options, node, clock)
         writer = None if options.standalone else _connect(node)
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if writer is None:
-        _log.info("standalone: no API server is asked, and no GPUNode is written")
+        _log.info("standalone mode: no API server is used and no GPUNode is written")
     return _run(options, node, config, source, clock, writer)
 
 
@@ -106,9 +108,9 @@ def _run(
         lock = AgentLock(folders.agent_state)
         if not lock.acquire(stopped):
             return 0
-        gpus = with_missing(gpus, folders.inventory)
+        gpus = with_missing_gpus(gpus, folders.inventory)
         agent = Agent(
-            Place(node, folders, options.address, options.port, options.standalone),
+            AgentOptions(node, folders, options.address, options.port, options.standalone),
             config,
             source,
             gpus,
@@ -121,7 +123,7 @@ def _run(
             signal.signal(number, lambda *_: agent.stop())
         if stopped.is_set():
             return 0
-        # What is there now stays: a collection then looks at sessions only, and takes microseconds.
+        # Freeze what exists now: later collections look at sessions only and take microseconds.
         gc.collect()
         gc.freeze()
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
@@ -136,29 +138,29 @@ def _run(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="laneway-node-agent",
-        description="Sessions, lanes and turns on the GPUs of one node.",
-        epilog=f"At the node's shell: laneway-node-agent {{{','.join(_VERBS)}}} --help",
+        description="Run sessions, lanes and turns on the GPUs of one node.",
+        epilog=f"Commands for the node's shell: laneway-node-agent {{{','.join(_VERBS)}}} --help",
     )
     parser.add_argument(
         "--config",
         type=Path,
         default=DEFAULT_PATH,
-        help="NodeConfig (%(default)s; need not be there with --standalone)",
+        help="NodeConfig file (%(default)s; optional with --standalone)",
     )
     parser.add_argument(
         "--gpus",
         type=Path,
         default=Path("/etc/laneway/gpus.yaml"),
-        help="SimulatedGPUs, with gpuSource: simulated (%(default)s)",
+        help="SimulatedGPUs file for gpuSource: simulated (%(default)s)",
     )
     parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="where the host's folders begin (%(default)s)"
+        "--root", type=Path, default=Path("/"), help="root of the host's folders (%(default)s)"
     )
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
     parser.add_argument("--address", default="0.0.0.0", help="HTTP address (%(default)s)")
     parser.add_argument("--port", type=int, default=9464, help="HTTP port; 0: any (%(default)s)")
     parser.add_argument(
-        "--standalone", action="store_true", help="without a cluster: no API server, jobs come by `run-job`"
+        "--standalone", action="store_true", help="run without a cluster; start jobs with `run-job`"
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
@@ -168,7 +170,7 @@ def _node_name(options: argparse.Namespace) -> str:
     if not options.node_name and options.standalone:
         return os.uname().nodename
     if not options.node_name:
-        raise ConfigError("the node's name is not known: set NODE_NAME (spec.nodeName), or pass --node-name")
+        raise ConfigError("the node's name is unknown: set NODE_NAME (spec.nodeName), or pass --node-name")
     return str(options.node_name)
 
 
@@ -196,26 +198,27 @@ def _specs(node: str, writer: KubernetesWriter) -> SpecSource:
 
 def _discover(
     source: GPUSource, stopped: threading.Event, clock: Clock, writer: GPUNodeWriter | None
-) -> tuple[GPUFacts, ...] | None:
-    """Find the GPUs, for as long as it takes: a driver may be installed later. None when stopped meanwhile."""
-    caller: DeadlineCaller[tuple[GPUFacts, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
+) -> tuple[GPUInfo, ...] | None:
+    """Find the GPUs, retrying until there are some: a driver may be installed later. Return None if
+    stopped meanwhile."""
+    caller: DeadlineCaller[tuple[GPUInfo, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
     while not stopped.is_set():
         try:
             gpus = caller.call(source.discover)
             if gpus:
                 return gpus
-            reason = "the driver knows no GPU"
+            reason = "the driver lists no GPU"
         except GPUError as error:
             reason = str(error)
-        _log.error("no GPUs: %s; next try in %.0f s", reason, _DISCOVERY_PAUSE_SECONDS)
+        _log.error("no GPUs found, will retry reason=%r retry_seconds=%.0f", reason, _DISCOVERY_PAUSE_SECONDS)
         if writer is not None:
-            NoGPUsPublisher(writer, clock).tell(reason)
+            NoGPUsPublisher(writer, clock).publish(reason)
         stopped.wait(_DISCOVERY_PAUSE_SECONDS)
     return None
 
 
 def _raise_descriptor_limit() -> None:
-    """A session takes three descriptors."""
+    """Raise the limit on open files to its maximum: a session takes three descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -1,11 +1,11 @@
-"""The operator: watches the cluster, decides in cycles, and is the only one that writes.
+"""The operator: watches the cluster, decides in cycles, and is the only part of Laneway that writes to it.
 
-Data passes through here in one direction::
+Data passes through the sub-packages in one direction::
 
-    handlers ─▶ cache ─▶ snapshot ─▶ laneway.scheduling.plan ─▶ lifecycle ─▶ engine ─▶ writer
+    watch ─▶ state ─▶ lifecycle ─▶ cycle ─▶ execute
 
-``handlers`` put what kopf saw into the ``cache`` and wake the ``engine``. Each cycle of the engine freezes the cache,
-lets ``lifecycle`` note what happened to each job's workers, asks ``laneway.scheduling`` who starts, makes way or waits, and
-hands the difference to the ``writer``. Everything that a cycle must remember is in the cluster: an operator that is killed
-at any moment finds its intents in TrainingJob.status and in the pods' labels.
+``watch`` puts what kopf and the raw streams saw into the cache of ``state``, which notes what has changed, and wakes the ``engine``. In
+each cycle ``lifecycle`` reconciles the changed jobs, ``cycle`` asks ``laneway.scheduling`` who starts, yields or waits, and
+``execute`` carries out the writes. All that must survive is in the cluster: an operator that is killed at any moment finds its
+intents in TrainingJob.status and in the pods' labels.
 """

@@ -1,7 +1,7 @@
 """One replica of the operator: its parts, put together, and its end.
 
-Four things run beside each other: kopf's watches, the campaign for the lease, the engine, and the writing of events. When one
-of them ends, all do, and the process with them: Kubernetes starts it again, and the cluster holds all that it has to know.
+These run side by side: kopf's watches, the raw streams, the campaign for the lease, the engine, and the writing of events. When one
+ends, all do, and the process with them: Kubernetes starts it again, and the cluster holds all that it has to know.
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from laneway.operator.apiserver import ApiError, ApiServer, Raw, UnknownOutcome, connect
-from laneway.operator.cache import ClusterCache
 from laneway.operator.config import OperatorConfig
 from laneway.operator.engine import Engine
-from laneway.operator.handlers import watch
+from laneway.operator.execute.leader import Leadership
+from laneway.operator.execute.writer import Writer
 from laneway.operator.http_server import serve
-from laneway.operator.leader import Leadership
 from laneway.operator.metrics import Metrics
-from laneway.operator.resources import GPU_NODES, LEASES, TRAINING_JOBS
-from laneway.operator.streams import stream
-from laneway.operator.writer import Writer
+from laneway.operator.pacing import CRD_POLL_SECONDS, LAST_EVENTS_SECONDS
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.resources import GPU_NODES, LEASES, STREAMED, TRAINING_JOBS, Resource
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw, UnknownOutcome, connect
+from laneway.operator.watch.handlers import watch
+from laneway.operator.watch.streams import stream
 
 logger = logging.getLogger(__name__)
 
 _SILENCE_SECONDS = 120.0
 """An engine that shows no sign of life for so long is not healthy."""
 
-_CRD_POLL_SECONDS = 2.0
 
-_LAST_EVENTS_SECONDS = 3.0
-"""Beside those of the last writes; together well within the same periods (`engine`)."""
-
-
-async def run(config: OperatorConfig, namespace: str, kubeconfig: Path | None) -> None:
+async def run(
+    config: OperatorConfig,
+    namespace: str,
+    kubeconfig: Path | None,
+    streamed: Collection[Resource] = STREAMED,
+) -> None:
     """Run one replica until SIGTERM or SIGINT.
 
     Args:
         config: the operator's configuration.
         namespace: where the lease is kept.
         kubeconfig: how to reach the API server; None: by $KUBECONFIG, else by the pod's service account.
+        streamed: kinds of objects that are watched without kopf; a benchmark compares the two.
 
     Raises:
         CredentialsError: there is no way to reach an API server.
@@ -56,12 +58,15 @@ async def run(config: OperatorConfig, namespace: str, kubeconfig: Path | None) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with await connect(kubeconfig) as api:
-        await _Replica(config, namespace, api).run(stop)
+        await _Replica(config, namespace, api, streamed).run(stop)
 
 
 class _Replica:
-    def __init__(self, config: OperatorConfig, namespace: str, api: ApiServer) -> None:
+    def __init__(
+        self, config: OperatorConfig, namespace: str, api: ApiServer, streamed: Collection[Resource]
+    ) -> None:
         self._config = config
+        self._streamed = streamed
         self._api = api
         self._metrics = Metrics()
         api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
@@ -100,8 +105,10 @@ class _Replica:
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         parts = {
-            "streams": stream(self._cache, self._api, self._engine.heard_of),
-            "watches": watch(self._cache, self._api, self._engine.wake),
+            "streams": stream(self._cache, self._api, self._engine.heard_of, self._streamed),
+            "watches": watch(
+                self._cache, self._api, self._engine.heard_of, self._engine.list_soon, self._streamed
+            ),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),
             "events": self._writer.write_events(lambda: self._engine.writes_under_way),
@@ -113,7 +120,7 @@ class _Replica:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        await self._writer.write_last_events(_LAST_EVENTS_SECONDS)
+        await self._writer.write_last_events(LAST_EVENTS_SECONDS)
         for task in done:
             if task.get_name() != "stop":
                 logger.error("a part of the operator ended", extra={"part": task.get_name()})
@@ -140,7 +147,7 @@ class _Replica:
                             extra={"problem": str(error)},
                         )
                         waited = True
-                await asyncio.sleep(_CRD_POLL_SECONDS)
+                await asyncio.sleep(CRD_POLL_SECONDS)
 
     @staticmethod
     async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:

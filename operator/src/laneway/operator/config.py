@@ -1,4 +1,4 @@
-"""``operator.yaml``: how the operator decides, how patient it is, and where it listens."""
+"""``operator.yaml``: the policies, the time limits, the pace of the cycle, and where the operator listens."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class PolicyConfig(Model):
 
 
 class SchedulingConfig(Model):
-    """Who is admitted, who goes first, where to, and who makes way."""
+    """The policies of each stage: admission, order, placement, preemption."""
 
     admission: tuple[PolicyConfig, ...] = Field(
         default=(),
-        description="Who may compete at all, such as quotas of namespaces; all of them must agree.",
+        description="Which jobs may compete, such as quotas of namespaces; all policies must agree.",
     )
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
@@ -44,8 +44,8 @@ class SchedulingConfig(Model):
         default=None,
         ge=1,
         le=10_000,
-        description="Percent of a GPU whose holders take turns at the same time. What nodes offer beyond it (overcommitPercent) is for jobs "
-        "that make way by pausing or by moving their memory to the host; without it, who makes way ends.",
+        description="Percent of a GPU whose holders take turns at the same time. What nodes offer beyond it (overcommitPercent) is for "
+        "paused and offloaded jobs; without it, every preempted job is evicted.",
     )
 
     def policies(self) -> Policies:
@@ -71,73 +71,76 @@ class SchedulingConfig(Model):
         return self
 
 
-class PatienceConfig(Model):
-    """How long the operator waits for what, in seconds."""
+class TimeoutsConfig(Model):
+    """Timeouts and waiting times, in seconds."""
 
     gang_timeout_seconds: int = Field(
         default=120,
         ge=1,
         le=86_400,
-        description="A gang whose workers do not all run by then is rolled back.",
+        description="A gang whose workers do not all run within this time is rolled back.",
     )
     unschedulable_seconds: int = Field(
         default=15,
         ge=0,
         le=3600,
-        description="A worker that kube-scheduler refuses for so long rolls its gang back.",
+        description="A gang with a worker that kube-scheduler refuses for this long is rolled back.",
     )
     avoid_node_seconds: int = Field(
         default=120,
         ge=0,
         le=86_400,
-        description="A job keeps away so long from a node on which its worker could not start.",
+        description="A job avoids a node on which its worker could not start for this long.",
     )
     lost_node_seconds: int = Field(
-        default=60, ge=0, le=86_400, description="A node that is not ready for so long has lost its workers."
+        default=60,
+        ge=0,
+        le=86_400,
+        description="A node that is not ready for this long has lost its workers.",
     )
     lost_node_removal_seconds: int = Field(
         default=300,
         ge=0,
         le=604_800,
-        description="A worker that is to end on a node that is not ready for so long is removed without its kubelet's word, so "
-        "that its gang can start elsewhere; 0: never.",
+        description="A worker that is to end on a node that is not ready for this long is force-deleted, so that its gang can "
+        "start elsewhere; 0: never.",
     )
     node_failures: int = Field(
         default=2,
         ge=1,
         le=1000,
-        description="A job whose workers failed so often in a row on one node keeps away from it, avoidNodeSeconds for the first time.",
+        description="A job whose workers failed this often in a row on one node avoids it, for avoidNodeSeconds the first time.",
     )
-    park_seconds: int = Field(
+    pause_seconds: int = Field(
         default=60,
         ge=1,
         le=3600,
-        description="A job that was told to pause or to move its memory to the host, and has not after so long, is evicted instead.",
+        description="A job that has not paused or offloaded within this time of being asked to is evicted.",
     )
-    parked_seconds: int = Field(
+    paused_seconds: int = Field(
         default=1800,
         ge=1,
         le=604_800,
-        description="A job that has stood aside for so long is evicted, so that it can compete for other GPUs as well.",
+        description="A job that has been paused or offloaded for this long is evicted, so that it can compete for other GPUs as well.",
     )
     unhealthy_gpu_seconds: int = Field(
         default=15,
         ge=0,
         le=86_400,
-        description="A gang with a worker on a GPU that is out of use for so long is moved elsewhere.",
+        description="A gang with a worker on a GPU that is unhealthy for this long is moved elsewhere.",
     )
     silent_node_seconds: int = Field(
         default=120,
         ge=10,
         le=86_400,
-        description="A node whose agent did not write for so long gets no new workers.",
+        description="A node whose agent has not written for this long gets no new workers.",
     )
     restart_backoff_seconds: int = Field(
         default=10,
         ge=0,
         le=3600,
-        description="Wait before a gang starts again whose worker failed, or whose last two attempts or more ended before all workers ran; "
-        "doubles each time, to 300.",
+        description="Wait before a gang starts again whose worker failed, or whose last attempts (two or more) ended before all "
+        "workers ran; doubles each time, to 300.",
     )
     refusal_backoff_seconds: int = Field(
         default=60, ge=0, le=86_400, description="Wait before trying again a pod that the API server refused."
@@ -146,7 +149,7 @@ class PatienceConfig(Model):
         default=60,
         ge=0,
         le=86_400,
-        description="A worker whose job is gone is deleted after so long, if nobody else did.",
+        description="A worker or Service whose job is gone is deleted after this long, unless the garbage collector did it.",
     )
 
 
@@ -157,57 +160,63 @@ class CycleConfig(Model):
         default=50,
         ge=0,
         le=10_000,
-        description="A change waits so long for others before a cycle takes them all.",
+        description="Time between the first change and the cycle that takes it, so that changes are batched.",
     )
-    resync_seconds: int = Field(default=10, ge=1, le=3600, description="A cycle runs at least so often.")
+    resync_seconds: int = Field(default=10, ge=1, le=3600, description="Longest time between two cycles.")
     relist_seconds: int = Field(
         default=300,
         ge=1,
         le=86_400,
-        description="Everything is listed anew so often, in case a watch missed something.",
+        description="Time between two lists of everything, in case a watch missed something.",
     )
     explain_seconds: int = Field(
         default=5,
         ge=1,
         le=3600,
-        description="A job's position, sentences and measured profile are written at most so often.",
+        description="Shortest time between two writes of a job's position, explanation and measured profile.",
     )
-    advise_seconds: int = Field(
+    estimate_seconds: int = Field(
         default=30,
         ge=1,
         le=3600,
-        description="When waiting jobs may start, and what would let them start now, is worked out at most so often.",
+        description="Shortest time between two start estimates of a waiting job, and between two rounds of suggestions.",
     )
     service_seconds: int = Field(
         default=60,
         ge=1,
         le=3600,
-        description="A running job's attained service is written at least so often.",
+        description="Time between two writes of a running job's attained service.",
     )
     explanations_per_second: int = Field(
         default=20,
         ge=1,
         le=1000,
-        description="Most statuses that are written for such reasons alone in a second; saved up over explainSeconds.",
+        description="Statuses written a second that only explain; saved up over explainSeconds.",
     )
     starts_per_cycle: int = Field(
         default=100,
         ge=1,
         le=100_000,
-        description="Most jobs that start at the same time: whose starts are decided and not written yet. Others follow as these are written.",
+        description="Jobs with starts that are decided and not written yet, at most. Others follow as these are written.",
     )
-    parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes under way at the same time.")
+    parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes in flight at the same time.")
 
 
 class LeaseConfig(Model):
-    """How the replicas agree on the one that acts."""
+    """How the replicas agree on the leader."""
 
     name: str = Field(default="laneway-operator", min_length=1, max_length=253)
     duration_seconds: int = Field(
-        default=15, ge=2, le=3600, description="A leader that was silent for so long is replaced."
+        default=15,
+        ge=2,
+        le=3600,
+        description="A leader that has not renewed the lease for this long is replaced.",
     )
     renew_deadline_seconds: int = Field(
-        default=10, ge=1, le=3600, description="A leader that could not renew for so long stops writing."
+        default=10,
+        ge=1,
+        le=3600,
+        description="A leader that could not renew the lease for this long stops writing.",
     )
     retry_seconds: int = Field(
         default=2, ge=1, le=600, description="Time between attempts to take or renew the lease."
@@ -230,9 +239,9 @@ class OperatorConfig(Model):
     scheduling: SchedulingConfig = SchedulingConfig()
     lanes: LaneConfig = Field(
         default=LaneConfig(),
-        description="As in the nodes' configuration: the planner counts memory as the agent does.",
+        description="As in the nodes' configuration: the scheduler counts memory as the agent does.",
     )
-    patience: PatienceConfig = PatienceConfig()
+    timeouts: TimeoutsConfig = TimeoutsConfig()
     cycle: CycleConfig = CycleConfig()
     lease: LeaseConfig = LeaseConfig()
     metrics_port: int = Field(
@@ -241,5 +250,5 @@ class OperatorConfig(Model):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def lane_rules(self) -> LaneRules:
-        """Return how the planner counts a GPU's memory."""
+        """Return how the scheduler counts a GPU's memory."""
         return LaneRules(max_lanes=self.lanes.max_per_gpu, padding_percent=self.lanes.padding_percent)

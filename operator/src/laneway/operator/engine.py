@@ -1,8 +1,8 @@
 """The loop that acts: one cycle after another, each from the whole state of the cluster.
 
-A cycle looks at the cache, decides (:mod:`laneway.operator.deciding`) and has the statements carried out
-(:mod:`laneway.operator.carrying_out`). It does not wait for the writes: no two cycles act on the same job, because a job that is being
-written about is left alone until that has ended. Only the leader's engine runs.
+A cycle looks at the cache, decides (:mod:`laneway.operator.cycle.cycle`) and has the writes executed (:mod:`laneway.operator.execute.executor`).
+It does not wait for them: no two cycles act on the same job, because a job with writes in flight is left alone until these have
+ended. Only the leader's engine runs cycles.
 """
 
 from __future__ import annotations
@@ -14,46 +14,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from laneway.operator.apiserver import ApiError, ApiServer, UnknownOutcome
-from laneway.operator.cache import ClusterCache, ClusterView
-from laneway.operator.carrying_out import CarryingOut
 from laneway.operator.collector import FullCollections, paused_collector
 from laneway.operator.config import OperatorConfig
-from laneway.operator.deciding import Decider, Decision
-from laneway.operator.leader import Leadership
+from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.execute.executor import Executor
+from laneway.operator.execute.garbage_collector import GarbageCollector
+from laneway.operator.execute.leader import Leadership
+from laneway.operator.execute.template_trials import TemplateTrials
+from laneway.operator.execute.writer import FencedOff, Writer
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Figures, Metrics
-from laneway.operator.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
-from laneway.operator.resources import TRAINING_JOBS, Resource
-from laneway.operator.template_trials import TemplateTrials
-from laneway.operator.tidying import Tidying
-from laneway.operator.writer import FencedOff, Writer
+from laneway.operator.pacing import (
+    FIGURES_WRITTEN_SECONDS,
+    LAST_WRITES_SECONDS,
+    LONGEST_LAG_SECONDS,
+    MISSED_DELETIONS_SECONDS,
+    RETRY_CYCLE_SECONDS,
+    debounce_seconds,
+    idle_seconds,
+)
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.resources import TRAINING_JOBS, Resource
+from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
+from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
 
 logger = logging.getLogger(__name__)
-
-_LATER_SECONDS = 5.0
-"""After so long jobs are looked at again of which only figures were written: nothing happens to them, and with thousands of running jobs
-some figure is written at any time."""
-
-_RETRY_SECONDS = 1.0
-"""Wait after a cycle that the API server did not answer."""
-
-_LONGEST_LAG_SECONDS = 30.0
-"""An API server that shows an old state catches up within seconds. Where it never does, leases have an etcd of their own, and with it
-versions that say nothing about others."""
-
-_REST_PER_DECISION = 3.0
-"""While changes keep coming, so many times as long as the last decision took goes to taking them in and to writing."""
-
-_LONGEST_DEBOUNCE_SECONDS = 1.0
-
-_REST_PER_IDLE_DECISION = 50.0
-_LONGEST_IDLE_REST_SECONDS = 5.0
-"""Where nothing changes, so many times what the last decision took of the processor passes before the next, and no more than that. What is
-merely due can wait for others that soon are: of thousands of running jobs one crosses a threshold of attained service at any time."""
-
-_LAST_WRITES_SECONDS = 3.0
-"""For what is under way when this replica is to end: well within the grace period of a pod, and of a lease that is not renewed any more."""
 
 
 class Engine:
@@ -71,14 +57,14 @@ class Engine:
         wall: Callable[[], float],
     ) -> None:
         self._config = config
-        self._decider = Decider(config.scheduling.policies(), config)
+        self._cycle = Cycle(config.scheduling.policies(), config)
         self._api = api
         self._cache = cache
         self._metrics = metrics
         self._leadership = leadership
         self._wall = wall
         self._changed = asyncio.Event()
-        self._carrying = CarryingOut(
+        self._executor = Executor(
             writer,
             metrics,
             leadership,
@@ -87,14 +73,16 @@ class Engine:
             ended=self._writes_ended,
             wall=wall,
         )
-        self._tidying = Tidying(api, self._carrying, config.patience.orphan_seconds)
-        self._trials = TemplateTrials(writer, config.patience.refusal_backoff_seconds)
+        self._garbage_collector = GarbageCollector(api, self._executor, config.timeouts.orphan_seconds)
+        self._trials = TemplateTrials(writer, config.timeouts.refusal_backoff_seconds)
         self._collections = FullCollections(time.monotonic)
         self._cycles = 0
         self._decided_in_seconds = self._decision_cpu_seconds = 0.0
         self._due_seconds = 0.0
         self._wakes_later: asyncio.TimerHandle | None = None
         self._listed_seconds: float | None = None
+        self._list_again = False
+        self._lists_later: asyncio.TimerHandle | None = None
         self._asked_seconds: float | None = None
         self._last_sign_seconds = wall()
 
@@ -106,29 +94,46 @@ class Engine:
     @property
     def last_sign_seconds(self) -> float:
         """When the engine last showed that it is alive."""
-        return max(self._last_sign_seconds, self._carrying.last_sign_seconds)
+        return max(self._last_sign_seconds, self._executor.last_sign_seconds)
 
     def wake(self) -> None:
         """Have a cycle run soon."""
         self._changed.set()
 
     def heard_of(self, resource: Resource, uid: str) -> None:
-        """Have a cycle run soon because an object has changed, unless it is a job that is being written about: mostly the change is that
-        very write, and whoever carries it out says whether it is not."""
-        if resource is not TRAINING_JOBS or uid not in self._carrying.busy:
+        """Have a cycle run soon because an object has changed.
+
+        A job with writes in flight is left out: mostly the change is that write, and the executor reports any other.
+        """
+        if resource is not TRAINING_JOBS or uid not in self._executor.in_flight:
             self.wake()
+
+    def list_soon(self) -> None:
+        """Have everything listed again, because a watch may have missed deletions; soon after a list, a little later."""
+        if self._listed_seconds is None or self._lists_later is not None:
+            return
+        wait_seconds = self._listed_seconds + MISSED_DELETIONS_SECONDS - self._wall()
+        if wait_seconds <= 0:
+            self._list_now()
+        else:
+            self._lists_later = asyncio.get_running_loop().call_later(wait_seconds, self._list_now)
+
+    def _list_now(self) -> None:
+        self._lists_later = None
+        self._list_again = True
+        self.wake()
 
     @property
     def writes_under_way(self) -> int:
-        """Of how many jobs something is being written."""
-        return len(self._carrying.busy)
+        """How many jobs have writes in flight."""
+        return len(self._executor.in_flight)
 
     def _writes_ended(self, soon: bool) -> None:
-        """Look at a job again that was left alone: soon after a step in its life, else some time after, with others."""
+        """Run a cycle after writes have ended: soon after a step in a job's life, else later, for several jobs together."""
         if soon:
             self.wake()
         elif self._wakes_later is None:
-            self._wakes_later = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._wake_now)
+            self._wakes_later = asyncio.get_running_loop().call_later(FIGURES_WRITTEN_SECONDS, self._wake_now)
 
     def _wake_now(self) -> None:
         self._wakes_later = None
@@ -140,47 +145,48 @@ class Engine:
             while True:
                 await self._rest()
                 self._last_sign_seconds = self._wall()
-                if self._leadership.leads and not self._carrying.fenced_off:
+                if self._leadership.leads and not self._executor.fenced_off:
                     await self._lead()
                 else:
                     await self._stand_by()
         finally:
-            await self._carrying.finish(_LAST_WRITES_SECONDS)
+            await self._executor.finish(LAST_WRITES_SECONDS)
 
-    async def cycle(self) -> Decision:
-        """Decide once, and begin to carry it out.
+    async def cycle(self) -> CycleResult:
+        """Decide once, and begin to execute it.
 
         Raises:
             ApiError, FencedOff, UnknownOutcome: while workers without a job were looked at.
         """
         began_seconds, began_cpu_seconds = time.monotonic(), time.thread_time()
         now_seconds = self._wall()
-        carrying = self._carrying
-        view = self._cache.freeze(self._config.patience.silent_node_seconds)
-        memory = replace(carrying.memory(), template_refusals=self._trials.refusals)
+        executor = self._executor
+        state = self._cache.state(self._config.timeouts.silent_node_seconds)
+        history = replace(executor.history(), template_refusals=self._trials.refusals)
         with paused_collector():
-            decision = self._decider.decide(view, memory, now_seconds, carrying.busy)
-        if decision.problem:
-            logger.error("no plan was made", extra={"problem": decision.problem})
-        self._due_seconds = decision.due_seconds
-        for statement in decision.statements:
-            carrying.begin(statement, now_seconds)
-        for order in decision.orders:
-            if order.node.name not in carrying.ordering:
-                carrying.begin_orders(order)
+            result = self._cycle.run(state, history, now_seconds, executor.in_flight)
+        if result.problem:
+            logger.error("no decision", extra={"problem": result.problem})
+        self._due_seconds = result.due_seconds
+        for write in result.writes:
+            executor.begin(write, now_seconds)
+        for order in result.orders:
+            if order.node.name not in executor.nodes_in_flight:
+                executor.begin_orders(order)
         self._decided_in_seconds = time.monotonic() - began_seconds
         self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
-        self._metrics.show(lambda: self._decider.figures(self._wall()))
+        self._metrics.show(lambda: self._cycle.figures(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
-        await self._tidy_up(view, now_seconds)
-        if await self._trials.ask(decision.plan.waiting, view.jobs, now_seconds):
+        if not await self._garbage_collector.collect_workers(state, now_seconds):
+            self._list_again = True  # the cache has missed a job
+        if await self._trials.ask(state, result.waiting, self._cycle.refused, now_seconds):
             self.wake()
         took = {
             "seconds": round(self._decided_in_seconds, 4),
             "cpu_seconds": round(self._decision_cpu_seconds, 4),
         }
-        logger.debug("cycle", extra={"statements": len(decision.statements), **took})
-        return decision
+        logger.debug("cycle", extra={"writes": len(result.writes), **took})
+        return result
 
     async def _lead(self) -> None:
         self._cycles += 1
@@ -189,18 +195,18 @@ class Engine:
             listed = await self._catch_up()
             await self.cycle()
             if listed:
-                await self._tidying.tidy_services(self._cache.jobs.records(), self._wall())
+                await self._after_list(self._cache.state(self._config.timeouts.silent_node_seconds))
         except FencedOff as error:
-            logger.warning("the cycle ends early", extra={"problem": str(error)})
+            logger.warning("cycle ended early", extra={"problem": str(error)})
             await self._stand_by()
         except (ApiError, UnknownOutcome, ListedThePast) as error:
-            logger.warning("the API server does not answer as it should", extra={"problem": str(error)})
-            self._due_seconds = self._wall() + _RETRY_SECONDS
+            logger.warning("cycle failed at the API server", extra={"problem": str(error)})
+            self._due_seconds = self._wall() + RETRY_CYCLE_SECONDS
         finally:
             CYCLE.reset(token)
 
     async def _rest(self) -> None:
-        leads = self._leadership.leads and not self._carrying.fenced_off
+        leads = self._leadership.leads and not self._executor.fenced_off
         wait_seconds = float(self._config.cycle.resync_seconds)
         if leads:
             due_in_seconds = self._due_seconds - self._wall()
@@ -213,59 +219,56 @@ class Engine:
             self._collections.rest(idle=True)
             return
         self._collections.rest(idle=False)
-        busy_seconds = min(_REST_PER_DECISION * self._decided_in_seconds, _LONGEST_DEBOUNCE_SECONDS)
-        await asyncio.sleep(max(self._config.cycle.debounce_milliseconds / 1000, busy_seconds))
+        milliseconds = self._config.cycle.debounce_milliseconds
+        await asyncio.sleep(debounce_seconds(milliseconds, self._decided_in_seconds))
         self._changed.clear()
 
     async def _stand_by(self) -> None:
-        """Forget everything. Whoever leads from now on must not meet writes that were decided before."""
-        await self._carrying.end()
-        self._carrying.forget()
-        self._decider.forget()
+        """Wait for the writes in flight, and forget everything: the next leader must not meet writes that were decided before."""
+        await self._executor.end()
+        self._executor.forget()
+        self._cycle.forget()
+        self._cache.state(
+            self._config.timeouts.silent_node_seconds
+        ).take_delta()  # else it grows while another leads
         self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
         self._metrics.show(Figures)
 
     async def _catch_up(self) -> bool:
-        """Read anew what the cache may not know; return whether that was everything."""
+        """List or read what the cache may lack; return whether everything was listed."""
         now_seconds, listed_seconds = self._wall(), self._listed_seconds
-        due = listed_seconds is None or now_seconds - listed_seconds >= self._config.cycle.relist_seconds
+        due = (
+            listed_seconds is None
+            or self._list_again
+            or now_seconds - listed_seconds >= self._config.cycle.relist_seconds
+        )
         if due:
+            self._list_again = False
             await self._list_all()
             self._listed_seconds = now_seconds
-        while self._carrying.doubtful:
-            uid, job = next(iter(self._carrying.doubtful.items()))
+        while self._executor.needs_refresh:
+            uid, job = next(iter(self._executor.needs_refresh.items()))
             await refresh_job(self._api, self._cache, job)
-            del self._carrying.doubtful[uid]
-        while self._carrying.doubtful_nodes:
-            name = next(iter(self._carrying.doubtful_nodes))
+            del self._executor.needs_refresh[uid]
+        while self._executor.nodes_needing_refresh:
+            name = next(iter(self._executor.nodes_needing_refresh))
             await refresh_gpu_node(self._api, self._cache, name)
-            self._carrying.doubtful_nodes.discard(name)
+            self._executor.nodes_needing_refresh.discard(name)
         return due
 
     async def _list_all(self) -> None:
-        """What the leader before this one wrote must be seen: else GPUs that it gave away would be given away again."""
+        """List everything, no older than this leader's term: else GPUs that the leader before gave away would be given away again."""
         asked_seconds = time.monotonic()
         if self._asked_seconds is None:
             self._asked_seconds = asked_seconds
         lag_seconds = asked_seconds - self._asked_seconds
-        not_before = self._leadership.term_version if lag_seconds < _LONGEST_LAG_SECONDS else 0
+        not_before = self._leadership.term_version if lag_seconds < LONGEST_LAG_SECONDS else 0
         await relist(self._api, self._cache, not_before)
 
-    async def _tidy_up(self, view: ClusterView, now_seconds: float) -> None:
-        if not await self._tidying.tidy_workers(view, now_seconds):
-            self._listed_seconds = None  # the cache has missed a job: list anew before anything else
-        uids = {job.uid for job in view.jobs}
-        self._carrying.forget_gone_jobs(uids)
+    async def _after_list(self, state: ClusterState) -> None:
+        """Do what costs time for every job, once everything was listed."""
+        uids = set(state.jobs)
+        self._executor.forget_gone_jobs(uids)
         self._trials.forget_gone_jobs(uids)
-
-
-def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
-    """Return how long the engine waits where nothing changes.
-
-    Args:
-        due_in_seconds: until something is due; what is overdue must not turn the loop into a busy one.
-        decision_cpu_seconds: what the last decision took of the processor.
-    """
-    rest_seconds = min(_REST_PER_IDLE_DECISION * decision_cpu_seconds, _LONGEST_IDLE_REST_SECONDS)
-    return max(due_in_seconds, rest_seconds, 0.05)
+        await self._garbage_collector.collect_services(state.jobs.values(), self._wall())

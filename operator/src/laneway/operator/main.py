@@ -6,21 +6,28 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from laneway.api.config_file import ConfigError, parse_config
 from laneway.operator import logs
-from laneway.operator.apiserver import CredentialsError
 from laneway.operator.application import run
 from laneway.operator.collector import collect_young_only
 from laneway.operator.config import OperatorConfig
+from laneway.operator.state.resources import STREAMED, Resource
+from laneway.operator.watch.apiserver import CredentialsError
 
 _DEFAULT_CONFIG = Path("/etc/laneway/operator.yaml")
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the operator; return 0 after SIGTERM or SIGINT, 2 when it is set up wrongly, 1 when it failed."""
+def main(arguments: list[str] | None = None, streamed: Collection[Resource] = STREAMED) -> int:
+    """Run the operator; return 0 after SIGTERM or SIGINT, 2 when it is set up wrongly, 1 when it failed.
+
+    Args:
+        arguments: of the command line; None: the process's own.
+        streamed: kinds of objects that are watched without kopf; a benchmark compares the two.
+    """
     parser = argparse.ArgumentParser(
         prog="laneway-operator", description="Admits, places and preempts TrainingJobs."
     )
@@ -40,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     logs.configure(config.log_level)
     collect_young_only()
     try:
-        asyncio.run(run(config, options.namespace or _own_namespace(), options.kubeconfig))
+        asyncio.run(run(config, options.namespace or _own_namespace(), options.kubeconfig, streamed))
     except CredentialsError as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
-"""What Prometheus reads from the operator (docs/contracts.md lists it).
+"""The operator's Prometheus metrics (docs/contracts.md lists them).
 
-Counters and histograms are counted as things happen. Gauges about jobs are made anew from the last cycle's view at each
+Counters and histograms are counted as things happen. Gauges about jobs are computed from the last cycle's state at each
 scrape, so the series of a job vanish with the job.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from laneway.api.training_job import ProfileStatus, ProgressStatus
+from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from laneway.operator.training_metrics import training_metrics
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-JOB_STATES = ("waiting", "starting", "running", "preempting", "parked", "succeeded", "failed", "suspended")
+JOB_STATES = ("waiting", "starting", "running", "preempting", "paused", "succeeded", "failed", "suspended")
 
 _CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _WAIT_SECONDS = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
@@ -47,7 +47,7 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the last cycle saw."""
+    """All jobs as of the last cycle."""
 
     jobs: tuple[JobFigures, ...] = ()
     by_state: Mapping[str, int] = field(default_factory=dict)
@@ -72,11 +72,13 @@ class _FiguresCollector(Collector):
         yield queues
         service = GaugeMetricFamily(
             "laneway_job_attained_service_gpu_seconds",
-            "GPU-seconds that a job has had.",
+            "GPU-seconds of attained service of a job.",
             labels=["namespace", "job"],
         )
         waiting = GaugeMetricFamily(
-            "laneway_job_waiting_seconds", "How long a job has waited this time.", labels=["namespace", "job"]
+            "laneway_job_waiting_seconds",
+            "Time since a waiting job began to wait.",
+            labels=["namespace", "job"],
         )
         percent = GaugeMetricFamily(
             "laneway_job_gpu_percent",
@@ -105,25 +107,27 @@ class Metrics:
         registry = self._registry
         self.wait_duration = Histogram(
             "laneway_job_wait_duration_seconds",
-            "From waiting to running.",
+            "Time from waiting to running.",
             buckets=_WAIT_SECONDS,
             registry=registry,
         )
         self.cycle_duration = Histogram(
             "laneway_cycle_duration_seconds",
-            "A decision about all jobs, from a look at the cache to what is to be written.",
+            "Time of a cycle, from the cache to the writes that it demands.",
             buckets=_CYCLE_SECONDS,
             registry=registry,
         )
-        self.statement_duration = Histogram(
-            "laneway_statement_duration_seconds",
-            "What a decision wants of one job, from the decision to the last write's answer.",
+        self.job_write_duration = Histogram(
+            "laneway_job_write_duration_seconds",
+            "Time of a job's writes, from the decision to the last answer.",
             buckets=_CYCLE_SECONDS,
             registry=registry,
         )
-        self.preemptions = Counter("laneway_preemptions", "Jobs that made way for others.", registry=registry)
+        self.preemptions = Counter(
+            "laneway_preemptions", "Preemptions of jobs for others.", registry=registry
+        )
         self.gang_rollbacks = Counter(
-            "laneway_gang_rollbacks", "Gangs that could not start as a whole.", registry=registry
+            "laneway_gang_rollbacks", "Attempts of gangs that were rolled back.", registry=registry
         )
         self.api_writes = Counter(
             "laneway_api_writes",
@@ -133,14 +137,14 @@ class Metrics:
         )
         self.api_requests = Counter(
             "laneway_api_requests",
-            "All requests to the API server but those of kopf's watches; WATCH: a watch was opened.",
+            "Requests to the API server, without those of kopf's watches; WATCH: watches opened.",
             ["method"],
             registry=registry,
         )
-        self.leader = Gauge("laneway_leader", "1 while this replica is the one that acts.", registry=registry)
+        self.leader = Gauge("laneway_leader", "1 while this replica is the leader.", registry=registry)
 
     def show(self, figures: Callable[[], Figures]) -> None:
-        """Replace what is shown about jobs: it is asked for when Prometheus asks. A replica that does not act shows none."""
+        """Set the source of the figures about jobs, which is read at each scrape. A replica that does not lead shows none."""
         self._figures.figures = figures
 
     def render(self) -> bytes:

@@ -1,10 +1,10 @@
-"""Gauges of how far the trainings have come, by job; those of which something is known."""
+"""Gauges of training progress by job, where it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from laneway.api.training_job import ProfileStatus, ProgressStatus
+from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from prometheus_client.core import GaugeMetricFamily
 
 _LABELS = ("namespace", "job")
@@ -13,20 +13,20 @@ JobTraining = tuple[str, str, ProgressStatus | None, ProfileStatus | None]
 """Namespace, name, and what is known."""
 
 _PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...] = (
-    ("laneway_job_step", "Steps that a job has reported.", lambda made: made.step),
+    ("laneway_job_step", "Steps reported by a job.", lambda made: made.step),
     (
         "laneway_job_progress_ratio",
-        "Steps done of all, as a job has reported them.",
+        "Steps done of all steps, as reported by a job.",
         lambda made: None if made.step is None or not made.steps else min(1.0, made.step / made.steps),
     ),
     (
         "laneway_job_loss",
-        "The loss that a job reported last.",
+        "Loss that a job reported last.",
         lambda made: None if made.loss is None else _number(made.loss),
     ),
     (
         "laneway_job_remaining_seconds",
-        "How long a job still runs, by its steps and its pace.",
+        "Remaining run time of a job, by its steps and its pace.",
         lambda made: made.remaining_seconds,
     ),
 )
@@ -39,7 +39,7 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] =
     ),
     (
         "laneway_job_data_seconds",
-        "Mean time before such an iteration that was no wait for a turn.",
+        "Mean time before such an iteration, without waits for a turn.",
         lambda measured: measured.data_microseconds / 1e6,
     ),
     (
@@ -49,7 +49,7 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] =
     ),
     (
         "laneway_job_largest_tensor_bytes",
-        "Size of the largest of them; over the model's size it is Tiresias' skew.",
+        "Size of the largest parameter tensor; divided by the model's size it is Tiresias' skew.",
         lambda measured: measured.largest_tensor_bytes or None,
     ),
 )

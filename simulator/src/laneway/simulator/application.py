@@ -1,6 +1,6 @@
-"""An application whose training was measured: how fast it gets on, by placement, batch size and progress.
+"""An application whose training was measured: its speed by placement, batch size and progress.
 
-Between what was measured, values are interpolated linearly, as Pollux' own simulator does (OSDI'21, section 5.3; petuum/adaptdl,
+Between measurements, values are interpolated linearly, as Pollux' own simulator does (OSDI'21, section 5.3; petuum/adaptdl,
 branch ``osdi21-artifact``, ``simulator/applications.py``). Progress is in steps at the initial batch size.
 """
 
@@ -12,33 +12,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from laneway.scheduling.elastic.goodput import BatchLimits
+from laneway.scheduling.model.goodput import BatchLimits
 
 MEASURED_NODES = 16
-"""Placements on more nodes are taken to be as fast as on so many: the curves go no further."""
+"""The most nodes in the curves; placements on more nodes count as just as fast."""
 
 
 class StepTime(NamedTuple):
-    """How long a step of one pass takes."""
+    """The duration of a step of one pass."""
 
     step_seconds: float
     network_seconds: float
-    """Of that, what is spent on averaging gradients beyond the pass itself."""
+    """The part of it for averaging gradients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What one validation curve says of one epoch."""
+    """One epoch of a validation curve."""
 
     progress: float
-    """Reached at the epoch's end."""
+    """At the epoch's end."""
 
     grad_sqr: float
     grad_var: float
 
 
 class Application:
-    """One application's curves. Pure, but for what it remembers of its own answers."""
+    """One application's curves. Pure, except for caches of its own results."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Application:
         validation: Mapping[int, Sequence[Epoch]],
         max_local_batch: int | None = None,
     ) -> None:
-        """Take what the files say.
+        """Take the curves of the files.
 
         Args:
             name: the application.
-            steps: by placement (replicas by node): local batch sizes, rising, each with its step time.
+            steps: by placement (replicas by node): local batch sizes, ascending, each with its step time.
             scaling: nodes, replicas, local batch and step time of placements beyond those.
             validation: by batch size: the epochs.
-            max_local_batch: the largest batch of a replica in one pass; None: the largest that was measured.
+            max_local_batch: the largest batch of a replica in one pass; None: the largest measured one.
         """
         self.name = name
         self._steps = {placement: list(points) for placement, points in steps.items()}
@@ -74,11 +74,11 @@ class Application:
         self._surface: Surface | None = None
 
     def progress_after(self, epoch: int) -> float:
-        """Return the progress at the end of so many epochs; 0 for 0."""
+        """Return the progress after a number of epochs; 0 for 0."""
         return self._progress[epoch - 1] if epoch else 0.0
 
     def batch_of(self, replicas: int, batch: int) -> tuple[int, int]:
-        """Return the local batch and the accumulated passes with which replicas make up a batch size, or a little more."""
+        """Return the local batch and the accumulated passes for a batch size, or for slightly more."""
         each = max(math.ceil(batch / replicas), self.limits.min_local_batch)
         accumulated_passes = math.ceil(each / self.limits.max_local_batch) - 1
         if replicas == 1 and batch > self.initial_batch:
@@ -87,16 +87,16 @@ class Application:
         return self.within_limits(replicas, local_batch, accumulated_passes), accumulated_passes
 
     def within_limits(self, replicas: int, local_batch: int, accumulated_passes: int) -> int:
-        """Return the local batch, or as much of it as the largest batch size leaves to each replica and pass."""
+        """Return the local batch, limited so that all replicas and passes stay within the largest batch size."""
         return min(local_batch, self.limits.max_batch // (replicas * (accumulated_passes + 1)))
 
     @property
     def total_progress(self) -> float:
-        """Progress at which the job is done."""
+        """The progress at which the job is done."""
         return self._progress[-1]
 
     def epoch_of(self, progress: float) -> int:
-        """Return how many epochs are complete at a progress."""
+        """Return the number of complete epochs at a progress."""
         return bisect_right(self._progress, progress)
 
     def gradients(self, batch: int, epoch: int) -> tuple[float, float]:
@@ -160,14 +160,14 @@ class Application:
 
 
 class Surface:
-    """Step times over (nodes, replicas, local batch), linear in the simplices between the points measured."""
+    """Step times over (nodes, replicas, local batch), linear in the simplices between the measured points."""
 
     def __init__(
         self,
         steps: Mapping[tuple[int, ...], Sequence[tuple[int, StepTime]]],
         scaling: Sequence[tuple[int, int, int, StepTime]],
     ) -> None:
-        """Take the points: the mean over placements with equal numbers, then those beyond."""
+        """Take the points: the means over placements with equal numbers, then those beyond."""
         from scipy.interpolate import LinearNDInterpolator
 
         alike: dict[tuple[int, int, int], list[StepTime]] = {}
@@ -179,7 +179,7 @@ class Surface:
         self._interpolate = LinearNDInterpolator(where, [*means, *(list(point[3]) for point in scaling)])
 
     def at(self, nodes: int, replicas: int, local_batch: int) -> StepTime | None:
-        """Return the time there; None outside of what was measured."""
+        """Return the step time; None outside of the measured points."""
         step_seconds, network_seconds = (
             float(value) for value in self._interpolate([nodes, replicas, local_batch])[0]
         )

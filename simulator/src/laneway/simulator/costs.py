@@ -1,4 +1,4 @@
-"""What starting, moving and preempting cost in time."""
+"""The time that starts, migrations and preemptions cost."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from dataclasses import dataclass, fields
 from laneway.scheduling import Profile
 
 UNPROFILED_GIB = 4.0
-"""Taken to be in a worker's GPU memory when it is offloaded and the trace does not say how much that is."""
+"""Assumed persistent memory of an offloaded worker whose trace has no profile."""
 
 _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Times in which a job holds its GPUs and does not train.
+    """Times in which a job holds its GPUs but does not train.
 
-    An eviction, that is leaving and restarting, is 50 s by default: Lucid and Tiresias measured 40 to 62 s for a preemption, of
-    which the 30 s for a restart are those of Pollux' simulator. 0 for all gives the free preemption of Tiresias' simulator.
-    What lanes cost while jobs run is the speed model's (see ``models``).
+    An eviction (leaving and restarting) takes 50 s by default: Lucid and Tiresias measured 40 to 62 s for a preemption; the 30 s of it
+    for a restart are those of Pollux' simulator. 0 everywhere gives the free preemption of Tiresias' simulator. The speed model
+    counts what lanes cost running jobs (see ``models``).
     """
 
     start_seconds: float = 0.0
     """A first start. 0: the durations of a trace contain it."""
 
     leave_seconds: float = 20.0
-    """From the decision to evict a job to the end of its workers: the iteration ends, a checkpoint is saved. Lucid and Tiresias,
-    less the restart."""
+    """From the decision to evict a job to the end of its workers: the iteration ends, a checkpoint is saved. The measurements of Lucid
+    and Tiresias, minus the restart."""
 
     restart_seconds: float = 30.0
-    """A start after an eviction or with other workers: the checkpoint is loaded, data and processes are set up again. The
+    """A start after an eviction or with a different number of workers: the checkpoint is loaded, data and processes are set up. The
     restart penalty of Pollux' simulator (OSDI'21, section 5.3)."""
 
     migration_seconds: float = 0.0
-    """Beyond that, where it restarts on a node that it was not on before. 0: the checkpoint and the data are on shared storage, so
-    that the restart's measured time contains it."""
+    """In addition, for a restart on a node that the job was not on before. 0: the checkpoint and the data are on shared storage, and the
+    measured time of a restart contains loading them."""
 
     pause_seconds: float = 0.1
-    """From the decision to pause a job to the moment at which its GPUs are free for others: its iteration ends. Gandiva
+    """From the decision to pause a job until its GPUs are free for others: its iteration ends. Gandiva
     (OSDI'18, section 4.1): typically within 0.1 s, up to 1 s for large language models."""
 
     resume_seconds: float = 0.1
     """From the decision to resume a paused job to its next iteration. Gandiva, as above."""
 
     offload_seconds_per_gib: float = 0.1
-    """To bring a paused worker's persistent memory to the host; all of a job's workers copy at the same time. 10 GiB/s is an
-    estimate between copies of pageable and of pinned memory over PCIe 3, and not a measurement of Laneway's."""
+    """Moving a paused worker's persistent memory to the host; all workers of a job copy at the same time. 10 GiB/s is an estimate
+    between copies of pageable and of pinned memory over PCIe 3; Laneway has not measured it."""
 
     restore_seconds_per_gib: float = 0.1
-    """To bring it back; as above."""
+    """Moving it back; as above."""
 
     end_seconds: float = 0.0
     """From the end of a job's work to the end of its workers. 0: the durations of a trace contain it."""
@@ -59,11 +59,11 @@ class Costs:
                 raise ValueError(f"{field.name} is {getattr(self, field.name)}: write 0 or more")
 
     def offload_seconds(self, profile: Profile | None) -> float:
-        """Return how long it takes to bring a job's memory to the host."""
+        """Return the time to move a job's memory to the host."""
         return self.pause_seconds + self.offload_seconds_per_gib * _persistent_gib(profile)
 
     def restore_seconds(self, profile: Profile | None) -> float:
-        """Return how long it takes until a job whose memory is on the host trains again."""
+        """Return the time until a job whose memory is on the host trains again."""
         return self.resume_seconds + self.restore_seconds_per_gib * _persistent_gib(profile)
 
 

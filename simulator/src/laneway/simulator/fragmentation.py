@@ -1,7 +1,7 @@
-"""How much of what is free of a node the jobs of a trace cannot use (fragmentation gradient descent, ATC'23, section 3).
+"""The part of a node's free GPUs that the jobs of a trace cannot use (fragmentation gradient descent, ATC'23, section 3).
 
-For one kind of worker, a node's fragment is what is free of it on GPUs that cannot take such a worker; all that is free,
-where the node cannot take one at all. The node's fragmentation is the mean over the trace's workers.
+For one kind of worker, a node's fragment is its free capacity on GPUs that cannot take such a worker, or all of its free capacity if
+the node cannot take one at all. The node's fragmentation is the mean over the trace's workers.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from laneway.scheduling import Demand
-from laneway.scheduling.suitability import GPUClass, accepts_model, share_needed
+from laneway.scheduling.model.gpu_class import GPUClass, accepts_model, share_needed
 
 MOST_KINDS = 32
-"""So many kinds of workers are looked at, the most frequent of the trace; all others are few."""
+"""The number of kinds of workers that count: the most frequent ones of the trace. The others are few."""
 
 
 class Fragmentation:
-    """Fragments of nodes, by what is held of their GPUs."""
+    """Fragments of nodes, by the free percent of their GPUs."""
 
     def __init__(self, demands: Iterable[Demand]) -> None:
         """Take the workload.
@@ -44,7 +44,7 @@ class Fragmentation:
         self._of: dict[tuple[GPUClass, ...], NodeFragmentation] = {}
 
     def fragment_gpus(self, classes: tuple[GPUClass, ...], free_percents: tuple[int, ...]) -> float:
-        """Return what of a node is free and of no use, in GPUs, for the mean worker of the trace.
+        """Return a node's free but unusable GPUs, for the mean worker of the trace.
 
         Args:
             classes: of the node's GPUs.
@@ -53,14 +53,14 @@ class Fragmentation:
         return self.of_nodes_like(classes).fragment_gpus(free_percents)
 
     def of_nodes_like(self, classes: tuple[GPUClass, ...]) -> NodeFragmentation:
-        """Return what says the same of nodes with GPUs of these classes."""
+        """Return the cached fragments of nodes with GPUs of these classes."""
         found = self._of.get(classes)
         if found is None:
             found = self._of[classes] = NodeFragmentation(self, classes)
         return found
 
-    def reckon(self, classes: tuple[GPUClass, ...], free_percents: tuple[int, ...]) -> float:
-        """Return what :meth:`fragment_gpus` does, without remembering it."""
+    def compute(self, classes: tuple[GPUClass, ...], free_percents: tuple[int, ...]) -> float:
+        """Return the same as :meth:`fragment_gpus`, uncached."""
         return sum(
             weight * self._fragment(number, demand, classes, free_percents)
             for number, (demand, weight) in enumerate(self._kinds)
@@ -90,7 +90,7 @@ class Fragmentation:
 
 
 class NodeFragmentation:
-    """The fragments of nodes that have GPUs of the same classes; remembers its answers."""
+    """The fragments of nodes with GPUs of the same classes, cached."""
 
     def __init__(self, fragmentation: Fragmentation, classes: tuple[GPUClass, ...]) -> None:
         self._fragmentation = fragmentation
@@ -98,8 +98,8 @@ class NodeFragmentation:
         self._known: dict[tuple[int, ...], float] = {}
 
     def fragment_gpus(self, free_percents: tuple[int, ...]) -> float:
-        """Return what of a node is free and of no use, in GPUs, given what is free of each of its GPUs."""
+        """Return a node's free but unusable GPUs, given the free percent of each of its GPUs."""
         known = self._known.get(free_percents)
         if known is None:
-            known = self._known[free_percents] = self._fragmentation.reckon(self._classes, free_percents)
+            known = self._known[free_percents] = self._fragmentation.compute(self._classes, free_percents)
         return known

@@ -1,4 +1,4 @@
-"""What happened in a simulation, as far as reports and plots need it."""
+"""The history of a simulation, for reports and plots."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ class Phase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     LEAVING = "leaving"
-    PARKED = "parked"
+    PAUSED = "paused"
     """Paused or offloaded: it takes no turns."""
 
 
 PHASES = {
     JobState.STARTING: Phase.STARTING,
     JobState.RUNNING: Phase.RUNNING,
-    JobState.LEAVING: Phase.LEAVING,
-    JobState.PAUSED: Phase.PARKED,
-    JobState.OFFLOADED: Phase.PARKED,
+    JobState.TERMINATING: Phase.LEAVING,
+    JobState.PAUSED: Phase.PAUSED,
+    JobState.OFFLOADED: Phase.PAUSED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A job held GPUs for a while."""
+    """A job held GPUs in one phase."""
 
     job: str
     phase: Phase
     from_seconds: float
     to_seconds: float
     gpus: tuple[str, ...]
-    """Uuids."""
+    """UUIDs."""
 
     share_percent: int
     """Of each of these GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The cluster from a moment on, until the next."""
+class Sample:
+    """The state of the cluster from a time on, until the next sample."""
 
     seconds: float
     waiting_jobs: int
     running_jobs: int
-    """With those that start or leave, and without those that are parked."""
+    """Starting and leaving jobs included, paused ones not."""
 
     held_gpus: float
     """In fractions; a GPU that is held more than once counts once."""
@@ -60,18 +60,18 @@ class Moment:
 
 @dataclass(slots=True)
 class History:
-    """A simulation's intervals and moments, in the order in which they ended and began."""
+    """A simulation's intervals by their ends, and its samples by their times."""
 
     intervals: list[Interval] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
 
-    def note_interval(self, run: Run, now_seconds: float) -> None:
-        """Take down what a job has held since it entered the state that it is about to leave."""
-        self.intervals.extend(self.under_way([run], now_seconds))
+    def add_interval(self, run: Run, now_seconds: float) -> None:
+        """Record what a job has held in the state that it is about to leave."""
+        self.intervals.extend(self.open_intervals((run,), now_seconds))
 
     @staticmethod
-    def under_way(runs: Iterable[Run], now_seconds: float) -> Iterator[Interval]:
-        """Yield what jobs have held since they entered the states that they are in."""
+    def open_intervals(runs: Iterable[Run], now_seconds: float) -> Iterator[Interval]:
+        """Yield what jobs have held since they entered their current states."""
         for run in runs:
             if run.placement and now_seconds > run.state_since_seconds:
                 yield Interval(
@@ -83,8 +83,8 @@ class History:
                     run.placement[0].share_percent,
                 )
 
-    def note_moment(self, moment: Moment) -> None:
-        """Take down how the cluster is from now on."""
-        if self.moments and self.moments[-1].seconds == moment.seconds:
-            self.moments.pop()
-        self.moments.append(moment)
+    def add_sample(self, sample: Sample) -> None:
+        """Record the state of the cluster; it replaces a sample of the same time."""
+        if self.samples and self.samples[-1].seconds == sample.seconds:
+            self.samples.pop()
+        self.samples.append(sample)

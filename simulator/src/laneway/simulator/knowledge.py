@@ -1,4 +1,4 @@
-"""What a scheduler may know of a job of a trace: never what is left of it, and its profile no earlier than a cluster would."""
+"""What the scheduler knows about a job of a trace: never its remaining time, and its profile no earlier than in a cluster."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from laneway.simulator.trace import TraceJob
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """When profiles are known, and how good the expectation of a job's duration is."""
+    """When profiles are known, and how precise expected durations are."""
 
     profiled: bool = False
-    """Whether profiles are known from the start, as those of templates that have run before (Muri-L, SIGCOMM'22, section 5, profiles
-    every job in advance). False: a job's profile is known when it has done its first iterations."""
+    """Whether profiles are known from the start, like those of templates that have run before (Muri-L, SIGCOMM'22, section 5, profiles
+    every job in advance). False: a job's profile is known after its first iterations."""
 
     profile_iterations: float = 3.0
-    """So many iterations does it take; Laneway's client reports after 3."""
+    """The number of these iterations; Laneway's client reports after 3."""
 
     expected_error_ratio: float = 0.0
-    """How far the expected duration, which policies that ask for durations read, is off: the standard deviation of the natural
-    logarithm of expected over real. 0: it is that of the trace."""
+    """The error of expected durations: the standard deviation of the natural logarithm of expected over real. 0: policies read the
+    duration of the trace."""
 
     seed: float = 0.0
-    """Of that error's random numbers; each job has its own, whatever the others are."""
+    """The seed of that error. Each job's error is independent of the other jobs."""
 
     def __post_init__(self) -> None:
         for name in ("profile_iterations", "expected_error_ratio"):
@@ -33,7 +33,7 @@ class Knowledge:
                 raise ValueError(f"{name} is {getattr(self, name)}: write 0 or more")
 
     def expected_seconds(self, job: TraceJob) -> float:
-        """Return what is expected to be the job's duration, all of it."""
+        """Return the expected total duration of a job."""
         expected_seconds = job.duration_seconds if job.expected_seconds is None else job.expected_seconds
         if not self.expected_error_ratio:
             return expected_seconds
@@ -41,7 +41,7 @@ class Knowledge:
         return expected_seconds * math.exp(error)
 
     def profiling_seconds(self, job: TraceJob) -> float:
-        """Return how much work a job does until its profile is known."""
+        """Return the work that a job does before its profile is known."""
         if self.profiled or job.profile is None:
             return 0.0
         return self.profile_iterations * job.profile.iteration_seconds

@@ -1,35 +1,35 @@
-"""What is held of the cluster, and its sums over time."""
+"""Counts held GPUs and jobs, and integrates them over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from laneway.scheduling import JobState, Node, WorkerPlacement
-from laneway.scheduling.suitability import class_of
+from laneway.scheduling.model.gpu_class import class_of
 from laneway.simulator.fragmentation import Fragmentation
-from laneway.simulator.history import Moment
+from laneway.simulator.history import Sample
 
 
 class Meter:
-    """Counts GPUs and jobs as they change, and adds them up over time."""
+    """Counts held GPUs and jobs as they change, and integrates them over time."""
 
     def __init__(self, nodes: Sequence[Node], fragmentation: Fragmentation) -> None:
         """Start with an empty cluster at time 0."""
         self.held_gpu_seconds = 0.0
-        """A start or a departure holds its GPUs too; a GPU that is held more than once counts once."""
+        """Starting and leaving jobs hold their GPUs too; a GPU that is held more than once counts once."""
 
         self.contended_free_gpu_seconds = 0.0
         """Free while a job waited."""
 
         self.contended_fragment_gpu_seconds = 0.0
-        """Of that, what was of no use where it was (see ``fragmentation``)."""
+        """The part of it that was unusable where it was (see ``fragmentation``)."""
 
         self.waiting_jobs = 0
         self.running_jobs = 0
         self._now_seconds = 0.0
         self._offered = {gpu.uuid: gpu.allocatable_percent for node in nodes for gpu in node.gpus}
         self._free_percents = {node.name: [gpu.allocatable_percent for gpu in node.gpus] for node in nodes}
-        """By node: what is not held of each GPU."""
+        """By node: the free percent of each GPU."""
 
         self._slots = {
             gpu.uuid: (self._free_percents[node.name], number)
@@ -37,7 +37,7 @@ class Meter:
             for number, gpu in enumerate(node.gpus)
         }
         self._held_percent = 0
-        """Sum over the GPUs of what is held of each, at most 100."""
+        """Sum over the GPUs of the held percent of each, at most 100."""
 
         self._free_gpus = float(len(self._offered))
         self._fragmentation = {
@@ -49,16 +49,16 @@ class Meter:
 
     @property
     def gpus(self) -> int:
-        """How many the cluster has."""
+        """The number of GPUs of the cluster."""
         return len(self._offered)
 
     @property
     def held_gpus(self) -> float:
-        """GPUs that are held now, in fractions; a GPU that is held more than once counts once."""
+        """The GPUs held now, in fractions; a GPU that is held more than once counts once."""
         return self._held_percent / 100
 
     def advance(self, to_seconds: float) -> None:
-        """Add up until a moment, as things are now."""
+        """Integrate the current state up to a time."""
         elapsed = to_seconds - self._now_seconds
         self._now_seconds = to_seconds
         self.held_gpu_seconds += self.held_gpus * elapsed
@@ -68,7 +68,7 @@ class Meter:
             self.contended_fragment_gpu_seconds += self._fragment_gpus * elapsed
 
     def hold(self, placement: Sequence[WorkerPlacement], *, sign: int = 1) -> None:
-        """Count a placement as held; with sign -1, as given back."""
+        """Count a placement as held; with sign -1, as released."""
         for worker in placement:
             self._changed_nodes[worker.node] = None
             percent = sign * worker.share_percent
@@ -85,12 +85,12 @@ class Meter:
         """Count one more job, or with -1 one less, in a state."""
         if state is JobState.WAITING:
             self.waiting_jobs += by
-        elif state in (JobState.STARTING, JobState.RUNNING, JobState.LEAVING):
+        elif state in (JobState.STARTING, JobState.RUNNING, JobState.TERMINATING):
             self.running_jobs += by
 
-    def moment(self) -> Moment:
-        """Return the cluster as it is now."""
-        return Moment(self._now_seconds, self.waiting_jobs, self.running_jobs, self.held_gpus)
+    def sample(self) -> Sample:
+        """Return the current state of the cluster."""
+        return Sample(self._now_seconds, self.waiting_jobs, self.running_jobs, self.held_gpus)
 
     def _refresh(self) -> None:
         for name in self._changed_nodes:

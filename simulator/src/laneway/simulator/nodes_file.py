@@ -1,58 +1,84 @@
-"""The cluster that a trace runs on, from a file.
+"""The nodes of a simulated cluster, from a file. Three formats are recognized:
 
-Two forms: the JSON of ``kubectl get gpunodes -o json``, which is what a node says of its GPUs; and the CSV of Alibaba's node lists
-(``sn,cpu_milli,memory_mib,gpu,model``), of which nodes without a GPU are left out.
+- the JSON of ``kubectl get gpunodes -o json``: what each node reports of its GPUs;
+- Alibaba's "openb" node lists, ``sn,cpu_milli,memory_mib,gpu,model``: one node per line; ``openb_node_list_*.csv`` of its GPU trace
+  2023 (https://github.com/alibaba/clusterdata). Nodes without GPUs are skipped;
+- Tiresias' and Muri's clusters, ``num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node``: one line; the nodes of a
+  switch are a rack, and ``mem_p_node`` is host memory in GB (https://github.com/SymbioticLab/Tiresias, ``simulator/run_sim.py``).
 """
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from laneway.api import quota
 from laneway.api.gpu_node import GPUNodeStatus
 from laneway.scheduling import GPU, Node
-from laneway.simulator.cluster import DEFAULT_MEMORY_BYTES, RESERVE_BYTES, make_nodes
+from laneway.simulator.cluster import make_gpus, make_nodes
+from laneway.simulator.input_file import InputError, read_json
+from laneway.simulator.traces.fields import name, whole
+from laneway.simulator.traces.rows import Row, headed_rows
 
-OPENB_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_MEBIBYTE = 2**20
+OPENB_COLUMNS = frozenset({"sn", "cpu_milli", "memory_mib", "gpu", "model"})
+TIRESIAS_COLUMNS = frozenset(
+    {"num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node"}
+)
 
+GPU_MEMORY_MIB: Mapping[str, int] = {
+    "P4": 7611,
+    "T4": 15109,
+    "V100M16": 16160,
+    "P100": 16280,
+    "A10": 22731,
+    "V100M32": 32510,
+    "A100": 81251,
+    "G1": 10000,
+    "G2": 20000,
+    "G3": 30000,
+}
+"""Memory of a GPU by openb's name of its model, from FGD's simulator (``MapGpuTypeMemoryMiB`` in
+https://github.com/hkust-adsl/kubernetes-scheduler-simulator, ``pkg/type/open-gpu-share/utils/const.go``). Alibaba does not disclose
+the models G1 to G3; their sizes there are stand-ins."""
 
-class NodesError(ValueError):
-    """A file of nodes that cannot be read; the message names it and says what to write."""
+_FILE_ENDINGS = (".csv", ".json")
 
 
 def read_nodes(text: str) -> tuple[Node, ...]:
     """Return the nodes of a file, or those that a text such as ``8x8`` describes.
 
     Raises:
-        NodesError: there is such a file, and it cannot be read.
-        ValueError: there is none, and the text describes no nodes.
+        InputError: the file cannot be read, or something in it is wrong.
+        ValueError: there is no such file, and the text does not describe nodes.
     """
-    path = Path(text)
-    return _from_file(path) if path.is_file() else make_nodes(text)
+    path = Path(text.strip())
+    if not path.is_file() and path.suffix not in _FILE_ENDINGS:
+        return make_nodes(text)
+    nodes = _from_json(path) if _is_json(path) else _from_csv(path)
+    if len({node.name for node in nodes}) < len(nodes):
+        raise InputError(f"{path} lists a node twice")
+    if not nodes:
+        raise InputError(f"{path} lists no node with a GPU")
+    return nodes
 
 
 def nodes_of_records(items: list[Any], where: str) -> tuple[Node, ...]:
-    """Return the nodes that GPUNodes describe, as JSON's own types.
+    """Return the nodes with GPUs among GPUNodes, given as parsed JSON.
 
     Raises:
-        NodesError: one of them is no GPUNode, or none has a GPU.
+        InputError: an item is not a GPUNode.
     """
     nodes = []
     for number, item in enumerate(items):
         try:
-            name = str(item["metadata"]["name"])
+            node = str(item["metadata"]["name"])
             status = GPUNodeStatus.model_validate(item.get("status") or {})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise NodesError(f"{where}: item {number} is no GPUNode: {error}") from error
+            raise InputError(f"{where}: item {number} is not a GPUNode: {error}") from error
         gpus = tuple(
             GPU(
                 gpu.uuid,
-                name,
+                node,
                 gpu.index,
                 gpu.model,
                 gpu.memory_bytes,
@@ -64,54 +90,80 @@ def nodes_of_records(items: list[Any], where: str) -> tuple[Node, ...]:
             for gpu in status.gpus
         )
         if gpus:
-            nodes.append(Node(name, gpus))
-    if not nodes:
-        raise NodesError(f"{where} has no node with a GPU")
+            nodes.append(Node(node, gpus))
     return tuple(nodes)
 
 
-def _from_file(path: Path) -> tuple[Node, ...]:
+def _is_json(path: Path) -> bool:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:
+            return file.read(4096).lstrip().startswith("{")
     except OSError as error:
-        raise NodesError(f"cannot read the nodes {path}: {error.strerror}") from error
+        raise InputError(f"cannot read the nodes {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise NodesError(f"{path} is no text file: {error}") from error
-    if text.lstrip().startswith("{"):
-        return nodes_of_records(_items(text, path), str(path))
-    if text.startswith(",".join(OPENB_COLUMNS)):
-        nodes = tuple(_openb_nodes(text, path))
-        if nodes:
-            return nodes
-        raise NodesError(f"{path} has no node with a GPU")
-    raise NodesError(
-        f"{path} is no file of nodes: give the JSON of kubectl get gpunodes -o json, a CSV with the columns "
-        f"{','.join(OPENB_COLUMNS)}, or instead of a file a text such as 8x8"
-    )
+        raise InputError(f"{path} is not a text file: {error}") from error
 
 
-def _items(text: str, path: Path) -> list[Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise NodesError(f"{path} is no JSON: {error}") from error
+def _from_json(path: Path) -> tuple[Node, ...]:
+    value = read_json(path, "nodes")
     items = value.get("items", [value])
     if not isinstance(items, list):
-        raise NodesError(f"{path}: items is no list: give the JSON of kubectl get gpunodes -o json")
-    return items
+        raise InputError(f"{path}: items is not a list: give the JSON of kubectl get gpunodes -o json")
+    return nodes_of_records(items, str(path))
 
 
-def _openb_nodes(text: str, path: Path) -> Iterator[Node]:
-    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
+def _from_csv(path: Path) -> tuple[Node, ...]:
+    nodes: list[Node] = []
+    for line, row in headed_rows(path):
         try:
-            name, model, count = str(row["sn"]), str(row["model"]), int(row["gpu"])
-            cpu_millis, memory_bytes = int(row["cpu_milli"]), int(row["memory_mib"]) * _MEBIBYTE
-        except (TypeError, ValueError) as error:
-            raise NodesError(f"{path} line {number}: {error}") from error
-        if count:
-            allocatable_bytes = quota.allocatable_bytes(DEFAULT_MEMORY_BYTES, RESERVE_BYTES)
-            gpus = tuple(
-                GPU(f"{name}-{index}", name, index, model, DEFAULT_MEMORY_BYTES, allocatable_bytes)
-                for index in range(count)
-            )
-            yield Node(name, gpus, cpu_millis=cpu_millis, memory_bytes=memory_bytes)
+            if row.keys() == OPENB_COLUMNS:
+                nodes += _openb_node(row)
+            elif row.keys() == TIRESIAS_COLUMNS:
+                nodes += _tiresias_nodes(row, len(nodes))
+            else:
+                raise ValueError(
+                    f"the columns are {', '.join(row)}: write sn,cpu_milli,memory_mib,gpu,model, or "
+                    "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node, or give the JSON of "
+                    "kubectl get gpunodes -o json"
+                )
+        except ValueError as error:
+            raise InputError(f"{path}, line {line}: {error}") from error
+    return tuple(nodes)
+
+
+def _openb_node(row: Row) -> list[Node]:
+    """Return the node of a line; none if it has no GPU."""
+    node, count, model = name(row, "sn"), whole(row, "gpu"), row["model"]
+    if count == 0:
+        return []
+    if model not in GPU_MEMORY_MIB:
+        raise ValueError(f"model is {model!r}: write one of {', '.join(GPU_MEMORY_MIB)}")
+    return [
+        Node(
+            node,
+            make_gpus(node, count, model, GPU_MEMORY_MIB[model] * 2**20),
+            cpu_millis=whole(row, "cpu_milli"),
+            memory_bytes=whole(row, "memory_mib") * 2**20,
+        )
+    ]
+
+
+def _tiresias_nodes(row: Row, before: int) -> list[Node]:
+    """Return the nodes of all switches of a line.
+
+    Args:
+        row: the line's fields.
+        before: the number of nodes of the lines before it.
+    """
+    gpus, nodes_per_switch = whole(row, "num_gpu_p_node"), whole(row, "num_node_p_switch")
+    names = [f"n{before + index:04d}" for index in range(whole(row, "num_switch") * nodes_per_switch)]
+    return [
+        Node(
+            node,
+            make_gpus(node, gpus),
+            rack=f"r{(before + index) // nodes_per_switch:03d}",
+            cpu_millis=whole(row, "num_cpu_p_node") * 1000,
+            memory_bytes=whole(row, "mem_p_node") * 10**9,
+        )
+        for index, node in enumerate(names)
+    ]

@@ -1,4 +1,4 @@
-"""Who runs where, and what is held of each GPU: what speed models and measures look at."""
+"""Which jobs run on which GPUs: the input of the speed models."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from laneway.simulator.run import Run
 
 
 class Occupancy:
-    """The GPUs with their runs, and what has changed since :meth:`take_changes`."""
+    """The GPUs with their runs, and the changes since :meth:`take_changes`."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        """Start with nobody on the nodes."""
+        """Start with empty nodes."""
         self._gpus = {gpu.uuid: gpu for node in nodes for gpu in node.gpus}
         self._on_gpu: dict[str, dict[str, None]] = {uuid: {} for uuid in self._gpus}
         self._on_node: dict[str, dict[str, None]] = {gpu.node: {} for gpu in self._gpus.values()}
@@ -23,23 +23,23 @@ class Occupancy:
         self._changed_nodes: dict[str, None] = {}
 
     def run(self, key: str) -> Run:
-        """Return the run of a job that runs."""
+        """Return the run of a running job."""
         return self._runs[key]
 
     def on_gpu(self, uuid: str) -> Collection[str]:
-        """Return the jobs that run on a GPU, in order of coming."""
+        """Return the jobs that run on a GPU, in order of arrival."""
         return self._on_gpu[uuid].keys()
 
     def on_node(self, name: str) -> Collection[str]:
-        """Return the jobs that run on a node, in order of coming."""
+        """Return the jobs that run on a node, in order of arrival."""
         return self._on_node[name].keys()
 
     def gpu(self, uuid: str) -> GPU:
-        """Return what the cluster says of a GPU."""
+        """Return a GPU."""
         return self._gpus[uuid]
 
     def enter(self, run: Run) -> None:
-        """Note that a job has come to run where it is placed."""
+        """Record that a job has begun to run where it is placed."""
         self._runs[run.job.key] = run
         self._changed_runs[run.job.key] = None
         for worker in run.placement:
@@ -50,7 +50,7 @@ class Occupancy:
                 self._changed_gpus[uuid] = None
 
     def leave(self, run: Run) -> None:
-        """Note that a job no longer runs where it is placed."""
+        """Record that a job no longer runs where it is placed."""
         del self._runs[run.job.key]
         self._changed_runs.pop(run.job.key, None)
         for worker in run.placement:
@@ -61,11 +61,11 @@ class Occupancy:
                 self._changed_gpus[uuid] = None
 
     def touch(self, run: Run) -> None:
-        """Note that a job that runs has to be asked about again."""
+        """Record that a running job needs a new speed."""
         self._changed_runs[run.job.key] = None
 
     def take_changes(self) -> Changes | None:
-        """Return what has changed since this was last called; None: nothing."""
+        """Return the changes since the last call; None: nothing has changed."""
         if not (self._changed_runs or self._changed_gpus):
             return None
         changes = Changes(tuple(self._changed_runs), tuple(self._changed_gpus), tuple(self._changed_nodes))

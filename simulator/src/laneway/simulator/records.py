@@ -1,13 +1,12 @@
-"""What a cluster recorded of its jobs: the operator's records, as ``kubectl`` gives them out.
+"""What a cluster recorded of its jobs.
 
 A file of records is the JSON of ``kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json``. TrainingJobs
-say when each was submitted, first ran and ended, how long it ran in all, and its profile. The rest is optional: GPUNodes are the
-cluster, PriorityClasses the values of the jobs' priorities, and Events show how long placed jobs took to run.
+give each job's submission, first run, end, total running time and profile. The rest is optional: GPUNodes describe the cluster,
+PriorityClasses give the jobs' priorities, and Events show how long placed jobs took to start.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,15 +14,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from laneway.api import quantity
-from laneway.api.clock_text import to_seconds
 from laneway.api.conditions import is_true
-from laneway.api.training_job import ConditionType, TrainingJobSpec, TrainingJobStatus
+from laneway.api.job_conditions import ConditionType
+from laneway.api.rfc3339 import parse_time
+from laneway.api.training_job import TrainingJobSpec
+from laneway.api.training_job_status import TrainingJobStatus
 from laneway.scheduling import Node
-from laneway.scheduling.measured_profile import profile_of
-from laneway.scheduling.spec_demand import demand_of
+from laneway.scheduling.model.measured_profile import profile_of
+from laneway.scheduling.model.spec_demand import demand_of
+from laneway.simulator.input_file import InputError, read_json
 from laneway.simulator.nodes_file import nodes_of_records
-from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.trace import TraceJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class JobRecord:
     """A job that ended. Times are seconds since the first submission."""
 
     job: TraceJob
-    """Its duration is the time that it ran in the cluster, in all of its attempts."""
+    """Its duration is the time that it ran in the cluster, over all attempts."""
 
     finish_seconds: float
     start_seconds: float
@@ -48,40 +49,35 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What was recorded."""
+    """The records of a cluster."""
 
     jobs: tuple[JobRecord, ...]
     """Ordered by submission."""
 
     nodes: tuple[Node, ...]
-    """Empty: the records have no GPUNodes."""
+    """Empty: the records have no GPUNodes with GPUs."""
 
-    left_out: Mapping[str, int]
-    """Jobs that cannot be replayed: how many, by reason; the reason is a clause, "it still runs"."""
+    skipped: Mapping[str, int]
+    """The number of jobs that cannot be replayed, by reason; the reason is a clause, "it never ran"."""
 
     start_seconds: float | None
-    """Mean time from a job's first placement to its first run; None: the records do not show it."""
+    """Mean time from a job's first placement to its first run; None: not recorded."""
 
     restart_seconds: float | None
-    """The same of later attempts."""
+    """The same for later attempts."""
 
 
 def read_records(path: Path) -> Records:
     """Return the records of a file.
 
     Raises:
-        TraceError: it cannot be read, or has no job that ended; the message says what to write.
+        InputError: the file cannot be read, or no job in it has ended.
     """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceError(f"cannot read the records {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise TraceError(f"{path} is no JSON: {error}") from error
+    value = read_json(path, "records")
     items = value.get("items", [value]) if isinstance(value, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise TraceError(
-            f"{path} is no list of objects: give the JSON of kubectl get trainingjobs -A -o json"
+        raise InputError(
+            f"{path} is not a list of objects: give the JSON of kubectl get trainingjobs -A -o json"
         )
     kinds: dict[str, list[dict[str, Any]]] = {}
     for item in items:
@@ -89,41 +85,40 @@ def read_records(path: Path) -> Records:
     priorities = {
         item["metadata"]["name"]: int(item.get("value", 0)) for item in kinds.get("PriorityClass", [])
     }
-    left_out: Counter[str] = Counter()
-    jobs = list(_jobs(kinds.get("TrainingJob", []), priorities, left_out))
+    skipped: Counter[str] = Counter()
+    jobs = list(_jobs(kinds.get("TrainingJob", []), priorities, skipped))
     if not jobs:
-        why = "".join(f"; {count}: {reason}" for reason, count in sorted(left_out.items()))
-        raise TraceError(f"{path} has no TrainingJob that ended{why}")
-    nodes = kinds.get("GPUNode", [])
+        why = "".join(f"; {count}: {reason}" for reason, count in sorted(skipped.items()))
+        raise InputError(f"{path} has no TrainingJob that ended{why}")
     start_seconds, restart_seconds = _latencies(kinds.get("Event", []))
     return Records(
         _from_first(jobs),
-        nodes_of_records(nodes, str(path)) if nodes else (),
-        dict(left_out),
+        nodes_of_records(kinds.get("GPUNode", []), str(path)),
+        dict(skipped),
         start_seconds,
         restart_seconds,
     )
 
 
 def _jobs(
-    items: Iterable[dict[str, Any]], priorities: Mapping[str, int], left_out: Counter[str]
+    items: Iterable[dict[str, Any]], priorities: Mapping[str, int], skipped: Counter[str]
 ) -> Iterable[JobRecord]:
     for item in items:
         try:
             spec = TrainingJobSpec.model_validate(item.get("spec"))
             status = TrainingJobStatus.model_validate(item.get("status") or {})
             demand = demand_of(spec)
-            executed_seconds = float(quantity.parse(status.executed))
+            executed_seconds = status.executed_milliseconds / 1000
         except ValueError:
-            left_out["its spec or its status cannot be read"] += 1
+            skipped["its spec or its status cannot be read"] += 1
             continue
-        ended = is_true(status.conditions, ConditionType.SUCCEEDED) or is_true(
+        ended = is_true(status.conditions, ConditionType.COMPLETE) or is_true(
             status.conditions, ConditionType.FAILED
         )
         if not ended or status.completion_time is None:
-            left_out["it has not ended"] += 1
+            skipped["it has not ended"] += 1
         elif status.start_time is None or executed_seconds <= 0:
-            left_out["it never ran"] += 1
+            skipped["it never ran"] += 1
         else:
             yield JobRecord(
                 TraceJob(
@@ -134,26 +129,26 @@ def _jobs(
                     priority=priorities.get(spec.priority_class_name or "", 0),
                     profile=None if status.profile is None else profile_of(status.profile),
                 ),
-                to_seconds(status.completion_time),
-                to_seconds(status.start_time),
+                parse_time(status.completion_time),
+                parse_time(status.start_time),
                 status.preemptions,
                 status.restarts,
             )
 
 
 def _submitted_seconds(creation: str, status: TrainingJobStatus) -> float:
-    """Return when a job was created. Its time stamp is in whole seconds, rounded down; the operator saw it soon after."""
-    created = to_seconds(creation)
+    """Return when a job was created. Its timestamp is rounded down to whole seconds; the operator saw the job soon after."""
+    created = parse_time(creation)
     seen = [
-        to_seconds(condition.last_transition_time)
+        parse_time(condition.last_transition_time)
         for condition in status.conditions
-        if condition.type == ConditionType.ADMITTED
+        if condition.type == ConditionType.ACCEPTED
     ]
     return max(created, min([created + 1.0, *seen])) if seen else created
 
 
 def _from_first(jobs: list[JobRecord]) -> tuple[JobRecord, ...]:
-    """Return the jobs with times that count from the first submission."""
+    """Return the jobs with times since the first submission."""
     first = min(record.job.submit_seconds for record in jobs)
     moved = (_moved(record, -first) for record in jobs)
     return tuple(sorted(moved, key=lambda record: (record.job.submit_seconds, record.job.key)))
@@ -169,14 +164,14 @@ def _moved(record: JobRecord, by_seconds: float) -> JobRecord:
 
 
 def _latencies(events: Iterable[dict[str, Any]]) -> tuple[float | None, float | None]:
-    """Return how long jobs took from being placed to running, the first time and later times, as means."""
+    """Return the mean time from Placed to Started, of first and of later attempts."""
     happened: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for event in events:
         about = event.get("regarding") or event.get("involvedObject") or {}
         time = event.get("eventTime")
         if about.get("kind") == "TrainingJob" and event.get("reason") in ("Placed", "Started") and time:
             job = (str(about.get("namespace")), str(about.get("uid") or about.get("name")))
-            happened.setdefault(job, []).append((to_seconds(time), str(event["reason"])))
+            happened.setdefault(job, []).append((parse_time(time), str(event["reason"])))
     first: list[float] = []
     later: list[float] = []
     for times in happened.values():

@@ -1,7 +1,7 @@
-"""How far a simulation is from what a cluster recorded.
+"""Compares a simulation with the records of a cluster.
 
-The recorded jobs are simulated with the time that each ran in the cluster as its duration. What is compared is therefore what the
-scheduler and the costs make of it: when jobs start, wait, are preempted and finish.
+Each recorded job is simulated with its running time in the cluster as its duration. The comparison therefore shows the errors of the
+scheduler and of the costs: when jobs start, wait, are preempted and finish.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.simulation import Simulation
 
 NAMED = 10
-"""So many jobs are named: those of which the prediction is furthest off."""
+"""The number of jobs with the largest errors that the comparison names."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobComparison:
-    """One job: what was recorded, and what the simulation predicts. Times are seconds from its submission."""
+    """The records and the prediction of one job. Times are seconds from its submission."""
 
     job: str
     recorded_jct_seconds: float
@@ -33,19 +33,19 @@ class JobComparison:
 
     @property
     def error_seconds(self) -> float:
-        """How much later the simulation has it finish."""
+        """How much later the job finishes in the simulation."""
         return self.predicted_jct_seconds - self.recorded_jct_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All jobs that were recorded and that the simulation finished. An error is how much more the simulation says."""
+    """All recorded jobs that the simulation finished. An error is prediction minus record."""
 
     policy: str
     placement: str
     jobs: int
     unfinished_jobs: int
-    """Recorded as ended, and not finished in the simulation: in none of the figures."""
+    """Recorded as ended but not finished in the simulation; not in the figures."""
 
     recorded_average_jct_seconds: float
     predicted_average_jct_seconds: float
@@ -54,28 +54,28 @@ class Comparison:
     predicted_makespan_seconds: float
     makespan_error_percent: float
     mean_absolute_jct_error_percent: float
-    """Of the single jobs."""
+    """The mean over the jobs."""
 
     recorded_preemptions: int
     predicted_preemptions: int
     start_seconds: float
     restart_seconds: float
-    """The costs with which it was simulated."""
+    """The costs of the simulation."""
 
     worst: tuple[JobComparison, ...]
-    """Those furthest off, by seconds; at most ten."""
+    """The jobs with the largest errors in seconds; at most ten."""
 
 
 def costs_as_recorded(records: Records, costs: Costs, chosen: Collection[str]) -> Costs:
-    """Return the costs with those that the records show, but for the ones that somebody has chosen.
+    """Return the costs with the recorded start times, unless the user chose them.
 
-    Where the records have no events, a first start takes what it took the job that started soonest after its submission: with
-    room for it, nothing else is in that time.
+    Without events in the records, a first start takes as long as that of the job that started soonest after its submission: with
+    free GPUs, that time contains nothing else.
 
     Args:
-        records: what was recorded.
-        costs: the costs chosen, or the defaults.
-        chosen: names of the costs that are to stay.
+        records: the records of the cluster.
+        costs: the chosen costs, or the defaults.
+        chosen: names of the costs that stay.
     """
     soonest = min(record.start_seconds - record.job.submit_seconds for record in records.jobs)
     start_seconds = max(0.0, soonest) if records.start_seconds is None else records.start_seconds
@@ -85,10 +85,10 @@ def costs_as_recorded(records: Records, costs: Costs, chosen: Collection[str]) -
     )
 
 
-def compared(
+def compare(
     records: Records, simulation: Simulation, *, policy: str, placement: str, costs: Costs
 ) -> Comparison:
-    """Return how far a finished simulation of the recorded jobs is from the records.
+    """Compare a finished simulation of the recorded jobs with the records.
 
     Raises:
         ValueError: the simulation finished none of them.
@@ -139,7 +139,7 @@ def compared(
 
 
 def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON's own types."""
+    """Return a comparison as JSON types."""
     worst = [{**asdict(job), "error_seconds": job.error_seconds} for job in comparison.worst]
     return {**asdict(comparison), "worst": worst}
 

@@ -1,4 +1,4 @@
-"""What a simulation says: one set of figures, and how they are laid out for people and for programs."""
+"""The figures of a simulation, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from laneway.simulator.trace import TraceJob
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of one policy on one trace. Job completion times (JCT) count from submission to finish."""
+    """The figures of one policy on one trace. A job completion time (JCT) is the time from submission to finish."""
 
     policy: str
     placement: str
     jobs: int
-    """Finished jobs: all averages are over these."""
+    """Finished jobs; all averages are over these."""
 
     unfinished_jobs: int
     """Jobs that never finished: they never fit, or the simulation was interrupted."""
@@ -32,37 +32,37 @@ class Report:
     """From the first submission to the last finish."""
 
     average_queueing_seconds: float
-    """JCT less the time in which the job ran: waiting, starting, leaving and parked."""
+    """JCT minus the time in which the job ran: waiting, starting, leaving and paused."""
 
     preemptions: int
-    """Of any depth: paused, offloaded and evicted."""
+    """All of them: pauses, offloads and evictions."""
 
     evictions: int
-    """Of those, how many cost a checkpoint and a restart; and restarts with other numbers of workers."""
+    """Evictions, which cost a checkpoint and a restart; restarts with a different number of workers included."""
 
     migrations: int
     """Restarts on a node that the job was not on before."""
 
     utilization_ratio: float
-    """GPU time that was held, of what the cluster had until the last finish. A GPU that several jobs share counts once."""
+    """Held GPU time as a ratio of the cluster's GPU time until the last finish. A GPU that several jobs share counts once."""
 
     work_ratio: float
-    """Work of the finished jobs, in GPU time as the trace has it, of what the cluster had until the last finish. Above 1: jobs that
+    """Work of the finished jobs, in the trace's GPU time, as a ratio of the cluster's GPU time until the last finish. Above 1: jobs that
     shared GPUs did more together than one after the other."""
 
     fragmentation_ratio: float
-    """Of the GPU capacity that was free while jobs waited: what the trace's mean worker could not use where it was
+    """Of the GPU capacity that was free while jobs waited: the part that the trace's mean worker could not use where it was
     (fragmentation gradient descent, ATC'23, section 3)."""
 
     jain_fairness_ratio: float
-    """Jain's index over the slowdowns (JCT over duration) of the jobs: 1 if all are slowed down alike, 1/n if one is alone."""
+    """Jain's index over the slowdowns (JCT over duration) of the jobs: 1 if all are slowed down alike, 1/n if only one is."""
 
     decisions: int
     decision_seconds: float
-    """Time on the clock on the wall that all decisions took."""
+    """Wall-clock time of all decisions."""
 
     unfinished: tuple[str, ...] = ()
-    """Of the first ten unfinished jobs: why."""
+    """The reasons of the first ten unfinished jobs."""
 
 
 COLUMNS = (
@@ -85,7 +85,7 @@ COLUMNS = (
 
 
 def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
-    """Return the figures of a simulation, as far as it got.
+    """Return the figures of a simulation, complete or interrupted.
 
     Args:
         simulation: run to its end, or interrupted.
@@ -129,24 +129,24 @@ def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
 
 
 def gpus_of(demand: Demand) -> float:
-    """Return the GPUs that a job demands, in fractions; a demand for memory, or for a GPU alone, counts as whole."""
+    """Return the GPUs that a job requests, in fractions; a request for memory or for an exclusive GPU counts as whole."""
     whole = demand.exclusive or demand.memory_bytes is not None
     return demand.gpus * (1.0 if whole else demand.share_percent / 100)
 
 
 def slowdown(job: TraceJob, finish_seconds: float) -> float:
-    """Return how many times longer a job was there than it would have run undisturbed."""
+    """Return a job's completion time as a multiple of its undisturbed duration."""
     return (finish_seconds - job.submit_seconds) / job.duration_seconds
 
 
 def jain_ratio(values: Sequence[float]) -> float:
-    """Return Jain's fairness index (DEC TR-301, 1984): 1 if all values are alike, 1/n if one of n is not 0; 1 of none."""
+    """Return Jain's fairness index (DEC TR-301, 1984): 1 if all values are equal, 1/n if one of n is not 0; 1 for no values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, interpolated between neighbours; 0 where there are none."""
+    """Return a percentile of sorted values, interpolated between neighbors; 0 for no values."""
     if not ordered:
         return 0.0
     place = (len(ordered) - 1) * percent / 100
@@ -156,12 +156,12 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def as_json(reports: Iterable[Report]) -> list[dict[str, Any]]:
-    """Return the reports as JSON's own types, one object a policy."""
+    """Return the reports as JSON types, one object per policy."""
     return [asdict(item) for item in reports]
 
 
 def as_table(reports: Iterable[Report]) -> str:
-    """Return the reports as a table for people; times in seconds."""
+    """Return the reports as a table; times in seconds."""
     rows = [[title for title, _ in COLUMNS]]
     for item in reports:
         rows.append([_cell(getattr(item, field)) for _, field in COLUMNS])

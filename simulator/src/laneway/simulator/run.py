@@ -1,19 +1,19 @@
-"""One job's way through the simulation."""
+"""The state of one job in the simulation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from laneway.scheduling import Job, JobState, WorkerPlacement
-from laneway.scheduling.allocation.policy import WorkerAllotment
-from laneway.scheduling.elastic.goodput import GoodputModel
+from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
 
 
 @dataclass(slots=True)
 class Run:
-    """What has happened to a job so far. Times are seconds of the simulation."""
+    """A job's current state and its counters. Times are seconds of the simulation."""
 
     job: TraceJob
     state_since_seconds: float
@@ -24,17 +24,17 @@ class Run:
     state: JobState = JobState.WAITING
     placement: tuple[WorkerPlacement, ...] = ()
     held_gpus: float = 0.0
-    """By its placement, in fractions."""
+    """In fractions."""
 
     allotments: tuple[WorkerAllotment, ...] = ()
     speed: Speed | None = None
-    """While it is ``RUNNING``, once the model has said it."""
+    """In ``RUNNING``, from the model's answer on."""
 
     goodput: GoodputModel | None = None
-    """As its workers last reported it."""
+    """The last report of its workers."""
 
     counted_at_seconds: float = 0.0
-    """Up to when the three counts below go; from then on they grow as ``speed`` says."""
+    """The time of the three counters below; from then on they grow with ``speed``."""
 
     counted_progress_seconds: float = 0.0
     """Work done, of ``job.duration_seconds``."""
@@ -55,21 +55,21 @@ class Run:
 
     finish_seconds: float | None = None
     preemptions: int = 0
-    """Of any depth; being rescaled is none."""
+    """Pauses, offloads and evictions; rescales do not count."""
 
     evictions: int = 0
     rescales: int = 0
     migrations: int = 0
-    """Starts on a node that it was not on before."""
+    """Restarts on a node that it was not on before."""
 
     last_nodes: frozenset[str] = frozenset()
-    """Where it was when it last held GPUs."""
+    """Its nodes when it last held GPUs."""
 
     version: int = 0
-    """Counts changes of state and speed, so that an event that was planned before one is known to be void."""
+    """Counts changes of state and speed; an event of an earlier version is void."""
 
     def progress_seconds(self, now_seconds: float) -> float:
-        """Return the work that it has done, of its ``duration_seconds``."""
+        """Return the work done, of its ``duration_seconds``."""
         if self.speed is None:
             return self.counted_progress_seconds
         elapsed = now_seconds - self.counted_at_seconds
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def service_gpus(self) -> float:
-        """GPU-seconds of service that it attains a second."""
+        """GPU-seconds of service attained per second."""
         if self.speed is None:
             return 0.0
         if self.speed.service_gpus is not None:
@@ -85,12 +85,12 @@ class Run:
         return self.held_gpus
 
     def hold(self, placement: tuple[WorkerPlacement, ...]) -> None:
-        """Note where it is now, or with an empty placement that it holds nothing."""
+        """Set its placement; an empty one holds nothing."""
         self.placement = placement
         self.held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
 
-    def count(self, now_seconds: float) -> None:
-        """Bring the counts up to a moment."""
+    def accrue(self, now_seconds: float) -> None:
+        """Advance the counters to a time."""
         if self.speed is not None:
             elapsed = now_seconds - self.counted_at_seconds
             self.counted_progress_seconds += elapsed * self.speed.progress_ratio
@@ -99,8 +99,8 @@ class Run:
         self.counted_at_seconds = now_seconds
 
     def enter(self, state: JobState, now_seconds: float) -> None:
-        """Go over to another state; what it holds is changed after this."""
-        self.count(now_seconds)
+        """Enter a state; the placement changes after this."""
+        self.accrue(now_seconds)
         self.speed = None
         self.state = state
         self.state_since_seconds = now_seconds
@@ -110,16 +110,16 @@ class Run:
                 self.first_run_seconds = now_seconds
         self.version += 1
 
-    def get_on(self, speed: Speed, now_seconds: float) -> None:
-        """Go on at another speed."""
-        self.count(now_seconds)
+    def set_speed(self, speed: Speed, now_seconds: float) -> None:
+        """Continue at another speed."""
+        self.accrue(now_seconds)
         self.speed = speed
         if speed.goodput is not None:
             self.goodput = speed.goodput
         self.version += 1
 
     def as_job(self) -> Job:
-        """Return what the scheduler may know of it: never what is left of it, and its profile when that was measured."""
+        """Return what the scheduler knows of it: never its remaining time, and its profile only once measured."""
         return Job(
             self.job.key,
             self.job.demand,

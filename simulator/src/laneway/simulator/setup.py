@@ -1,8 +1,8 @@
-"""A simulation's policies, costs and models from names and options, as a command line has them.
+"""Makes a simulation's policies, costs and models from names and options.
 
-An option is ``name=value``. ``model``, ``elastic``, ``allocation``, ``preemption`` and ``admission`` choose by name; every other
-name is a parameter, and goes to whatever has one of that name: policies, the speed model, costs, what the scheduler knows, the
-trace's reader, shared GPUs.
+An option is ``name=value``. ``model``, ``elastic``, ``allocation``, ``preemption`` and ``admission`` choose by name. Every other name is
+a parameter of everything that has one of that name: policies, the speed model, costs, what the scheduler knows, the trace's reader,
+shared GPUs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from laneway.scheduling import Policies
-from laneway.scheduling.parameters import checked, from_text, parameters
-from laneway.scheduling.registry import ADMISSION, ORDER, STAGES, choices, policies, policy_names
+from laneway.scheduling.config.parameters import checked, from_text, parameters
+from laneway.scheduling.config.registry import ADMISSION, ORDER, STAGES, choices, policies, policy_names
 from laneway.simulator.costs import Costs
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.models import MODELS
@@ -23,17 +23,17 @@ from laneway.simulator.sharing import Sharing
 from laneway.simulator.traces import ReadOptions
 
 SHARED = "lanes"
-"""The placement, and the model, of jobs that share GPUs in lanes."""
+"""The name of both the placement and the model of jobs that share GPUs in lanes."""
 
 _CHOSEN = ("elastic", "allocation", "preemption", "admission", "model")
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Everything about a simulation but its trace and its nodes."""
+    """Everything about a simulation except its trace and its nodes."""
 
     policy: str
-    """The order policy's name, or that of a preset."""
+    """The name of the order policy or of a preset."""
 
     placement: str
     policies: Policies
@@ -41,11 +41,11 @@ class Setup:
     costs: Costs
     knowledge: Knowledge
     sharing: Sharing | None
-    """How GPUs are shared; None: as the nodes say."""
+    """How GPUs are shared; None: as the nodes define."""
 
     reading: ReadOptions
     parameters: dict[str, object]
-    """All that was chosen, by name and whose it is: ``restart_seconds of the costs``."""
+    """All parameters, by their name and owner: ``restart_seconds of the costs``."""
 
 
 def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Setup:
@@ -54,15 +54,15 @@ def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Se
     Args:
         policy: an order policy, or a preset.
         placement: a placement policy; None: the preset's, or the default.
-        options: each ``name=value``; ones that only other order policies know are passed over.
+        options: each ``name=value``; parameters that only other order policies have are ignored.
 
     Raises:
-        ValueError: something is not known, or has a wrong value; says what to write.
+        ValueError: a name is unknown, or a value is wrong; the message says what to write.
     """
     given = [_split(option) for option in options]
     named = {name: text for name, text in given if name in _CHOSEN}
-    takers = _takers(policy, placement, named)
-    values = _values([pair for pair in given if pair[0] not in _CHOSEN], takers)
+    owners = _owners(policy, placement, named)
+    values = _values([pair for pair in given if pair[0] not in _CHOSEN], owners)
     sharing_values = values["sharing"]
     chosen = _choices(policy, placement, named)
     made = policies(
@@ -85,29 +85,29 @@ def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Se
         Costs(**values["costs"]),
         Knowledge(**values["knowledge"]),
         Sharing(**sharing_values) if shared else None,
-        _reading(values["trace"]),
-        _said(chosen, model_name, takers, values, shared=shared),
+        ReadOptions(**values["trace"]),
+        _parameters_of(chosen, model_name, owners, values, shared=shared),
     )
 
 
-Taker = Callable[..., object]
+Factory = Callable[..., object]
 
 
-def _takers(policy: str, placement: str | None, named: Mapping[str, str]) -> dict[str, Taker]:
-    """Return everything that has parameters, by what it is."""
-    takers: dict[str, Taker] = {}
+def _owners(policy: str, placement: str | None, named: Mapping[str, str]) -> dict[str, Factory]:
+    """Return everything with parameters, by its role."""
+    owners: dict[str, Factory] = {}
     for stage, name in _choices(policy, placement, named).items():
-        takers[stage] = _known(stage, name, policy)
+        owners[stage] = _known(stage, name, policy)
     for name in _admission(named):
         if name not in ADMISSION.names():
             raise ValueError(
                 f"there is no admission policy {name!r}; write one of {', '.join(ADMISSION.names())}"
             )
-        takers[f"admission {name}"] = ADMISSION[name]
+        owners[f"admission {name}"] = ADMISSION[name]
     model = _model_name(_choices(policy, placement, named), named)
     if model not in MODELS:
         raise ValueError(f"there is no model {model!r}; write one of {', '.join(sorted(MODELS))}")
-    return takers | {
+    return owners | {
         "model": MODELS[model],
         "costs": Costs,
         "knowledge": Knowledge,
@@ -117,7 +117,7 @@ def _takers(policy: str, placement: str | None, named: Mapping[str, str]) -> dic
 
 
 def _choices(policy: str, placement: str | None, named: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the policy of each stage but admission."""
+    """Return the policy's name of each stage except admission."""
     chosen = choices(
         policy,
         placement=placement,
@@ -128,47 +128,41 @@ def _choices(policy: str, placement: str | None, named: Mapping[str, str]) -> di
     return {stage: choice.name for stage, choice in chosen.items()}
 
 
-def _known(stage: str, name: str, policy: str) -> Taker:
+def _known(stage: str, name: str, policy: str) -> Factory:
     try:
-        found: Taker = STAGES[stage][name]
+        found: Factory = STAGES[stage][name]
     except KeyError:
-        there_are = policy_names() if stage == "order" else STAGES[stage].names()
-        raise ValueError(
-            f"there is no {stage} policy {name!r}; write one of {', '.join(there_are)}"
-        ) from None
+        known = policy_names() if stage == "order" else STAGES[stage].names()
+        raise ValueError(f"there is no {stage} policy {name!r}; write one of {', '.join(known)}") from None
     return found
 
 
-def _values(given: Sequence[tuple[str, str]], takers: Mapping[str, Taker]) -> dict[str, dict[str, Any]]:
-    """Return the values of each taker's parameters, checked."""
-    values: dict[str, dict[str, object]] = {taker: {} for taker in takers}
-    defaults = {taker: parameters(made) for taker, made in takers.items()}
+def _values(given: Sequence[tuple[str, str]], owners: Mapping[str, Factory]) -> dict[str, dict[str, Any]]:
+    """Return the checked values of each owner's parameters."""
+    values: dict[str, dict[str, object]] = {owner: {} for owner in owners}
+    defaults = {owner: parameters(made) for owner, made in owners.items()}
     for name, text in given:
-        takes = [taker for taker in takers if name in defaults[taker]]
-        if not takes and not any(name in parameters(ORDER[order]) for order in ORDER):
+        having = [owner for owner in owners if name in defaults[owner]]
+        if not having and not any(name in parameters(ORDER[order]) for order in ORDER):
             known = sorted({parameter for each in defaults.values() for parameter in each})
             raise ValueError(
                 f"--option {name}={text}: nothing has a parameter {name!r}; there are {', '.join([*_CHOSEN, *known])}"
             )
-        for taker in takes:
+        for owner in having:
             try:
-                values[taker][name] = _parsed(takers[taker], name, defaults[taker][name], text)
+                values[owner][name] = _parsed(owners[owner], name, defaults[owner][name], text)
             except ValueError as error:
                 raise ValueError(f"--option {name}={error}") from None
     return {
-        taker: values[taker] if taker == "trace" else checked(takers[taker], values[taker], taker)
-        for taker in takers
+        owner: values[owner] if owner == "trace" else checked(owners[owner], values[owner], owner)
+        for owner in owners
     }
 
 
-def _parsed(taker: Taker, name: str, default: object, text: str) -> object:
-    if taker is ReadOptions and name in ("throughputs", "curves"):
+def _parsed(owner: Factory, name: str, default: object, text: str) -> object:
+    if owner is ReadOptions and name in ("throughputs", "curves"):
         return Path(text)
     return from_text(default, text)
-
-
-def _reading(values: Mapping[str, Any]) -> ReadOptions:
-    return ReadOptions(**values)
 
 
 def _split(option: str) -> tuple[str, str]:
@@ -183,7 +177,7 @@ def _admission(named: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _model_name(chosen: Mapping[str, str], named: Mapping[str, str]) -> str:
-    """Return the model that is named, else the one that goes with the placement, or with what may change jobs' workers."""
+    """Return the chosen model, or the default for the placement and the elastic policy."""
     if "model" in named:
         return named["model"]
     if chosen["placement"] == SHARED:
@@ -191,21 +185,21 @@ def _model_name(chosen: Mapping[str, str], named: Mapping[str, str]) -> str:
     return "alone" if chosen["elastic"] == "none" else "adaptive"
 
 
-def _said(
+def _parameters_of(
     chosen: Mapping[str, str],
     model: str,
-    takers: Mapping[str, Taker],
+    owners: Mapping[str, Factory],
     values: Mapping[str, Mapping[str, object]],
     *,
     shared: bool,
 ) -> dict[str, object]:
-    """Return all that was chosen, defaults included."""
+    """Return all parameters, defaults included."""
     names = {**chosen, "model": model}
-    said: dict[str, object] = dict(names)
-    for taker, made in takers.items():
-        if taker == "sharing" and not shared:
+    shown: dict[str, object] = dict(names)
+    for owner, made in owners.items():
+        if owner == "sharing" and not shared:
             continue
-        whose = f"{taker} {names[taker]}" if taker in names else f"the {taker}"
+        whose = f"{owner} {names[owner]}" if owner in names else f"the {owner}"
         for name, default in parameters(made).items():
-            said[f"{name} of {whose}"] = values[taker].get(name, default)
-    return said
+            shown[f"{name} of {whose}"] = values[owner].get(name, default)
+    return shown

@@ -1,4 +1,4 @@
-"""Nodes whose GPUs are shared by more jobs than they have hundredths for."""
+"""How jobs share the GPUs of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from laneway.scheduling import Node
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How many may share a GPU."""
+    """How many jobs may share a GPU."""
 
     overcommit: float = 4.0
-    """A GPU offers so many times its hundredths: so many jobs that each demand a whole GPU can be on it at once. Muri (SIGCOMM'22,
-    section 4) puts up to 4 jobs together, one for each kind of resource."""
+    """The number of jobs with a whole GPU each that fit on one GPU. Muri (SIGCOMM'22, section 4) puts up to 4 jobs together, one for
+    each kind of resource."""
 
     max_lanes: int = 0
-    """Most lanes of one GPU; 0: as many as its memory holds."""
+    """The maximum number of lanes of one GPU; 0: as many as its memory holds."""
 
     def __post_init__(self) -> None:
         if not self.overcommit >= 1:
@@ -26,7 +26,7 @@ class Sharing:
             raise ValueError(f"max_lanes is {self.max_lanes}: write 0 for no limit, or the number of lanes")
 
     def shared(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return nodes whose GPUs are shared so."""
+        """Return the nodes with their GPUs shared like this."""
         return tuple(
             replace(
                 node,

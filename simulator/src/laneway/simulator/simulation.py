@@ -1,9 +1,8 @@
-"""Discrete events around the very scheduler that the operator has.
+"""A discrete-event simulation around the operator's scheduler.
 
-There is no time step: the clock jumps to the next submission, end of a start, end of a departure, finish, change of a speed, or
-moment at which the policies say that time alone changes their mind. At each, the scheduler is told of the jobs that have
-changed, and decides, until it has nothing more to change at that moment. So an event costs what it changes, and not the
-number of jobs.
+There is no time step. The clock jumps to the next event: a submission, the end of a start, the end of a departure, a finish, a change
+of a speed, or the time at which the policies want to decide again. At each event the scheduler observes the changed jobs and decides,
+until nothing more changes at that time. An event therefore costs what it changes, not the number of jobs.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from enum import IntEnum
 
 from laneway.scheduling import (
     Decision,
-    Depth,
     JobState,
     Node,
     Policies,
     Preemption,
+    PreemptionAction,
     PreemptionReason,
     Scheduler,
     WaitingReason,
     WorkerPlacement,
 )
-from laneway.scheduling.allocation.policy import WorkerAllotment
+from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.costs import Costs
 from laneway.simulator.fragmentation import Fragmentation
 from laneway.simulator.history import History, Interval
@@ -39,15 +38,15 @@ from laneway.simulator.run import Run
 from laneway.simulator.trace import TraceJob
 
 _TICK_SECONDS = 1e-6
-"""The least step to a decision that is due: sums of floats may fall short of a threshold by less."""
+"""The smallest step to a due decision: sums of floats may miss a threshold by less."""
 
 _MOST_DECISIONS_AT_ONCE = 1000
 _MOST_IDLE_DECISIONS = 1000
-"""So many decisions in a row that change nothing, with no event to come, are the end: whoever waits waits for ever."""
+"""The simulation ends after this many decisions without a change and without a future event: no waiting job can ever start."""
 
 
 class _Event(IntEnum):
-    """What an event is about; of events at one moment, the smaller comes first."""
+    """The kind of an event; at the same time, the smaller comes first."""
 
     FINISH = 0
     GONE = 1
@@ -57,7 +56,7 @@ class _Event(IntEnum):
 
 
 class Simulation:
-    """One trace under one set of policies. :meth:`step` until it returns False, or :meth:`run`."""
+    """One trace under one set of policies. Call :meth:`step` until it returns False, or :meth:`run`."""
 
     def __init__(
         self,
@@ -75,14 +74,14 @@ class Simulation:
         Args:
             trace: the jobs.
             nodes: the cluster.
-            policies: who decides.
-            costs: what starting and preempting cost in time.
-            timer: a clock in seconds, by which the time spent deciding is measured.
-            model: how fast jobs get on; each as in the trace if None.
-            knowledge: what the scheduler may know of the jobs.
+            policies: the policies of the scheduler.
+            costs: the time that starts and preemptions cost.
+            timer: a clock in seconds that measures the time of decisions.
+            model: the speed of jobs; None: as in the trace.
+            knowledge: what the scheduler knows about the jobs.
         """
         self.runs: dict[str, Run] = {}
-        """By job: those submitted so far."""
+        """The jobs submitted so far."""
 
         self.nodes = tuple(nodes)
         self.history = History()
@@ -92,7 +91,7 @@ class Simulation:
         self.decisions = 0
         self.finished = 0
         self.held_until_finish_gpu_seconds = 0.0
-        """What the meter had counted of held GPUs when a job last finished."""
+        """The meter's held GPU-seconds when a job last finished."""
 
         self._trace = {job.key: job for job in trace}
         self._costs = costs or Costs()
@@ -100,14 +99,14 @@ class Simulation:
         self._model = model or Alone()
         self._knowledge = knowledge or Knowledge()
         self._scheduler = Scheduler(nodes, policies)
-        self._divides = policies.allocation is not None
+        self._allocates = policies.allocation is not None
         self._relative = policies.order.relative
         self._occupancy = Occupancy(nodes)
         self._changed: dict[str, Run] = {}
-        """Runs of which the scheduler does not know yet what they are now."""
+        """Runs whose current state the scheduler has not observed yet."""
 
-        self._clear_seconds: dict[str, float] = {}
-        """By GPU on which a job is being parked: when others can run there."""
+        self._drained_at_seconds: dict[str, float] = {}
+        """By GPU with a job that is being paused: when others can run there."""
 
         self._events: list[tuple[float, _Event, str, int]] = [
             (job.submit_seconds, _Event.SUBMIT, job.key, 0) for job in trace
@@ -118,27 +117,27 @@ class Simulation:
 
     @property
     def submitted(self) -> int:
-        """Jobs of the trace, those not reached yet included."""
+        """The number of jobs of the trace, future submissions included."""
         return len(self._trace)
 
     def intervals(self) -> list[Interval]:
-        """Return who held which GPUs when, up to now."""
-        return [*self.history.intervals, *self.history.under_way(self.runs.values(), self.now_seconds)]
+        """Return which jobs held which GPUs when, up to now."""
+        return [*self.history.intervals, *self.history.open_intervals(self.runs.values(), self.now_seconds)]
 
     @property
     def waiting(self) -> Mapping[str, WaitingReason]:
-        """Why those that wait now do, in order."""
+        """The reasons of the jobs that wait now, in order."""
         return self._scheduler.plan(self.now_seconds).waiting
 
     def estimated_starts(self, *, trust_durations: bool) -> Mapping[str, float]:
-        """Return when jobs that wait now may start, by the estimate that their users would be shown.
+        """Return the estimated starts of the jobs that wait now: the estimates that users would see.
 
         Args:
             trust_durations: whether the estimate knows the durations that jobs are expected to have.
         """
         planned = self._scheduler.plan(self.now_seconds)
-        advice = self._scheduler.advise(
-            planned, planned.waiting.keys(), self.now_seconds, trust_durations=trust_durations
+        advice = self._scheduler.start_estimates(
+            planned.waiting, planned.waiting.keys(), self.now_seconds, trust_durations=trust_durations
         )
         return {key: each.start_seconds for key, each in advice.items() if each.start_seconds is not None}
 
@@ -146,38 +145,38 @@ class Simulation:
         """Simulate to the end: until every job that can run has finished.
 
         Args:
-            progress: told how many jobs have finished, of how many, after every step.
+            progress: called after every step with the number of finished jobs and of all jobs.
         """
         while self.step():
             if progress is not None:
                 progress(self.finished, len(self._trace))
 
     def step(self) -> bool:
-        """Go to the next moment at which something happens, and decide. False: nothing happens any more."""
+        """Advance to the next event and decide. False: there is no event any more."""
         self._drop_void_events()
-        moment = self._events[0][0] if self._events else math.inf
+        at_seconds = self._events[0][0] if self._events else math.inf
         if self._due_seconds is not None:
-            moment = min(moment, self._due_seconds)
+            at_seconds = min(at_seconds, self._due_seconds)
         self._idle_decisions = 0 if self._events else self._idle_decisions + 1
-        if moment == math.inf or self._idle_decisions > _MOST_IDLE_DECISIONS:
+        if at_seconds == math.inf or self._idle_decisions > _MOST_IDLE_DECISIONS:
             return False
-        self.meter.advance(moment)
-        self.now_seconds = moment
-        while self._events and self._events[0][0] <= moment:
-            self._happen(*heapq.heappop(self._events)[1:])
-        self._decide()
-        self.history.note_moment(self.meter.moment())
+        self.meter.advance(at_seconds)
+        self.now_seconds = at_seconds
+        while self._events and self._events[0][0] <= at_seconds:
+            self._handle(*heapq.heappop(self._events)[1:])
+        self._schedule()
+        self.history.add_sample(self.meter.sample())
         return True
 
     def _drop_void_events(self) -> None:
-        """Drop events that were planned for a state or speed that their job has left, up to the first that is not."""
+        """Drop the next events whose jobs have left the state or speed for which the events were scheduled."""
         while self._events:
             _, event, key, version = self._events[0]
             if event is _Event.SUBMIT or self.runs[key].version == version:
                 return
             heapq.heappop(self._events)
 
-    def _happen(self, event: _Event, key: str, version: int) -> None:
+    def _handle(self, event: _Event, key: str, version: int) -> None:
         if event is _Event.SUBMIT:
             self._submit(self._trace[key])
             return
@@ -201,8 +200,8 @@ class Simulation:
         self.meter.count(run.state, 1)
 
     def _finish(self, run: Run) -> None:
-        run.count(self.now_seconds)
-        self._enter(run, JobState.LEAVING)
+        run.accrue(self.now_seconds)
+        self._enter(run, JobState.TERMINATING)
         run.counted_progress_seconds = run.job.duration_seconds  # but for rounding it was there already
         run.finish_seconds = self.now_seconds
         self.finished += 1
@@ -210,14 +209,14 @@ class Simulation:
         self._after(self._costs.end_seconds, _Event.GONE, run)
 
     def _forget(self, run: Run) -> None:
-        self._enter(run, JobState.LEAVING, ())
+        self._enter(run, JobState.TERMINATING, ())
         self.meter.count(run.state, -1)
         self._changed.pop(run.job.key)
         self._scheduler.forget(run.job.key)
 
     def _reach_milestone(self, run: Run) -> None:
-        """Let the scheduler know the profile, or have the model asked again; which of both, the work done says."""
-        run.count(self.now_seconds)
+        """Publish the profile, or request a new speed, whichever the work done has reached."""
+        run.accrue(self.now_seconds)
         run.counted_progress_seconds = self._milestone_seconds(run)
         if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
             run.profiled = True
@@ -228,8 +227,8 @@ class Simulation:
             self._plan_milestone(run)
 
     def _enter(self, run: Run, state: JobState, placement: tuple[WorkerPlacement, ...] | None = None) -> None:
-        """Bring a job into another state, and its hold on GPUs into line with it; None: it holds what it held."""
-        self.history.note_interval(run, self.now_seconds)
+        """Move a job to another state and placement; None: it keeps its placement."""
+        self.history.add_interval(run, self.now_seconds)
         if run.state is JobState.RUNNING:
             self._occupancy.leave(run)
         self.meter.count(run.state, -1)
@@ -243,19 +242,19 @@ class Simulation:
             self._occupancy.enter(run)
         self._changed[run.job.key] = run
 
-    def _decide(self) -> None:
-        """Decide and carry out, until nothing more is to be changed at this moment."""
+    def _schedule(self) -> None:
+        """Decide and apply, until nothing more changes at this time."""
         for _ in range(_MOST_DECISIONS_AT_ONCE):
-            self._ask_for_speeds()
-            self._tell()
+            self._update_speeds()
+            self._sync()
             began = self._timer()
             decided = self._scheduler.decide(self.now_seconds)
             self.decision_seconds += self._timer() - began
             self.decisions += 1
-            if not self._carry_out(decided):
-                self._ask_for_speeds()
-                self._divide()
-                self._tell()
+            if not self._apply(decided):
+                self._update_speeds()
+                self._allocate()
+                self._sync()
                 due = self._scheduler.next_decision_seconds(self.now_seconds)
                 self._due_seconds = None if due is None else max(due, self.now_seconds + _TICK_SECONDS)
                 return
@@ -264,31 +263,32 @@ class Simulation:
             "they start and preempt the same jobs in turn"
         )
 
-    def _divide(self) -> None:
-        """Let the workers have the CPUs and the memory that the allocation policy gives them, if there is one."""
-        if self._divides:
-            for key, allotments in self._scheduler.plan(self.now_seconds).allocations.items():
+    def _allocate(self) -> None:
+        """Apply the allocation policy's CPUs and memory to the workers, if there is such a policy."""
+        if self._allocates:
+            for key, allotments in self._scheduler.plan(self.now_seconds).allotments.items():
                 self._allot(self.runs[key], tuple(allotments))
-            self._ask_for_speeds()
+            self._update_speeds()
 
-    def _ask_for_speeds(self) -> None:
+    def _update_speeds(self) -> None:
+        """Ask the model for the speeds of the runs that its answer may concern."""
         changes = self._occupancy.take_changes()
         if changes is None:
             return
         for key, speed in self._model.speeds(changes, self._occupancy, self.now_seconds).items():
             run = self.runs[key]
             if run.speed != speed:
-                self._get_on(run, speed)
+                self._set_speed(run, speed)
 
-    def _get_on(self, run: Run, speed: Speed) -> None:
-        run.get_on(speed, self.now_seconds)
+    def _set_speed(self, run: Run, speed: Speed) -> None:
+        run.set_speed(speed, self.now_seconds)
         if not run.profiled and run.counted_progress_seconds >= self._knowledge.profiling_seconds(run.job):
             run.profiled = True
         self._changed[run.job.key] = run
         self._plan_milestone(run)
 
     def _plan_milestone(self, run: Run) -> None:
-        """Plan when a job's work is done, or its profile known, or its speed at its end, whichever comes first."""
+        """Schedule the end of a job's work, of its profiling or of its speed, whichever comes first."""
         if run.speed is None or run.speed.progress_ratio <= 0:
             return
         milestone_seconds = self._milestone_seconds(run)
@@ -298,7 +298,7 @@ class Simulation:
         heapq.heappush(self._events, (at_seconds, event, run.job.key, run.version))
 
     def _milestone_seconds(self, run: Run) -> float:
-        """Return how much work the job will have done when next something comes of it."""
+        """Return the work done at the job's next milestone."""
         milestone_seconds = run.job.duration_seconds
         if run.speed is not None:
             milestone_seconds = min(milestone_seconds, run.speed.until_progress_seconds)
@@ -306,15 +306,18 @@ class Simulation:
             milestone_seconds = min(milestone_seconds, self._knowledge.profiling_seconds(run.job))
         return milestone_seconds
 
-    def _tell(self) -> None:
-        """Tell the scheduler what has become of the jobs that have changed."""
+    def _sync(self) -> None:
+        """Show the scheduler the current state of the changed jobs."""
         for run in self._changed.values():
             self._scheduler.observe(run.as_job())
         self._changed.clear()
 
-    def _carry_out(self, decided: Decision) -> bool:
-        """Do what was decided; whether the next decision may have more to do at this moment. Starts alone give it none: they free
-        nothing, and who did not fit beside them does not fit now; unless they change the ranks of others."""
+    def _apply(self, decided: Decision) -> bool:
+        """Apply a decision. Return whether another decision at this time may change more.
+
+        Starts alone do not: they free nothing, and a job that did not fit beside them does not fit now; unless they change the
+        ranks of others.
+        """
         for key in decided.promotions:
             run = self.runs[key]
             if run.service_at_promotion_gpu_seconds != run.attained_gpu_seconds:
@@ -340,7 +343,7 @@ class Simulation:
                 cost_seconds += self._costs.migration_seconds
         run.last_nodes = nodes
         self._enter(run, JobState.STARTING, placement)
-        self._after(self._until_clear_seconds(placement) + cost_seconds, _Event.STARTED, run)
+        self._after(self._drain_seconds(placement) + cost_seconds, _Event.STARTED, run)
 
     def _resume(self, run: Run) -> None:
         offloaded = run.state is JobState.OFFLOADED
@@ -348,36 +351,36 @@ class Simulation:
             self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
         )
         self._enter(run, JobState.STARTING)
-        self._after(self._until_clear_seconds(run.placement) + cost_seconds, _Event.STARTED, run)
+        self._after(self._drain_seconds(run.placement) + cost_seconds, _Event.STARTED, run)
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         if preemption.reason is PreemptionReason.RESCALED:
             run.rescales += 1
         else:
             run.preemptions += 1
-        if preemption.depth is Depth.EVICT:
+        if preemption.action is PreemptionAction.EVICT:
             run.evictions += 1
-            self._enter(run, JobState.LEAVING)
+            self._enter(run, JobState.TERMINATING)
             self._after(self._costs.leave_seconds, _Event.GONE, run)
-        elif preemption.depth is Depth.OFFLOAD:
+        elif preemption.action is PreemptionAction.OFFLOAD:
             self._enter(run, JobState.OFFLOADED)
-            self._park(run, self._costs.offload_seconds(run.job.profile))
+            self._drain(run, self._costs.offload_seconds(run.job.profile))
         else:
             self._enter(run, JobState.PAUSED)
-            self._park(run, self._costs.pause_seconds)
+            self._drain(run, self._costs.pause_seconds)
 
-    def _park(self, run: Run, delay_seconds: float) -> None:
-        """Keep others from running on the GPUs of a job that is being parked until it has stopped there."""
+    def _drain(self, run: Run, delay_seconds: float) -> None:
+        """Keep others from running on the GPUs of a job that is being paused until it has stopped."""
         if delay_seconds > 0:
             for uuid in uuids(run.placement):
-                clear_seconds = self._clear_seconds.get(uuid, 0.0)
-                self._clear_seconds[uuid] = max(clear_seconds, self.now_seconds + delay_seconds)
+                drained_seconds = self._drained_at_seconds.get(uuid, 0.0)
+                self._drained_at_seconds[uuid] = max(drained_seconds, self.now_seconds + delay_seconds)
 
-    def _until_clear_seconds(self, placement: Sequence[WorkerPlacement]) -> float:
-        """Return how long it takes until all that are being parked on these GPUs have stopped."""
-        if not self._clear_seconds:
+    def _drain_seconds(self, placement: Sequence[WorkerPlacement]) -> float:
+        """Return the time until all jobs that are being paused on these GPUs have stopped."""
+        if not self._drained_at_seconds:
             return 0.0
-        latest_seconds = max(self._clear_seconds.get(uuid, 0.0) for uuid in uuids(placement))
+        latest_seconds = max(self._drained_at_seconds.get(uuid, 0.0) for uuid in uuids(placement))
         return max(0.0, latest_seconds - self.now_seconds)
 
     def _allot(self, run: Run, allotments: tuple[WorkerAllotment, ...]) -> None:
@@ -387,8 +390,8 @@ class Simulation:
                 self._occupancy.touch(run)
 
     def _after(self, delay_seconds: float, event: _Event, run: Run) -> None:
-        """Let something happen to a job later, or at once where it takes no time."""
+        """Schedule an event of a job, or handle it at once if the delay is 0."""
         if delay_seconds <= 0:
-            self._happen(event, run.job.key, run.version)
+            self._handle(event, run.job.key, run.version)
         else:
             heapq.heappush(self._events, (self.now_seconds + delay_seconds, event, run.job.key, run.version))

@@ -1,4 +1,4 @@
-"""A trace: jobs with the time at which they were submitted and the time that they run."""
+"""A trace: jobs with their submissions and durations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laneway.scheduling import Demand, Profile
-from laneway.scheduling.allocation.sensitivity import Sensitivity
+from laneway.scheduling.model.sensitivity import Sensitivity
 from laneway.simulator.training import Training
-
-
-class TraceError(ValueError):
-    """A trace file that cannot be read; the message names the file, the line and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +20,26 @@ class TraceJob:
     demand: Demand
     submit_seconds: float
     duration_seconds: float
-    """How long it runs on what it demands, undisturbed."""
+    """How long it runs undisturbed on what it requests."""
 
     priority: int = 0
     profile: Profile | None = None
-    """What a worker's iterations need of the GPU's memory and time; None where the trace does not say."""
+    """A worker's use of GPU memory and time per iteration; None: the trace does not say."""
 
     model: str = ""
-    """What it trains, where the trace says so; empty: not known."""
+    """What it trains; empty: the trace does not say."""
 
     user: str = ""
-    """Who submitted it, where the trace says so; its namespace is the tenant that fairness counts."""
+    """Who submitted it; empty: the trace does not say. Fairness counts namespaces, not users."""
 
     expected_seconds: float | None = None
-    """How long it runs as far as policies that ask for durations are told; None: ``duration_seconds``."""
+    """The duration that policies with duration estimates are given; None: ``duration_seconds``."""
 
     sensitivity: Sensitivity | None = None
-    """How its throughput depends on CPUs and memory; None where nobody measured it."""
+    """How its throughput depends on CPUs and memory; None: not measured."""
 
     training: Training | None = None
-    """How fast it gets on with any workers and batch size; None where the trace does not say."""
+    """Its speed with any workers and batch size; None: not measured."""
 
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:
@@ -60,22 +56,20 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True)
 class TraceRead:
-    """What was read of a trace file, and what of it was not."""
+    """The result of reading a trace file."""
 
     jobs: tuple[TraceJob, ...]
     """Ordered by submission."""
 
-    form: str
-    """The name of the format in which the file is."""
+    format: str
+    """The name of the file's format."""
 
-    left_out: Mapping[str, int]
-    """Jobs of the file that are not among ``jobs``: how many, by reason; the reason is a clause, "it uses no GPU"."""
+    skipped: Mapping[str, int]
+    """The number of jobs that are not among ``jobs``, by reason; the reason is a clause, "it uses no GPU"."""
 
     def summary(self) -> str:
-        """Return the counts in a line: ``12 jobs (helios); left out: 3 (it uses no GPU), 1 (it never ran)``."""
-        line = f"{len(self.jobs)} jobs ({self.form})"
-        if self.left_out:
-            line += "; left out: " + ", ".join(
-                f"{self.left_out[why]} ({why})" for why in sorted(self.left_out)
-            )
+        """Return the counts in a line: ``12 jobs (helios); skipped: 3 (it uses no GPU), 1 (it never ran)``."""
+        line = f"{len(self.jobs)} jobs ({self.format})"
+        if self.skipped:
+            line += "; skipped: " + ", ".join(f"{self.skipped[why]} ({why})" for why in sorted(self.skipped))
         return line

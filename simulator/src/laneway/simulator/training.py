@@ -1,4 +1,4 @@
-"""What a job of a trace trains, where its training was measured: so its speed is known with any workers, not just its own."""
+"""The measured training of a job: its speed is known with any number of workers."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from laneway.scheduling import WorkerPlacement
 from laneway.simulator.application import Application
 
 _ROUNDING = 1e-9
-"""Of all progress: work done is a sum of floats, and may fall short of the end of an epoch by less."""
+"""Of all progress: the work done is a sum of floats, and may miss the end of an epoch by less than this."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """An application, with the batch size and the workers that the trace has for it.
+    """An application, with the batch size and the workers of the trace.
 
-    The trace's work (``TraceJob.duration_seconds``) is counted in the time that all of the application's progress takes with
-    those workers on the fewest nodes.
+    The work of the trace (``TraceJob.duration_seconds``) is the time of the whole training with those workers on the fewest nodes.
     """
 
     application: Application
     batch: int
     workers: int
     workers_per_node: int = 4
-    """Of the nodes on which the application was measured."""
+    """GPUs per node when the application was measured."""
 
     @cached_property
     def duration_seconds(self) -> float:
-        """How long it takes undisturbed."""
+        """The undisturbed duration."""
         full, rest = divmod(self.workers, self.workers_per_node)
         placement = (self.workers_per_node,) * full + ((rest,) if rest else ())
         app = self.application
@@ -43,18 +42,18 @@ class Training:
         )
 
     def epoch(self, progress_seconds: float) -> int:
-        """Return the epoch, from 0, in which a job is that has done so much of the trace's work."""
+        """Return the epoch, from 0, of a job after an amount of the trace's work."""
         progress = (progress_seconds / self.duration_seconds + _ROUNDING) * self.application.total_progress
         return min(self.application.epoch_of(progress), self.application.epochs - 1)
 
     def epoch_ends_seconds(self, epoch: int) -> float:
-        """Return the work done when an epoch is over; after the last, exactly all of it."""
+        """Return the work done at the end of an epoch; after the last, exactly all of it."""
         if epoch == self.application.epochs - 1:
             return self.duration_seconds
         return self.application.progress_after(epoch + 1) * self._seconds_each
 
     def speed_ratio(self, placement: Sequence[int], local_batch: int, passes: int, epoch: int) -> float:
-        """Return seconds of the trace's work done in a second."""
+        """Return seconds of the trace's work per second."""
         return self.application.speed(placement, local_batch, passes, epoch) * self._seconds_each
 
     @property
@@ -63,6 +62,6 @@ class Training:
 
 
 def replicas_by_node(placement: Sequence[WorkerPlacement]) -> tuple[int, ...]:
-    """Return how many workers are on each node, by the nodes' names."""
+    """Return the number of workers on each node, ordered by the nodes' names."""
     counted = Counter(worker.node for worker in placement)
     return tuple(counted[node] for node in sorted(counted))

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.client.jobs import Job
-from tests.integration.node_agent.node import Container, Node
-from tests.torch_runtime import frameworks_runtime
+from tests.support.client.jobs import Job
+from tests.support.node_agent.node import Container, Node
+from tests.support.torch_runtime import frameworks_runtime
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """With one GPU of 100 MiB, where nobody loses a turn for keeping it."""
+    """A node with one GPU of 100 MiB, where no turn is revoked for its duration."""
     node = Node(
         tmp_path_factory.mktemp("node"), gpus=1, lanes={"maxPerGpu": 1}, turns={"timeoutSeconds": 3600}
     )
@@ -28,7 +28,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def container(node: Node) -> Iterator[Callable[..., Container]]:
-    """Makes containers on it; they go with the test."""
+    """Makes containers on it; removes them after the test."""
     made: list[Container] = []
 
     def make(pod: str, percent: int = 18) -> Container:
@@ -42,5 +42,5 @@ def container(node: Node) -> Iterator[Callable[..., Container]]:
 
 @pytest.fixture
 def run(run: Callable[..., Job]) -> Callable[..., Job]:
-    """Starts a job where the libraries are."""
+    """Starts a job where the libraries are installed."""
     return partial(run, runtime=frameworks_runtime())

@@ -1,4 +1,5 @@
-"""The libraries through which people train: their results are the same to the bit, and each of their own steps is an iteration."""
+"""The libraries through which people train: results are bitwise equal, and each of their own steps is an
+iteration."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.integration.client.frameworks.conftest import SCRIPTS
-from tests.integration.client.jobs import EXAMPLES, Job, turns
-from tests.integration.node_agent.node import Container, Node, eventually, overlaps
+from tests.support.client.jobs import EXAMPLES, Job, turns
+from tests.support.node_agent.node import Container, Node, eventually, overlaps
 
 MakeContainer = Callable[..., Container]
 Run = Callable[..., Job]
@@ -19,12 +20,12 @@ STEPS = 8
 
 
 def iterations(node: Node, pod: str) -> int:
-    """How many the agent has counted."""
+    """Returns how many iterations the agent has counted."""
     return sum(turn["iterations"] for turn in turns(node, pod))
 
 
 def ended_well(job: Job) -> tuple[list[dict[str, Any]], str]:
-    """What it printed, and what its standard error has."""
+    """Waits for its success; returns what it printed, and its standard error."""
     status, output, errors = job.failure()
     assert status == 0, errors
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")], errors
@@ -51,9 +52,7 @@ def test_a_trainers_steps_are_iterations(
     assert iterations(node, kinds[0]) == STEPS * len(kinds)
 
 
-def test_lightning_trains_within_a_share_that_its_activations_are_too_large_for(
-    container: MakeContainer, run: Run
-) -> None:
+def test_lightning_trains_in_a_share_smaller_than_its_activations(container: MakeContainer, run: Run) -> None:
     command = ("lightning.py", "automatic", "--steps=6", "--batch=2048", "--layers=24")
     without = run(*command, scripts=SCRIPTS)
     fitted = run(*command, scripts=SCRIPTS, container=container("fitted", 14))
@@ -64,10 +63,11 @@ def test_lightning_trains_within_a_share_that_its_activations_are_too_large_for(
     assert "Laneway: out of GPU memory" in errors
 
 
-def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
+def test_compiled_code_takes_turns_although_no_hook_is_called_in_it(
     node: Node, container: MakeContainer, run: Run
 ) -> None:
-    # With inductor's cache in the working folder the second run proves that its graphs are the first one's.
+    # With inductor's cache in the working folder, the second run proves that its graphs are those of the
+    # first.
     runs = ["model:inductor", "model:aot_eager", "function:aot_eager", "optimizer:eager", "whole:eager"]
     without = run("compiled.py", *runs, f"--steps={STEPS}", scripts=SCRIPTS)
     expected = without.results()
@@ -81,14 +81,14 @@ def test_what_is_compiled_takes_turns_although_no_hook_is_called_in_it(
         LANEWAY_FIT="Offload",
     )
     results, errors = ended_well(with_client)
-    assert errors.count("left alone: parts of it are compiled") == 1
+    assert errors.count("not reduced in this process: parts of it are compiled") == 1
     assert [result.pop("cached") for result in expected] == [False] * len(runs)
     assert [result.pop("cached") for result in results] == [True] + [False] * (len(runs) - 1)
     assert results == expected
     assert iterations(node, "compiled") == STEPS * len(runs)
 
 
-def test_ranks_that_torchrun_starts_shard_their_model_and_it_has_no_session_itself(
+def test_torchruns_ranks_shard_their_model_and_torchrun_has_no_session(
     node: Node, container: MakeContainer, run: Run, rendezvous_port: Callable[[], int]
 ) -> None:
     command = (
@@ -105,7 +105,7 @@ def test_ranks_that_torchrun_starts_shard_their_model_and_it_has_no_session_itse
     assert by_rank == {result["rank"]: result for result in expected}
     assert by_rank[0]["parameters"] == by_rank[1]["parameters"]
     assert by_rank["none"]["session"] is False
-    assert errors.count("left alone: its parameters are sharded") == 2
+    assert errors.count("not reduced in this process: its parameters are sharded") == 2
     assert iterations(node, "ranks") == 2 * STEPS
 
 

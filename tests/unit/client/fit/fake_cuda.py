@@ -1,8 +1,8 @@
-"""A PyTorch by hand whose CUDA streams do nothing until they have to: work happens as late, or as early, as the waits between streams let it.
+"""A fake PyTorch whose CUDA streams run as late, or as early, as the waits between streams allow.
 
-Memory is handed out again as by PyTorch's caching allocator: a block is free at once when its storage is gone, whatever still has to be done
-on the stream that owned it, unless it was recorded on other streams; then once those have done what they had to do at that moment. So a wait
-that is forgotten, or a record, shows in the content of what is copied.
+Memory is reused as by PyTorch's caching allocator: a block is free as soon as its storage is gone, whatever
+is still queued on the stream that owned it. If the block was recorded on other streams, it is free once they
+have done what was queued then. So a missing wait or record shows in the copied content.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Stream:
-    """Work in its order."""
+    """Work in order."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], None]] = []
@@ -24,7 +24,7 @@ class Stream:
         self.work.append(work)
 
     def run(self, until: int | None = None) -> None:
-        """Does what was added so far, and of other streams only what it has to wait for."""
+        """Runs what was queued so far, and of other streams only what it has to wait for."""
         until = len(self.work) if until is None else until
         while self.done < until:
             self.done += 1
@@ -41,7 +41,7 @@ class Stream:
 
 
 class Event:
-    """A moment of a stream."""
+    """A point in a stream's work."""
 
     def __init__(self, stream: Stream, place: int) -> None:
         self.stream = stream
@@ -49,22 +49,22 @@ class Event:
 
 
 class Block:
-    """Memory."""
+    """A block of memory."""
 
     def __init__(self, size: int, pinned: bool = False) -> None:
         self.content = b"?" * size
         self.pinned = pinned
         self.streams: list[Stream] = []
-        """Those that use it beside the one that owns it."""
+        """The streams that use it besides its owner."""
         self.until: list[Event] = []
-        """Given back, it is used up to these moments."""
+        """After it was freed: it is in use until these events."""
 
     def is_free(self) -> bool:
         return all(event.stream.done >= event.place for event in self.until)
 
 
 class Storage:
-    """Gives its block back when nobody refers to it."""
+    """Frees its block when it is garbage-collected."""
 
     def __init__(self, device: Device, kind: str, block: Block) -> None:
         self.device = SimpleNamespace(type=kind)
@@ -82,7 +82,7 @@ class Storage:
 
 
 class Tensor:
-    """As much of one as is used."""
+    """What is used of a tensor."""
 
     layout = "strided"
     is_quantized = False
@@ -137,14 +137,14 @@ class Tensor:
 
 
 class Device:
-    """A GPU, and what happens on it."""
+    """A GPU and its streams."""
 
     def __init__(self) -> None:
         self.main = self.current = Stream()
         self.streams = [self.main]
         self.given_back: list[Block] = []
         self.waits = 0
-        """How often the process waited for all of the device."""
+        """How often the process waited for the whole device."""
 
     def new_stream(self) -> Stream:
         self.streams.append(Stream())
@@ -162,7 +162,7 @@ class Device:
             stream.run()
 
     def allocate(self, size: int) -> Storage:
-        """The block that was given back last, if it may be used again."""
+        """Returns the block that was freed last, if it may be reused."""
         for block in reversed(self.given_back):
             if len(block.content) == size and block.is_free():
                 self.given_back.remove(block)
@@ -171,14 +171,14 @@ class Device:
         return Storage(self, "cuda", Block(size))
 
     def tensor(self, content: bytes) -> Tensor:
-        """One that an operation makes: on the stream of the computation, when that comes to it."""
+        """Returns the result of an operation on the computation's stream."""
         tensor = Tensor(self, self.allocate(len(content)))
         block = tensor.untyped_storage().block
         self.main.add(lambda: setattr(block, "content", content))
         return tensor
 
     def read(self, tensor: Tensor) -> list[bytes]:
-        """What an operation finds in it, once it has run."""
+        """Returns what an operation reads from it once the operation runs."""
         found: list[bytes] = []
         block = tensor.untyped_storage().block
         self.main.add(lambda: found.append(block.content))

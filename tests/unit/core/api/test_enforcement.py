@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall, stronger
 
-ASCENDING = ["none", "cooperative", "watchdog", "mps"]
+ASCENDING = ["None", "Cooperative", "Watchdog", "MPS"]
 
 
 def test_each_level_reaches_itself_and_all_weaker_ones() -> None:
@@ -15,29 +15,29 @@ def test_each_level_reaches_itself_and_all_weaker_ones() -> None:
 
 
 def test_of_two_levels_one_is_stronger() -> None:
-    assert stronger("watchdog", "cooperative") is Enforcement.WATCHDOG
+    assert stronger("Watchdog", "Cooperative") is Enforcement.WATCHDOG
     assert stronger(Enforcement.NONE, Enforcement.MPS) is Enforcement.MPS
 
 
 def test_what_is_no_level_is_no_weaker_than_another() -> None:
     with pytest.raises(KeyError, match="hard"):
-        reaches("mps", "hard")
+        reaches("MPS", "hard")
 
 
 @pytest.mark.parametrize(
     ("minimum", "level", "reason", "says"),
     [
-        ("", "cooperative", "", ""),
-        ("watchdog", "watchdog", "no MPS: it has none", ""),
-        ("watchdog", "mps", "", ""),
+        ("", "Cooperative", "", ""),
+        ("Watchdog", "Watchdog", "no MPS: it has none", ""),
+        ("Watchdog", "MPS", "", ""),
         (
-            "mps",
-            "watchdog",
+            "MPS",
+            "Watchdog",
             "no MPS: it has none",
-            "it demands the enforcement 'mps', and 'watchdog' is in force on its GPU: no MPS: it has none",
+            "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU: no MPS: it has none",
         ),
-        ("watchdog", "cooperative", "", "the node's configuration asks for no more (enforcement.level)"),
-        ("MPS", "mps", "", "'MPS', which is no level: write one of cooperative, watchdog, mps"),
+        ("Watchdog", "Cooperative", "", "the node's configuration asks for no more (enforcement.level)"),
+        ("mps", "MPS", "", "'mps', which is no level: write one of Cooperative, Watchdog, MPS"),
     ],
 )
 def test_what_falls_short_is_said_with_its_reason(minimum: str, level: str, reason: str, says: str) -> None:

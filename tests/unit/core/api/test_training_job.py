@@ -1,26 +1,36 @@
 """TrainingJob's model: defaults, round trip, and what the checked-in CRDs say."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from laneway.api import generate_crds
 from laneway.api.gpu_node import SessionStatus
-from laneway.api.training_job import TrainingJobSpec, TrainingJobStatus
+from laneway.api.training_job import TrainingJobSpec
+from laneway.api.training_job_status import TrainingJobStatus
 from pydantic import ValidationError
+
+from hack import api_reference
 
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}}
 CRDS = Path(__file__).parents[4] / "crds"
 
 
 def test_a_short_spec_is_filled_with_defaults() -> None:
-    spec = TrainingJobSpec.model_validate({"gpus": {"share": 50}, "template": TEMPLATE})
+    spec = TrainingJobSpec.model_validate(
+        {"gpus": {"type": "Share", "sharePercent": 50}, "template": TEMPLATE}
+    )
     assert (spec.workers, spec.sharing, spec.placement, spec.preemption.mode) == (1, "Lanes", "Auto", "Auto")
     assert spec.preemption.grace_period_seconds == 30
     assert not spec.spans_gpus
 
 
-@pytest.mark.parametrize(("workers", "gpus", "spans"), [(1, {"perWorker": 2}, True), (2, {"share": 5}, True)])
+@pytest.mark.parametrize(
+    ("workers", "gpus", "spans"),
+    [(1, {"type": "Count", "count": 2}, True), (2, {"type": "Share", "sharePercent": 5}, True)],
+)
 def test_a_job_on_several_gpus_is_known_as_such(workers: int, gpus: dict[str, int], spans: bool) -> None:
     spec = TrainingJobSpec.model_validate({"workers": workers, "gpus": gpus, "template": TEMPLATE})
     assert spec.spans_gpus is spans
@@ -28,7 +38,9 @@ def test_a_job_on_several_gpus_is_known_as_such(workers: int, gpus: dict[str, in
 
 def test_an_unknown_field_is_not_ignored() -> None:
     with pytest.raises(ValidationError, match="worker"):
-        TrainingJobSpec.model_validate({"worker": 2, "gpus": {"share": 50}, "template": TEMPLATE})
+        TrainingJobSpec.model_validate(
+            {"worker": 2, "gpus": {"type": "Share", "sharePercent": 50}, "template": TEMPLATE}
+        )
 
 
 def test_a_status_of_a_newer_writer_is_still_read() -> None:
@@ -70,3 +82,50 @@ def test_specs_hold_no_floats() -> None:
 
     for path in CRDS.glob("*.yaml"):
         assert "number" not in types(yaml.safe_load(path.read_text()))
+
+
+def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the fields of our own schemas; Kubernetes' pod is left out."""
+    for name, field in schema.get("properties", {}).items():
+        place = f"{path}.{name}"
+        if place in (".spec.template", ".metadata"):
+            continue
+        yield place, field
+        yield from fields(field.get("items", field), place)
+
+
+OUR_FIELDS = [
+    (path.stem + place, field)
+    for path in sorted(CRDS.glob("*.yaml"))
+    for place, field in fields(
+        yaml.safe_load(path.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    )
+]
+
+
+def test_every_integer_has_a_range_and_every_field_a_description() -> None:
+    integers = {place: field for place, field in OUR_FIELDS if field.get("type") == "integer"}
+    assert len(integers) > 40
+    assert [place for place, field in integers.items() if "minimum" not in field] == []
+    unbounded = [place for place, field in integers.items() if "maximum" not in field]
+    assert [place for place in unbounded if "spec" in place] == []
+    assert {integers[place]["format"] for place in unbounded} == {"int64"}, "counters of a status"
+    kinds = ("apiVersion", "kind")
+    assert [
+        place for place, field in OUR_FIELDS if "description" not in field and not place.endswith(kinds)
+    ] == []
+
+
+def test_enumerations_are_in_camel_case() -> None:
+    values = {value for _, field in OUR_FIELDS for value in field.get("enum", ())}
+    assert values >= {"Cooperative", "MPS", "Share", "Waiting"}
+    assert [value for value in values if not value[0].isupper() or not value.isalnum()] == []
+
+
+def test_the_crds_have_no_yaml_anchors() -> None:
+    for path in CRDS.glob("*.yaml"):
+        assert "&id" not in path.read_text()
+
+
+def test_the_page_about_the_api_is_current() -> None:
+    assert api_reference.PAGE.read_text() == api_reference.page()

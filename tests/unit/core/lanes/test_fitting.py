@@ -135,7 +135,7 @@ def test_a_refusal_names_the_tenant_whose_profile_would_help() -> None:
     answer = refusal(100, [known("a", 1, 1), unknown("b", 60)], unknown("n", 60), EXACT)
     assert answer is not None
     assert answer.blockers == ("b",)
-    assert answer.message == "n lacks 22 B of memory: b counts with the whole share until profiled"
+    assert answer.message == "n needs 22 B more memory: b counts with the full share until profiled"
 
 
 @pytest.mark.parametrize(("field", "value"), [("max_lanes", -1), ("padding_percent", -5)])

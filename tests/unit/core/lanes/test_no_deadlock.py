@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.core.lanes.gang_walk import At, Job, Walk
-
-
-def gang(name: str, *gpus: int, ephemerals: tuple[int, ...] = (4,), stays: bool = True) -> Job:
-    return Job(name, gpus, 1, ephemerals, stays)
-
-
-def single(name: str, gpu: int, ephemerals: tuple[int, ...] = (4,), stays: bool = True) -> Job:
-    return Job(name, (gpu,), 1, ephemerals, stays)
-
+from tests.support.lanes.state_search import At, Job, StateSearch, gang, single
 
 PAIR = (gang("a", 0, 1, stays=False), gang("b", 0, 1, stays=False))
 RING = (gang("a", 0, 1), gang("b", 1, 2), gang("c", 2, 0))
@@ -39,15 +30,15 @@ CASES = {
 
 @pytest.mark.parametrize(("capacity", "jobs"), CASES.values(), ids=CASES)
 def test_no_order_of_events_gets_stuck(capacity: int, jobs: tuple[Job, ...]) -> None:
-    walk = Walk(capacity, jobs).run()
-    assert walk.stuck is None, walk.stuck
-    assert walk.states > 20
+    search = StateSearch(capacity, jobs).run()
+    assert search.stuck is None, search.stuck
+    assert search.states > 20
 
 
 def test_the_walk_meets_what_it_is_there_for() -> None:
-    walk = Walk(*CASES["lanes merge while their turns run, because a job grows"]).run()
-    assert walk.contested, "somebody waits for a lane that another one has"
-    assert walk.unsettled, "a turn runs on whose tenant was moved to another lane"
+    search = StateSearch(*CASES["lanes merge while their turns run, because a job grows"]).run()
+    assert search.contested, "somebody waits for a lane that another one has"
+    assert search.unsettled, "a turn runs on whose tenant was moved to another lane"
 
 
 @pytest.mark.parametrize(
@@ -60,8 +51,10 @@ def test_the_walk_meets_what_it_is_there_for() -> None:
 def test_without_the_rule_that_keeps_gangs_apart_the_walk_finds_the_deadlock(
     story: str, capacity: int, jobs: tuple[Job, ...]
 ) -> None:
-    walk = Walk(capacity, jobs, apart=False).run()
-    assert walk.stuck is not None, story
-    held = {job.name for (job, _), at in zip(walk.workers, walk.stuck.at, strict=True) if at is At.HOLDS}
-    waiting = {job.name for (job, _), at in zip(walk.workers, walk.stuck.at, strict=True) if at is At.WAITS}
+    search = StateSearch(capacity, jobs, apart=False).run()
+    assert search.stuck is not None, story
+    held = {job.name for (job, _), at in zip(search.workers, search.stuck.at, strict=True) if at is At.HOLDS}
+    waiting = {
+        job.name for (job, _), at in zip(search.workers, search.stuck.at, strict=True) if at is At.WAITS
+    }
     assert held == waiting == {job.name for job in jobs}, "each holds something that another waits for"

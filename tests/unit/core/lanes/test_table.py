@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
-from laneway.lanes import LaneRules, LaneTable, Moved, RefusalReason, Tenant
+from laneway.lanes import LaneChange, LaneRules, LaneTable, RefusalReason, Tenant
 
+from tests.support.lanes.lane_table_machine import LaneTableMachine
 from tests.unit.core.lanes.builders import known, lanes, table_of, unknown
-from tests.unit.core.lanes.lane_table_machine import LaneTableMachine
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_a_tenant_that_fits_nowhere_waits_with_the_reason() -> None:
     assert outcome.table.lane_of("b") is None
     assert [entry.tenant.key for entry in outcome.table.waiting] == ["b"]
     assert outcome.table.free_bytes == 40
-    assert outcome.moved == ()
+    assert outcome.lane_changes == ()
 
 
 def test_a_profile_lets_in_who_waited_for_it() -> None:
     table = table_of(100, unknown("a", 60), unknown("b", 60))
     outcome = table.profile("a", 10, 20)
-    assert outcome.moved == (Moved("b", None, 1),)
+    assert outcome.lane_changes == (LaneChange("b", None, 1),)
     assert lanes(outcome) == ["a", "b"]
     assert outcome.table.waiting == ()
 
@@ -112,7 +112,7 @@ def test_those_that_wait_are_tried_in_the_order_in_which_they_came() -> None:
 def test_a_first_profile_never_costs_a_tenant_its_lane() -> None:
     table = table_of(100, unknown("a", 50), unknown("b", 50))
     outcome = table.profile("a", 25, 25)
-    assert outcome.moved == ()
+    assert outcome.lane_changes == ()
     assert lanes(outcome) == ["a", "b"]
 
 
@@ -123,16 +123,16 @@ def test_a_tenant_that_outgrows_its_lane_finds_another() -> None:
     assert outcome.refusal is None
 
 
-def test_a_tenant_that_outgrows_the_gpu_is_parked_and_keeps_its_memory() -> None:
+def test_a_tenant_that_outgrows_the_gpu_loses_its_lane_and_keeps_its_memory() -> None:
     table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10))
     outcome = table.profile("a", 20, 50)
     assert outcome.refusal is not None
     assert outcome.refusal.reason is RefusalReason.INSUFFICIENT_MEMORY
     assert not outcome.evict
     assert outcome.table.promised_bytes == 20 + 60
-    assert outcome.moved == (Moved("a", 0, None),)
+    assert outcome.lane_changes == (LaneChange("a", 0, None),)
     back = outcome.table.leave("b")
-    assert back.moved == (Moved("a", None, 0), Moved("b", 1, None))
+    assert back.lane_changes == (LaneChange("a", None, 0), LaneChange("b", 1, None))
 
 
 def test_a_tenant_whose_growth_nothing_covers_is_to_be_evicted_and_changes_nothing() -> None:
@@ -149,7 +149,7 @@ def test_when_a_tenant_leaves_crowded_lanes_are_split() -> None:
     assert lanes(table) == ["ac", "b"]
     outcome = table.leave("b")
     assert lanes(outcome) == ["a", "c"]
-    assert outcome.moved == (Moved("b", 1, None), Moved("c", 0, 1))
+    assert outcome.lane_changes == (LaneChange("b", 1, None), LaneChange("c", 0, 1))
 
 
 def test_where_no_split_fits_the_large_are_put_together_so_that_the_small_get_lanes() -> None:
@@ -166,7 +166,7 @@ def test_where_no_split_fits_the_large_are_put_together_so_that_the_small_get_la
 def test_nobody_changes_lanes_where_that_would_make_no_lane_more() -> None:
     table = table_of(95, known("a", 0, 50), known("b", 0, 40), known("c", 0, 30), known("d", 0, 20))
     assert lanes(table) == ["ac", "bd"]
-    assert table.profile("d", 0, 19).moved == ()
+    assert table.profile("d", 0, 19).lane_changes == ()
 
 
 def test_defragmenting_keeps_jobs_on_several_gpus_apart() -> None:
@@ -196,42 +196,42 @@ def test_a_paused_tenant_keeps_its_memory_and_makes_room_in_its_lane() -> None:
     table = table_of(100, known("a", 10, 60), known("b", 10, 20))
     table = table.admit(known("c", 20, 40)).table
     assert lanes(table) == ["abc"]
-    outcome = table.park("a")
+    outcome = table.pause("a")
     assert lanes(outcome) == ["b", "c"]
     assert outcome.table.promised_bytes == 10 + (10 + 20) + (20 + 40)
     assert outcome.refusal is not None
     assert outcome.refusal.reason is RefusalReason.PAUSED
-    assert Moved("a", 0, None) in outcome.moved
+    assert LaneChange("a", 0, None) in outcome.lane_changes
     assert outcome.table.lane_of("a") is None
 
 
 def test_a_pause_lets_in_who_waited_for_the_memory_of_the_lane() -> None:
     table = table_of(100, known("a", 10, 60), known("b", 50, 20), known("c", 10, 60))
     assert lanes(table) == ["ac"]
-    outcome = table.park("a").table.park("c")
+    outcome = table.pause("a").table.pause("c")
     assert lanes(outcome) == ["b"]
-    assert outcome.moved == (Moved("b", None, 0), Moved("c", 0, None))
+    assert outcome.lane_changes == (LaneChange("b", None, 0), LaneChange("c", 0, None))
 
 
 def test_a_paused_tenant_stays_out_although_there_is_room() -> None:
-    table = table_of(100, known("a", 10, 20), known("b", 10, 20)).park("a").table
+    table = table_of(100, known("a", 10, 20), known("b", 10, 20)).pause("a").table
     assert lanes(table.leave("b")) == []
     assert lanes(table.profile("a", 10, 10)) == ["b"]
-    assert lanes(table.park("a")) == ["b"]
+    assert lanes(table.pause("a")) == ["b"]
 
 
 def test_who_goes_on_after_a_pause_gets_a_lane_again() -> None:
-    outcome = table_of(100, known("a", 10, 20), known("b", 10, 20)).park("a").table.unpark("a")
+    outcome = table_of(100, known("a", 10, 20), known("b", 10, 20)).pause("a").table.resume("a")
     assert lanes(outcome) == ["a", "b"]
     assert outcome.refusal is None
-    assert outcome.moved == (Moved("a", None, 0),)
-    assert outcome.table.unpark("a").moved == ()
+    assert outcome.lane_changes == (LaneChange("a", None, 0),)
+    assert outcome.table.resume("a").lane_changes == ()
 
 
 def test_who_goes_on_after_a_pause_waits_with_its_memory_where_the_lane_was_given_away() -> None:
-    table = table_of(100, known("a", 10, 60), known("b", 50, 20)).park("a").table
+    table = table_of(100, known("a", 10, 60), known("b", 50, 20)).pause("a").table
     assert lanes(table) == ["b"]
-    outcome = table.unpark("a")
+    outcome = table.resume("a")
     assert outcome.refusal is not None
     assert outcome.refusal.reason is RefusalReason.INSUFFICIENT_MEMORY
     assert outcome.refusal.lacking_bytes == 20
@@ -240,21 +240,21 @@ def test_who_goes_on_after_a_pause_waits_with_its_memory_where_the_lane_was_give
 
 
 def test_who_is_paused_before_it_had_a_lane_holds_nothing_and_keeps_its_place_in_the_line() -> None:
-    table = table_of(100, unknown("a", 100), unknown("b", 60), unknown("c", 60)).park("b").table
+    table = table_of(100, unknown("a", 100), unknown("b", 60), unknown("c", 60)).pause("b").table
     assert table.promised_bytes == 100
     assert [entry.tenant.key for entry in table.waiting] == ["b", "c"]
     table = table.leave("a").table
     assert lanes(table) == ["c"]
-    table = table.unpark("b").table.leave("c").table
+    table = table.resume("b").table.leave("c").table
     assert lanes(table) == ["b"]
 
 
 def test_an_unprofiled_tenant_that_is_paused_counts_with_its_whole_share() -> None:
-    assert table_of(100, unknown("a", 60)).park("a").table.promised_bytes == 60
+    assert table_of(100, unknown("a", 60)).pause("a").table.promised_bytes == 60
 
 
 def test_growth_that_was_measured_late_counts_while_paused() -> None:
-    table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10)).park("a").table
+    table = table_of(100, known("a", 10, 20, quota=80), known("b", 50, 10)).pause("a").table
     assert table.profile("a", 30, 0).table.promised_bytes == 30 + 60
     assert table.profile("a", 60, 0).evict
 
@@ -284,7 +284,7 @@ def test_who_holds_memory_already_counts_while_it_waits() -> None:
     waiting = table.admit(known("b", 20, 50), holds_memory=True)
     assert waiting.table.promised_bytes == 90
     assert waiting.refusal is not None
-    assert waiting.table.leave("a").moved == (Moved("a", 0, None), Moved("b", None, 0))
+    assert waiting.table.leave("a").lane_changes == (LaneChange("a", 0, None), LaneChange("b", None, 0))
     assert lanes(table.admit(known("b", 10, 20), holds_memory=True)) == ["a", "b"]
 
 
@@ -330,7 +330,7 @@ def test_nobody_comes_twice() -> None:
         table_of(100, unknown("a", 10)).admit(unknown("a", 10))
 
 
-@pytest.mark.parametrize("change", ["leave", "profile", "lane_of", "park", "unpark"])
+@pytest.mark.parametrize("change", ["leave", "profile", "lane_of", "pause", "resume"])
 def test_a_tenant_that_nobody_knows_is_an_error(change: str) -> None:
     with pytest.raises(KeyError, match="ghost"):
         table_of(100, unknown("a", 10)).resize(unknown("ghost", 1))

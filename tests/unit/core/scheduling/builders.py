@@ -21,9 +21,10 @@ from laneway.scheduling import (
     Policies,
     Profile,
     WorkerPlacement,
-    plan,
     policies,
 )
+
+from tests.unit.core.scheduling.whole_plan import plan
 
 GIB = 2**30
 NOW = 1000.0
@@ -40,7 +41,7 @@ def a_node(
     sick: Sequence[int] = (),
     foreign: Mapping[int, Sequence[ForeignTenant]] | None = None,
     lanes: LaneRules | None = None,
-    enforcement: str = "watchdog",
+    enforcement: str = "Watchdog",
 ) -> Node:
     """A node whose GPUs are named ``<node>/<index>``."""
     return Node(
@@ -121,7 +122,7 @@ class JobBuilder:
         return self._with(state=state, placement=workers, started_seconds=since)
 
     def leaves(self, *gpus: str) -> JobBuilder:
-        return self.runs_on(*gpus, state=JobState.LEAVING)
+        return self.runs_on(*gpus, state=JobState.TERMINATING)
 
     def starts_on(self, *gpus: str) -> JobBuilder:
         return self.runs_on(*gpus, state=JobState.STARTING)._with(started_seconds=None)

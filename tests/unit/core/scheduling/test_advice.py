@@ -8,23 +8,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import Advice, JobState, Node, PlacementMode, Policies, Scheduler, policies
-from laneway.scheduling.estimates import Claim, Holder, estimated_starts
-from laneway.scheduling.suitability import GPUClass, class_of
+from laneway.scheduling import JobState, Node, PlacementMode, Policies, Scheduler, StartEstimate, policies
+from laneway.scheduling.explain.forecast import Claim, Holder, estimated_starts
+from laneway.scheduling.model.gpu_class import GPUClass, class_of
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
 
 FIFO = policies(order="fifo")
 
 
-def advised(
+def estimated(
     key: str, nodes: Sequence[Node], *jobs: JobBuilder, chosen: Policies = FIFO, trust: bool = True
-) -> Advice:
+) -> StartEstimate:
     scheduler = Scheduler(nodes, chosen)
     for job in jobs:
         scheduler.observe(job.made)
     planned = scheduler.plan(NOW)
-    return scheduler.advise(planned, [key], NOW, trust_durations=trust)[key]
+    return scheduler.start_estimates(planned.waiting, [key], NOW, trust_durations=trust)[key]
 
 
 def alternatives_of(key: str, nodes: Sequence[Node], *jobs: JobBuilder) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def alternatives_of(key: str, nodes: Sequence[Node], *jobs: JobBuilder) -> tuple
     for job in jobs:
         scheduler.observe(job.made)
     scheduler.plan(NOW)
-    return scheduler.alternatives(key)
+    return scheduler.suggestions(key)
 
 
 def lasting(job: JobBuilder, seconds: float | None, ran: float = 0.0) -> JobBuilder:
@@ -49,7 +49,7 @@ class TestAlternatives:
                 a_job("j").needs(4),
                 ("workers: 3 instead of 4",),
             ),
-            ("fewer GPUs", a_job("j").needs(gpus_per_worker=4), ("gpus.perWorker: 3 instead of 4",)),
+            ("fewer GPUs", a_job("j").needs(gpus_per_worker=4), ("gpus.count: 3 instead of 4",)),
             ("nothing smaller is there", a_job("j").needs(models=("H100",), share_percent=60), ()),
             (
                 "another model",
@@ -58,8 +58,8 @@ class TestAlternatives:
             ),
             (
                 "another level of enforcement",
-                a_job("j").needs(minimum_enforcement="mps"),
-                ("minimumEnforcement left out instead of mps",),
+                a_job("j").needs(minimum_enforcement="MPS"),
+                ("minimumEnforcement left out instead of MPS",),
             ),
         ],
     )
@@ -75,7 +75,7 @@ class TestAlternatives:
     def test_the_largest_share_that_is_free(self) -> None:
         old = a_job("old").share(70).runs_on("n/0")
         found = alternatives_of("j", [a_node("n", 1)], old, a_job("j").share(50).created(10))
-        assert found == ("gpus.share: 30 instead of 50",)
+        assert found == ("gpus.sharePercent: 30 instead of 50",)
 
     def test_a_gang_that_wants_one_node_is_told_that_it_could_be_spread(self) -> None:
         job = a_job("j").needs(2).laid(PlacementMode.CONSOLIDATE).created(10)
@@ -97,12 +97,12 @@ class TestAlternatives:
 class TestAhead:
     def test_the_next_ones_are_named(self) -> None:
         jobs = [a_job(f"j{at}").created(float(at)) for at in range(8)]
-        found = advised("j7", [a_node("n", 1)], a_job("old").runs_on("n/0"), *jobs)
+        found = estimated("j7", [a_node("n", 1)], a_job("old").runs_on("n/0"), *jobs)
         assert found.ahead == ("j6", "j5", "j4", "j3", "j2")
 
     def test_who_cannot_run_at_all_is_ahead_of_nobody(self) -> None:
         jobs = [a_job("never").needs(9), a_job("j").created(5)]
-        assert advised("j", [a_node("n", 1)], a_job("old").runs_on("n/0"), *jobs).ahead == ()
+        assert estimated("j", [a_node("n", 1)], a_job("old").runs_on("n/0"), *jobs).ahead == ()
 
 
 class TestWhenItMayStart:
@@ -110,37 +110,37 @@ class TestWhenItMayStart:
 
     def test_when_those_that_run_end_by_their_own_word(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), 300.0, 100.0 * at) for at in (0, 1)]
-        found = advised("j", self.node, *old, a_job("j").needs(2).created(10))
+        found = estimated("j", self.node, *old, a_job("j").needs(2).created(10))
         assert found.start_seconds == NOW + 300.0
-        assert found.basis == "2 jobs hold GPUs that it can use, and it is known how long they run."
+        assert found.basis == "2 jobs hold GPUs that it can use; all run times are known."
 
     def test_who_says_nothing_goes_on_for_as_long_as_it_has_run(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), None, 500.0 * (at + 1)) for at in (0, 1)]
-        found = advised("j", self.node, *old, a_job("j").created(10))
+        found = estimated("j", self.node, *old, a_job("j").created(10))
         assert found.start_seconds == NOW + 500.0
-        assert "of 0 it is known how long they run" in found.basis
+        assert "0 of them have a known run time" in found.basis
 
     def test_what_is_said_can_be_left_aside(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), 1e6, 200.0) for at in (0, 1)]
         job = a_job("j").created(10)
-        assert advised("j", self.node, *old, job, trust=False).start_seconds == NOW + 200.0
+        assert estimated("j", self.node, *old, job, trust=False).start_seconds == NOW + 200.0
 
     def test_those_ahead_take_what_becomes_free_first(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), 100.0 * (at + 1), 0.0) for at in (0, 1)]
         first = lasting(a_job("first").created(1), 1000.0)
-        assert advised("j", self.node, *old, first, a_job("j").created(2)).start_seconds == NOW + 200.0
+        assert estimated("j", self.node, *old, first, a_job("j").created(2)).start_seconds == NOW + 200.0
 
     def test_who_fits_passes_who_does_not_as_the_planner_has_it(self) -> None:
         old = [lasting(a_job(f"old{at}").runs_on(f"n/{at}"), (100.0, 900.0)[at]) for at in (0, 1)]
         gang = lasting(a_job("gang").needs(2).created(1), 50.0)
         long = lasting(a_job("long").created(2), 1000.0)
-        assert advised("long", self.node, *old, gang, long).start_seconds == NOW + 100.0
-        assert advised("gang", self.node, *old, gang, long).start_seconds == NOW + 1100.0
+        assert estimated("long", self.node, *old, gang, long).start_seconds == NOW + 100.0
+        assert estimated("gang", self.node, *old, gang, long).start_seconds == NOW + 1100.0
 
-    def test_who_is_made_way_for_starts_soon(self) -> None:
+    def test_who_is_preemptor_starts_soon(self) -> None:
         old = lasting(a_job("old").runs_on("n/0"), 1e6)
         urgent = a_job("urgent").needs(1).priority(5).created(10)
-        found = advised("urgent", [a_node("n", 1)], old, urgent)
+        found = estimated("urgent", [a_node("n", 1)], old, urgent)
         assert found.start_seconds == NOW + 30.0
 
     def test_a_job_falls_behind_when_its_queue_changes(self) -> None:
@@ -150,22 +150,22 @@ class TestWhenItMayStart:
             preemption_options={"min_run_seconds": 0.0},
         )
         old = lasting(a_job("old").served(60.0).runs_on("n/0", since=NOW - 60.0), 1e6, 60.0)
-        found = advised("j", [a_node("n", 1)], old, a_job("j").created(10), chosen=tiresias)
+        found = estimated("j", [a_node("n", 1)], old, a_job("j").created(10), chosen=tiresias)
         assert found.start_seconds == pytest.approx(NOW + 40.0 + 30.0)
 
     def test_who_never_fits_gets_no_estimate(self) -> None:
-        found = advised("j", self.node, a_job("j").needs(3))
+        found = estimated("j", self.node, a_job("j").needs(3))
         assert found.start_seconds is None
         assert found.basis == ""
         assert alternatives_of("j", self.node, a_job("j").needs(3)) == ("workers: 2 instead of 3",)
 
-    def test_a_parked_job_has_no_alternatives(self) -> None:
+    def test_a_paused_job_has_no_suggestions(self) -> None:
         node = a_node("n", 1, percent=200)
         node = replace(node, gpus=tuple(replace(gpu, active_percent=100) for gpu in node.gpus))
-        parked = a_job("parked").served(9000).runs_on("n/0", state=JobState.PAUSED)
+        paused = a_job("paused").served(9000).runs_on("n/0", state=JobState.PAUSED)
         running = a_job("running").runs_on("n/0")
-        assert alternatives_of("parked", [node], parked, running) == ()
-        assert advised("parked", [node], parked, running).start_seconds is None
+        assert alternatives_of("paused", [node], paused, running) == ()
+        assert estimated("paused", [node], paused, running).start_seconds is None
 
 
 CLASS: GPUClass = class_of(a_node("n", 1).gpus[0])

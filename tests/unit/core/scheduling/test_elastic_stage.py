@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laneway.scheduling import Demand, Job, JobState, Node, Scheduler, policies
+from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
-from laneway.scheduling.allotting import REALLOT_SECONDS
 from laneway.scheduling.elastic.policy import MalleableJob
 
 from tests.unit.core.scheduling.builders import a_job, a_node, planned
@@ -88,13 +88,13 @@ def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:
         a_job("starts").share(50),
         by=replace(policies(order="fifo"), allocation=Proportional()),
     )
-    assert {key: [each.cpu_millis for each in given] for key, given in found.allocations.items()} == {
+    assert {key: [each.cpu_millis for each in given] for key, given in found.allotments.items()} == {
         "runs": [8000],
         "starts": [4000],
     }
-    assert not planned([node], a_job("starts")).allocations
+    assert not planned([node], a_job("starts")).allotments
 
 
 def test_where_a_nodes_cpus_are_not_known_nothing_is_divided() -> None:
     chosen = replace(policies(order="fifo"), allocation=Proportional())
-    assert not planned([a_node("n", 4)], a_job("starts"), by=chosen).allocations
+    assert not planned([a_node("n", 4)], a_job("starts"), by=chosen).allotments

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Profile
-from laneway.scheduling.interference import Interference, Load, _approximate, _exact, _visits, load_of
-from laneway.scheduling.snapshot import StageSeconds
+from laneway.scheduling.model.interference import Interference, Load, _approximate, _exact, _visits, load_of
+from laneway.scheduling.model.snapshot import StageSeconds
 
 quick = settings(max_examples=80)
 

@@ -12,19 +12,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from laneway.scheduling import (
     ClusterSnapshot,
     Decision,
-    Depth,
     ForeignTenant,
     Job,
     JobState,
     Node,
     Policies,
+    PreemptionAction,
     Scheduler,
-    plan,
     policies,
 )
-from laneway.scheduling.planner import next_decision_seconds
 
-from tests.unit.core.scheduling.test_properties import jobs, nodes
+from tests.unit.core.scheduling.strategies import jobs, nodes
+from tests.unit.core.scheduling.whole_plan import next_decision_seconds, plan
 
 ORDERS = st.sampled_from(
     [
@@ -39,7 +38,11 @@ ORDERS = st.sampled_from(
     ]
 )
 EXPECTED_SECONDS = st.sampled_from([None, 40.0, 450.0, 1000.1, 7000.0])
-PARKED_AS = {Depth.PAUSE: JobState.PAUSED, Depth.OFFLOAD: JobState.OFFLOADED, Depth.EVICT: JobState.LEAVING}
+PARKED_AS = {
+    PreemptionAction.PAUSE: JobState.PAUSED,
+    PreemptionAction.OFFLOAD: JobState.OFFLOADED,
+    PreemptionAction.EVICT: JobState.TERMINATING,
+}
 
 
 class WithMemory(RuleBasedStateMachine):
@@ -52,9 +55,9 @@ class WithMemory(RuleBasedStateMachine):
         self.jobs: dict[str, Job] = {}
         self.avoid: dict[str, frozenset[str]] = {}
 
-    @initialize(nodes=nodes(), chosen=ORDERS, parking=st.booleans())
-    def begin(self, nodes: tuple[Node, ...], chosen: Policies, parking: bool) -> None:
-        if parking:
+    @initialize(nodes=nodes(), chosen=ORDERS, pausing=st.booleans())
+    def begin(self, nodes: tuple[Node, ...], chosen: Policies, pausing: bool) -> None:
+        if pausing:
             nodes = tuple(
                 replace(
                     node,
@@ -103,10 +106,10 @@ class WithMemory(RuleBasedStateMachine):
             )
             self.avoid[job.key] = avoided
             self.scheduler.avoid(job.key, avoided)
-        elif change == "gone" and job.state is JobState.LEAVING:
+        elif change == "gone" and job.state is JobState.TERMINATING:
             self.observe(replace(job, state=JobState.WAITING, placement=(), waiting_since_seconds=self.now))
         elif change == "fails" and job.state in (JobState.RUNNING, JobState.STARTING):
-            self.observe(self.stopped(job, JobState.LEAVING))
+            self.observe(self.stopped(job, JobState.TERMINATING))
 
     @rule(data=st.data())
     def cordon(self, data: st.DataObject) -> None:
@@ -151,11 +154,11 @@ class WithMemory(RuleBasedStateMachine):
     def carry_out_one_start_at_a_time(self) -> None:
         """A decision that may start only so many is followed by another that goes on where it ended."""
         while True:
-            decision = self.scheduler.decide(self.now, most_starts=1)
+            decision = self.scheduler.decide(self.now, max_starts=1)
             assert len(decision.starts) <= 1
-            assert not decision.cut_short or decision.starts
+            assert not decision.truncated or decision.starts
             self.carry(decision)
-            if not decision.cut_short:
+            if not decision.truncated:
                 break
 
     @rule()
@@ -193,7 +196,7 @@ class WithMemory(RuleBasedStateMachine):
                 )
             )
         for key, preemption in decision.preemptions.items():
-            self.observe(self.stopped(self.jobs[key], PARKED_AS[preemption.depth]))
+            self.observe(self.stopped(self.jobs[key], PARKED_AS[preemption.action]))
 
     def stopped(self, job: Job, state: JobState) -> Job:
         return replace(

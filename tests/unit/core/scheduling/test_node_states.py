@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.scheduling.node_states import NodeStates
+from laneway.scheduling.gpus.node_states import NodeStates
 
 
 def test_nodes_in_the_same_state_stand_together() -> None:
@@ -28,6 +28,6 @@ def test_moving_comes_to_the_same_as_entering_anew(
         gpu = number % len(free[node])
         moved.move(node, free[node][gpu], percent)
         free[node][gpu] = percent
-    anew = NodeStates([(node, percent) for node, gpus in enumerate(free) for percent in gpus])
-    assert moved.nodes == anew.nodes
-    assert moved.of == anew.of
+    rebuilt = NodeStates([(node, percent) for node, gpus in enumerate(free) for percent in gpus])
+    assert moved.nodes == rebuilt.nodes
+    assert moved.of == rebuilt.of

@@ -1,4 +1,4 @@
-"""Who starts, who stays, who makes way for whom. Whole GPUs unless said otherwise; preemption needs no minimum run."""
+"""Which jobs start, stay and are preempted. Whole GPUs unless said otherwise; preemption needs no minimum run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_jobs_take_what_is_free_in_order_and_small_ones_may_pass() -> None:
 
 
 def test_a_job_starts_only_where_it_is_held_as_it_demands() -> None:
-    nodes = [a_node("m", 2), a_node("n", 1, enforcement="mps")]
+    nodes = [a_node("m", 2), a_node("n", 1, enforcement="MPS")]
     strict = a_job("strict").needs(minimum_enforcement=Enforcement.MPS)
     plan = planned(nodes, strict, a_job("late").needs(minimum_enforcement=Enforcement.MPS).created(NOW))
     assert gpus_of(plan, "strict") == ["n/0"]
@@ -52,8 +52,8 @@ def test_a_running_job_keeps_its_place_from_a_job_of_its_own_queue() -> None:
 def test_a_job_of_a_higher_queue_makes_a_lower_one_give_way() -> None:
     plan = planned([a_node("n", 1)], a_job("long").served(LOW).runs_on("n/0"), a_job("short"))
     victim = plan.preemptions["long"]
-    assert (victim.reason, victim.beneficiary) == (PreemptionReason.HIGHER_QUEUE, "short")
-    assert victim.message == "It makes way for short, which is in queue 0; it is in queue 1 itself."
+    assert (victim.reason, victim.preemptor) == (PreemptionReason.HIGHER_QUEUE, "short")
+    assert victim.message == "Preempted by short (queue 0 before queue 1)."
     assert not plan.starts, "its GPU is not free before its workers are gone"
     assert plan.waiting["short"].code == "AwaitingPreemption"
     assert plan.waiting["short"].blockers == ("long",)
@@ -111,7 +111,7 @@ def test_a_higher_priority_makes_a_lower_one_give_way_under_any_order() -> None:
         [a_node("n", 1)], a_job("low").runs_on("n/0"), a_job("high").priority(10), by=eager("fifo")
     )
     assert plan.preemptions["low"].reason is PreemptionReason.HIGHER_PRIORITY
-    assert "whose priority is 10; its own is 0" in plan.preemptions["low"].message
+    assert "(priority 10 before 0)" in plan.preemptions["low"].message
 
 
 def test_a_lower_priority_never_does_whatever_its_queue() -> None:
@@ -119,7 +119,7 @@ def test_a_lower_priority_never_does_whatever_its_queue() -> None:
     assert not plan.preemptions
 
 
-def test_the_last_in_the_order_makes_way_first() -> None:
+def test_the_last_in_the_order_is_preempted_first() -> None:
     plan = planned(
         [a_node("n", 3)],
         a_job("second").served(LOW).runs_on("n/0", since=1),
@@ -130,7 +130,7 @@ def test_the_last_in_the_order_makes_way_first() -> None:
     assert list(plan.preemptions) == ["third"]
 
 
-def test_nobody_makes_way_in_vain() -> None:
+def test_no_job_is_preempted_in_vain() -> None:
     plan = planned(
         [a_node("m", 1), a_node("n", 4)],
         a_job("small").served(LOW).runs_on("m/0", since=9),
@@ -140,7 +140,7 @@ def test_nobody_makes_way_in_vain() -> None:
     assert list(plan.preemptions) == ["large"], "small goes last in the order, and does not help"
 
 
-def test_nobody_makes_way_for_a_gang_that_would_not_fit_anyway() -> None:
+def test_no_job_is_preempted_for_a_gang_that_would_not_fit_anyway() -> None:
     plan = planned(
         [a_node("n", 2)],
         a_job("long").served(LOW).runs_on("n/0"),
@@ -151,7 +151,7 @@ def test_nobody_makes_way_for_a_gang_that_would_not_fit_anyway() -> None:
     assert plan.waiting["gang"].code == "GPUsBusy"
 
 
-def test_only_preemptible_jobs_make_way() -> None:
+def test_only_preemptible_jobs_are_preempted() -> None:
     plan = planned([a_node("n", 1)], a_job("long").served(LOW).never_preempted().runs_on("n/0"), a_job("new"))
     assert not plan.preemptions
 
@@ -170,7 +170,7 @@ def test_a_starting_job_is_left_to_start() -> None:
     assert not plan.preemptions
 
 
-def test_fractions_make_way_for_fractions() -> None:
+def test_fractions_are_preempted_for_fractions() -> None:
     plan = planned(
         [a_node("n", 1)],
         a_job("half").share(50).served(LOW).runs_on("n/0", since=1),
@@ -183,12 +183,12 @@ def test_fractions_make_way_for_fractions() -> None:
 def test_a_leaving_job_holds_its_gpus_until_it_is_gone() -> None:
     plan = planned([a_node("n", 1)], a_job("old").leaves("n/0"), a_job("new"))
     assert not plan.starts
-    assert plan.waiting["new"].code == "AwaitingDeparture"
+    assert plan.waiting["new"].code == "AwaitingRelease"
     assert plan.waiting["new"].blockers == ("old",)
     assert "old" not in {*plan.keeps, *plan.preemptions, *plan.waiting}
 
 
-def test_nobody_more_makes_way_where_those_that_leave_are_enough() -> None:
+def test_no_more_jobs_are_preempted_than_needed_beside_those_that_leave() -> None:
     plan = planned(
         [a_node("n", 2)],
         a_job("gone").served(LOW).leaves("n/0"),
@@ -206,7 +206,7 @@ def test_what_is_free_is_kept_for_a_gang_until_the_rest_is_left() -> None:
         a_job("small").created(2),
     )
     assert not plan.starts, "small would make the gang wait longer"
-    assert plan.waiting["gang"].code == "AwaitingDeparture"
+    assert plan.waiting["gang"].code == "AwaitingRelease"
     assert plan.waiting["small"].code == "GPUsBusy"
 
 
@@ -229,7 +229,7 @@ def test_two_jobs_do_not_count_on_the_same_departure() -> None:
         a_job("a").created(1),
         a_job("b").created(2),
     )
-    assert {v.beneficiary for v in plan.preemptions.values()} == {"a", "b"}
+    assert {v.preemptor for v in plan.preemptions.values()} == {"a", "b"}
 
 
 def test_a_suspended_job_waits_and_a_suspended_running_job_stops() -> None:
@@ -239,7 +239,7 @@ def test_a_suspended_job_waits_and_a_suspended_running_job_stops() -> None:
     assert plan.waiting["a"].code == "Suspended"
     assert plan.waiting["a"].position == 0
     assert plan.preemptions["b"].reason is PreemptionReason.SUSPENDED
-    assert plan.preemptions["b"].beneficiary is None
+    assert plan.preemptions["b"].preemptor is None
 
 
 def test_a_suspended_job_goes_before_anybody_is_preempted() -> None:

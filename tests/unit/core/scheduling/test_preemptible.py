@@ -1,12 +1,12 @@
-"""Jobs that may have to make way are listed in order, also those whose places drift while nobody looks."""
+"""Jobs that may be preempted are listed in order, also those whose places drift while nobody looks."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling.order.policy import Pace
-from laneway.scheduling.preemptible import Preemptible
-from laneway.scheduling.standings import SortKey
+from laneway.scheduling.state.preemptible import Preemptible
+from laneway.scheduling.state.ranking import SortKey
 
 from tests.unit.core.scheduling.builders import NOW
 
@@ -21,8 +21,8 @@ def after(listed: Preemptible, position: float, now_seconds: float) -> set[str]:
 
 def test_a_job_that_shrinks_is_passed_by_time_and_not_by_work() -> None:
     listed = Preemptible()
-    listed.enter(place("shrinks", 100.0), 100, Pace(-2.0), NOW)
-    listed.enter(place("stands", 50.0), 300, None, NOW)
+    listed.add(place("shrinks", 100.0), 100, Pace(-2.0), NOW)
+    listed.add(place("stands", 50.0), 300, None, NOW)
     assert listed.after(place("", 60.0), NOW) == (["shrinks"], 100)
     assert after(listed, 40.0, NOW + 10) == {"shrinks", "stands"}
     assert after(listed, 60.0, NOW + 30) == set()
@@ -30,8 +30,8 @@ def test_a_job_that_shrinks_is_passed_by_time_and_not_by_work() -> None:
 
 def test_larger_levels_come_after_whatever_their_positions() -> None:
     listed = Preemptible()
-    listed.enter(place("shrinks", 1.0, queue=2), 100, Pace(-1.0), NOW)
-    listed.enter(place("stands", 1.0, queue=1), 50, None, NOW)
+    listed.add(place("shrinks", 1.0, queue=2), 100, Pace(-1.0), NOW)
+    listed.add(place("stands", 1.0, queue=1), 50, None, NOW)
     assert after(listed, 1e9, NOW) == {"shrinks", "stands"}
     assert listed.levels_below((0, 0)) == [(0, 1), (0, 2)]
     assert (listed.percent_below((0, 0)), listed.percent_below((0, 1))) == (150, 100)
@@ -39,10 +39,10 @@ def test_larger_levels_come_after_whatever_their_positions() -> None:
 
 def test_who_has_left_is_not_listed() -> None:
     listed = Preemptible()
-    listed.enter(place("a", 1.0), 100, Pace(1.0), NOW)
+    listed.add(place("a", 1.0), 100, Pace(1.0), NOW)
     assert listed.comes_later
-    listed.leave("a")
-    listed.leave("a")
+    listed.remove("a")
+    listed.remove("a")
     assert (after(listed, 0.0, NOW), listed.comes_later, listed.levels_below((0, -1))) == (set(), False, [])
 
 
@@ -63,7 +63,7 @@ def test_nobody_is_forgotten_who_comes_after(
     wanted = set()
     for number, (start, per_second, waited) in enumerate(jobs):
         pace = None if per_second is None else Pace(per_second)
-        listed.enter(place(f"j{number}", start), 1, pace, NOW + waited)
+        listed.add(place(f"j{number}", start), 1, pace, NOW + waited)
         drifted = start + (per_second or 0.0) * (now_seconds - (NOW + waited))
         if drifted > position:
             wanted.add(f"j{number}")

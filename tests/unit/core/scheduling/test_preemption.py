@@ -1,4 +1,4 @@
-"""Who makes way."""
+"""Which jobs are preempted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_higher_queue_is_left_alone_while_a_lower_one_suffices() -> None:
 
 
 @pytest.mark.parametrize("by", ["lowest-first", "least-lost"])
-def test_several_make_way_where_none_alone_is_enough(by: str) -> None:
+def test_several_are_preempted_where_none_alone_is_enough(by: str) -> None:
     jobs = [runs(f"j{n}", n, 1, since=float(n)) for n in range(8)]
     assert victims(by, *jobs, a_job("new").needs(3).created(10)) == {"j5", "j6", "j7"}
 

@@ -32,7 +32,7 @@ NEVER = [
         [],
         job().needs(12),
         WaitingCode.NOT_ENOUGH_GPUS,
-        "It needs 12 GPUs (12 workers), and the cluster has 8 that suit it.",
+        "It needs 12 GPUs (12 workers), and the cluster has 8 suitable GPUs.",
         "Ask for fewer workers, or add 4 such GPUs to the cluster.",
     ),
     (
@@ -41,7 +41,7 @@ NEVER = [
         [],
         job().needs(6, models=["A100"]),
         WaitingCode.NOT_ENOUGH_GPUS,
-        "It needs 6 GPUs of A100 (6 workers), and the cluster has 4 that suit it.",
+        "It needs 6 GPUs of A100 (6 workers), and the cluster has 4 suitable GPUs.",
         "Ask for fewer workers, or add 2 such GPUs to the cluster.",
     ),
     (
@@ -57,22 +57,22 @@ NEVER = [
         "a level that no GPU is held at",
         [
             a_node("m"),
-            a_node("n", 2, enforcement="cooperative"),
-            a_node("o", 1, model="T4", enforcement="mps"),
+            a_node("n", 2, enforcement="Cooperative"),
+            a_node("o", 1, model="T4", enforcement="MPS"),
         ],
         [],
         job().needs(models=["A100"], minimum_enforcement=Enforcement.MPS),
         WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
-        "It demands the enforcement mps, and the GPUs that it accepts are held by cooperative (2), watchdog (4).",
-        "Lower minimumEnforcement, or mend what the GPUs' enforcementReason in the GPUNodes' status says.",
+        "It demands the enforcement MPS, and the GPUs that it accepts are held by Cooperative (2), Watchdog (4).",
+        "Lower minimumEnforcement, or fix what enforcementReason reports in the GPUNodes' status.",
     ),
     (
         "too few GPUs that are held as it demands",
-        [a_node("m", 1, enforcement="mps"), a_node("n")],
+        [a_node("m", 1, enforcement="MPS"), a_node("n")],
         [],
         job().needs(2, minimum_enforcement=Enforcement.MPS),
         WaitingCode.NOT_ENOUGH_GPUS,
-        "It needs 2 GPUs held by mps (2 workers), and the cluster has 1 that suits it.",
+        "It needs 2 GPUs held by MPS (2 workers), and the cluster has 1 suitable GPU.",
         "Ask for fewer workers, or add 1 such GPU to the cluster.",
     ),
     (
@@ -90,8 +90,8 @@ NEVER = [
         [],
         job().needs(gpus_per_worker=8),
         WaitingCode.WORKER_LARGER_THAN_NODE,
-        "Each of its workers needs 8 GPUs of one node; the largest that suits it, n, has 6.",
-        "Ask for at most 6 in gpus.perWorker and for more workers, or add a larger node.",
+        "Each of its workers needs 8 GPUs of one node; the largest suitable node, n, has 6.",
+        "Ask for at most 6 in gpus.count and for more workers, or add a larger node.",
     ),
     (
         "enough GPUs, in nodes that leave a rest",
@@ -111,8 +111,8 @@ FOR_OTHERS = [
         [a_job("x").needs(3).runs_on("n/0", "n/1", "n/2")],
         job().needs(4),
         WaitingCode.GPUS_BUSY,
-        "It needs 4 GPUs (4 workers); of the 4 that suit it, 1 has room.",
-        "It starts when 3 more GPUs have room, as others end or make way.",
+        "It needs 4 GPUs (4 workers); 1 of 4 suitable GPUs is available.",
+        "It starts when 3 more GPUs become available, as other jobs end or are preempted.",
     ),
     (
         "a share that nobody has left",
@@ -120,8 +120,8 @@ FOR_OTHERS = [
         [a_job("x").share(80).runs_on("n/0")],
         job().share(30),
         WaitingCode.GPUS_BUSY,
-        "It needs 30 percent of a GPU; of the 1 that suits it, none has room.",
-        "It starts when 1 more GPU has room, as others end or make way.",
+        "It needs 30 percent of a GPU; 0 of 1 suitable GPUs are available.",
+        "It starts when 1 more GPU becomes available, as other jobs end or are preempted.",
     ),
     (
         "shares left over everywhere, and enough nowhere",
@@ -129,7 +129,7 @@ FOR_OTHERS = [
         [a_job("x").share(80).runs_on("n/0"), a_job("y").share(70).runs_on("n/1")],
         job().share(40),
         WaitingCode.GPUS_FRAGMENTED,
-        "It needs 40 percent of a GPU; 50 percent are free in sum, and at most 30 percent of one GPU; none has room.",
+        "It needs 40 percent of a GPU; 50 percent are free in total, but at most 30 percent on one GPU.",
         "It starts when more of the same GPU becomes free.",
     ),
     (
@@ -138,7 +138,7 @@ FOR_OTHERS = [
         [a_job("x").runs_on("m/0"), a_job("y").runs_on("n/0")],
         job().needs(gpus_per_worker=2),
         WaitingCode.GPUS_FRAGMENTED,
-        "It needs 2 GPUs of one node; 2 have room for it, and no nodes have 2 together for each of the workers.",
+        "It needs 2 GPUs of one node; 2 are available, but no node has 2 of them for each worker.",
         "It starts when GPUs of the same node become free.",
     ),
     (
@@ -147,7 +147,7 @@ FOR_OTHERS = [
         [],
         job().needs(4),
         WaitingCode.NODES_UNAVAILABLE,
-        "It needs 4 GPUs (4 workers); of the 5 that suit it, 2 can be used now: 1 of l is unhealthy; "
+        "It needs 4 GPUs (4 workers); 2 of 5 suitable GPUs can be used now: 1 of l is unhealthy; "
         "m takes no workers (it is cordoned).",
         "It can start when these nodes and GPUs are back.",
     ),
@@ -190,7 +190,7 @@ def test_who_waits_for_others_has_a_position(row: tuple[object, ...]) -> None:
 
 def test_a_node_kept_away_from_is_named() -> None:
     plan = planned([a_node("m", 1), a_node("n", 1)], a_job("j").needs(2), avoid={"j": frozenset({"n"})})
-    assert "1 can be used now: n takes none of its workers." in plan.waiting["j"].message
+    assert "1 of 2 suitable GPUs can be used now: n takes none of its workers." in plan.waiting["j"].message
 
 
 def test_of_many_nodes_the_first_are_named_for_each_cause() -> None:
@@ -205,7 +205,7 @@ def test_of_many_nodes_the_first_are_named_for_each_cause() -> None:
 def test_many_victims_are_counted_and_all_are_listed_as_blockers() -> None:
     victims = [a_job(f"v{i}").served(5000).runs_on(f"n/{i}") for i in range(5)]
     reason = planned([a_node("n", 5)], *victims, a_job("j").needs(5)).waiting["j"]
-    assert "and 2 more make way for it" in reason.message
+    assert "and 2 more to release their GPUs" in reason.message
     assert len(reason.blockers) == 5
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from laneway.scheduling import policies
+from laneway.scheduling.config.parameters import from_text, parameters
+from laneway.scheduling.config.registry import ORDER, PRESETS, STAGES, choices, policy_names
 from laneway.scheduling.order.fair import Fair
 from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
-from laneway.scheduling.parameters import from_text, parameters
 from laneway.scheduling.placement.best_fit import BestFit
-from laneway.scheduling.registry import ORDER, PRESETS, STAGES, choices, policy_names
 
 EVERY_POLICY = [(stage, name) for stage, known in STAGES.items() for name in known]
 
@@ -195,7 +195,7 @@ def test_a_package_brings_a_policy(folder: Path) -> None:
         (
             "acme_e:Half",
             "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Half:\n    ranks: float = 1",
-            "lacks relative, preempts_by_queue, interval_seconds, may_preempt, holds_up",
+            "lacks relative, preempts_by_queue, interval_seconds, may_preempt, blocks_later_jobs",
         ),
         (
             "acme_f:Needy",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from laneway.scheduling.timers import Timers
+from laneway.scheduling.state.timers import Timers
 
 
 def test_a_new_moment_replaces_the_one_before() -> None:
@@ -13,17 +13,17 @@ def test_a_new_moment_replaces_the_one_before() -> None:
     timers.put("b", 7.0)
     timers.put("a", 9.0)
     assert timers.next_seconds() == 7.0
-    assert timers.take_due(8.0) == {"b"}
-    assert timers.take_due(9.0) == {"a"}
+    assert timers.pop_due(8.0) == {"b"}
+    assert timers.pop_due(9.0) == {"a"}
     assert timers.next_seconds() == math.inf
 
 
 def test_a_moment_that_has_come_is_not_set_again() -> None:
     timers = Timers()
     timers.put("a", 5.0)
-    assert timers.take_due(5.0) == {"a"}
+    assert timers.pop_due(5.0) == {"a"}
     timers.put("a", 5.0)
-    assert timers.take_due(6.0) == set()
+    assert timers.pop_due(6.0) == set()
 
 
 def test_who_is_forgotten_or_has_no_moment_is_never_due() -> None:
@@ -32,4 +32,15 @@ def test_who_is_forgotten_or_has_no_moment_is_never_due() -> None:
     timers.forget("gone")
     timers.put("none", 6.0)
     timers.put("none", math.inf)
-    assert timers.take_due(math.inf) == set()
+    assert timers.pop_due(math.inf) == set()
+
+
+def test_replaced_timers_do_not_pile_up() -> None:
+    timers = Timers()
+    for cycle in range(10_000):
+        timers.put("job", 1e9 + cycle % 2)
+        timers.forget("job")
+        timers.put("job", 1e9)
+    assert len(timers._heap) < 200
+    assert timers.next_seconds() == 1e9
+    assert timers.pop_due(2e9) == {"job"}

@@ -17,11 +17,10 @@ from laneway.scheduling import (
     WaitingCode,
     WaitingReason,
     WorkerPlacement,
-    plan,
-    validate,
 )
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node, a_snapshot, eager
+from tests.unit.core.scheduling.whole_plan import plan, validate
 
 WAITS = WaitingReason(WaitingCode.GPUS_BUSY, "", "")
 GO = Preemption("r", PreemptionReason.SUSPENDED, "", None)
@@ -52,7 +51,7 @@ CASES: list[tuple[str, list[JobBuilder], Plan, str]] = [
         "a leaving job that stays",
         [a_job("r").leaves("n/0")],
         Plan(keeps=("r",)),
-        "job r is Leaving and is to stay",
+        "job r is Terminating and is to stay",
     ),
     (
         "a suspended job that starts",
@@ -64,7 +63,7 @@ CASES: list[tuple[str, list[JobBuilder], Plan, str]] = [
         "a job that must not be preempted",
         [RUNS.never_preempted()],
         Plan(preemptions={"r": GO}),
-        "job r is to make way, and it is not preemptible",
+        "job r is to yield, and it is not preemptible",
     ),
     (
         "half a gang",
@@ -107,7 +106,7 @@ CASES: list[tuple[str, list[JobBuilder], Plan, str]] = [
         "a GPU that is held by less than it demands",
         [WANTS.needs(minimum_enforcement=Enforcement.MPS)],
         Plan(starts={"w": (on("n/1"),)}),
-        "is to use n/1, held by watchdog, and demands mps",
+        "is to use n/1, held by Watchdog, and demands MPS",
     ),
     (
         "another share",
@@ -167,7 +166,7 @@ def test_a_broken_plan_is_refused(story: str, jobs: list[JobBuilder], broken: Pl
 
 def test_a_policy_that_breaks_an_invariant_is_caught_by_the_planner() -> None:
     class Careless:
-        def place(self, job: object, room: object) -> tuple[WorkerPlacement, ...]:
+        def place(self, job: object, capacity: object) -> tuple[WorkerPlacement, ...]:
             return (on("n/0"),)
 
     snapshot = a_snapshot([a_node("n", 2)], a_job("a"), a_job("b"))

@@ -1,1 +1,1 @@
-"""One file a verb: ``add`` describes it to argparse, ``run`` carries it out and returns the exit code."""
+"""One module per verb: ``HELP``, ``add_arguments`` and ``run``, which returns the exit code."""

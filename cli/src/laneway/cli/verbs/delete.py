@@ -1,25 +1,27 @@
-"""``delete``: remove TrainingJobs; their workers get their grace period for a checkpoint."""
+"""``delete``: deletes TrainingJobs; their workers get their grace period for a checkpoint."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
 from laneway.cli.exit_codes import NOT_FOUND, OK, CommandError
-from laneway.cli.verbs.session import add_cluster_options, open_cluster
+from laneway.cli.verbs.options import add_cluster_options, open_cluster
 
-HELP = "delete TrainingJobs"
+HELP = "Delete TrainingJobs"
 
 
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
-    parser.add_argument("name", nargs="+")
-    parser.add_argument("--ignore-not-found", action="store_true", help="a job that is not there is no error")
-    parser.add_argument("--wait", action="store_true", help="return only when they are gone")
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument("name", nargs="+", help="names of the TrainingJobs")
+    parser.add_argument(
+        "--ignore-not-found", action="store_true", help="treat a missing TrainingJob as deleted"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until they are gone before returning")
     add_cluster_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Delete them, in the order in which they were named."""
+    """Delete them, in the order of the command line."""
     cluster, namespace = open_cluster(arguments)
     for name in arguments.name:
         try:
@@ -29,7 +31,7 @@ def run(arguments: Namespace) -> int:
                 raise
             continue
         if arguments.wait:
-            for job in cluster.changes(namespace, name, None):
+            for job in cluster.watch(namespace, name, None):
                 if job is None:
                     break
         print(f"TrainingJob {name} deleted.")

@@ -1,35 +1,32 @@
-"""``explain``: why a TrainingJob waits, and what would let it run."""
+"""``explain``: why a TrainingJob does not run, and what would let it run."""
 
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from functools import partial
 
-from laneway.cli import job_text
+from laneway.cli import job_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.output import write_object
-from laneway.cli.verbs.session import add_cluster_options, add_output_option, open_cluster
+from laneway.cli.verbs.options import add_job_arguments, read_job
 
-HELP = "say why a TrainingJob waits and what would let it run"
+HELP = "Explain why a TrainingJob does not run and what would let it run"
 
-
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
-    parser.add_argument("name")
-    add_output_option(parser, "json", "yaml")
-    add_cluster_options(parser)
+add_arguments = partial(add_job_arguments, output=True)
 
 
 def run(arguments: Namespace) -> int:
     """Explain it."""
-    cluster, namespace = open_cluster(arguments)
-    job = cluster.read(namespace, arguments.name)
+    job = read_job(arguments)
     if arguments.output:
-        reason = dict(job_text.waiting(job) or {})
-        write_object(
-            {"name": arguments.name, "state": job_text.state(job), "waiting": reason or None},
-            arguments.output,
-        )
+        explanation = {
+            "name": arguments.name,
+            "state": job_format.state(job),
+            "reason": job_format.status(job).get("reason") or None,
+            "waiting": job_format.waiting(job),
+        }
+        write_object(explanation, arguments.output)
     else:
-        print("\n".join(job_text.explained(job, time.time())))
+        print("\n".join(job_format.explanation(job, time.time())))
     return OK

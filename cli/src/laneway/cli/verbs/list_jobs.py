@@ -1,35 +1,36 @@
-"""``list``: the TrainingJobs, one a line."""
+"""``list``: the TrainingJobs, one per line."""
 
 from __future__ import annotations
 
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
 from typing import Any
 
-from laneway.cli import job_text, progress_text
+from laneway.cli import job_format, progress_format
 from laneway.cli.exit_codes import OK
 from laneway.cli.output import table, write_object
-from laneway.cli.verbs.session import add_cluster_options, add_output_option, open_cluster
+from laneway.cli.verbs.options import add_cluster_options, add_output_option, open_cluster
 
-HELP = "list TrainingJobs"
-HEADER = ("NAME", "STATE", "DONE", "GPUS", "QUEUE", "SERVICE", "AGE", "WAITS FOR")
+HELP = "List TrainingJobs"
+HEADER = ("NAME", "STATE", "REASON", "PROGRESS", "GPUS", "QUEUE", "POSITION", "SERVICE", "AGE")
 
 
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    add_output_option(parser, "json", "yaml")
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="list the TrainingJobs of all namespaces"
+    )
+    add_output_option(parser)
     add_cluster_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """List them: unfinished ones first, in the order in which they came."""
+    """List them: unfinished ones first, the oldest first."""
     cluster, namespace = open_cluster(arguments)
     jobs = cluster.list_jobs(None if arguments.all_namespaces else namespace)
     jobs.sort(
         key=lambda job: (
-            job_text.finished(job),
+            job_format.finished(job),
             job["metadata"]["creationTimestamp"],
             job["metadata"]["name"],
         )
@@ -37,36 +38,28 @@ def run(arguments: Namespace) -> int:
     if arguments.output:
         write_object({"apiVersion": "v1", "kind": "List", "items": jobs}, arguments.output)
     elif not jobs:
-        print(
-            "There are no TrainingJobs" + ("." if arguments.all_namespaces else f" in namespace {namespace}.")
-        )
+        print("No TrainingJobs found" + ("." if arguments.all_namespaces else f" in namespace {namespace}."))
     else:
-        print(rows(jobs, time.time(), with_namespace=arguments.all_namespaces))
+        print(job_table(jobs, time.time(), with_namespace=arguments.all_namespaces))
     return OK
 
 
-def rows(jobs: list[dict[str, Any]], now_seconds: float, *, with_namespace: bool) -> str:
+def job_table(jobs: list[dict[str, Any]], now_seconds: float, *, with_namespace: bool) -> str:
     """Return the jobs as a table."""
     header = ("NAMESPACE", *HEADER) if with_namespace else HEADER
-    lines = []
+    rows = []
     for job in jobs:
-        line = [
+        status = job_format.status(job)
+        row = [
             job["metadata"]["name"],
-            job_text.state(job),
-            progress_text.percent(job),
-            job_text.asks_for(job),
-            str((job.get("status") or {}).get("queue", 0)),
-            job_text.service(job),
-            job_text.age(job, now_seconds),
-            _waits_for(job),
+            job_format.state(job),
+            status.get("reason") or "-",
+            progress_format.percent(job),
+            job_format.requested(job),
+            str(status.get("queue", 0)),
+            str((job_format.waiting(job) or {}).get("position") or "-"),
+            job_format.attained_service(job),
+            job_format.age(job, now_seconds),
         ]
-        lines.append([job["metadata"]["namespace"], *line] if with_namespace else line)
-    return table(header, lines)
-
-
-def _waits_for(job: Mapping[str, Any]) -> str:
-    reason = job_text.waiting(job)
-    if reason is None:
-        return "-"
-    place = f" (#{reason['position']})" if reason.get("position") else ""
-    return f"{reason['reason']}{place}"
+        rows.append([job["metadata"]["namespace"], *row] if with_namespace else row)
+    return table(header, rows)

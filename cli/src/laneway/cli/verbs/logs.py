@@ -1,4 +1,4 @@
-"""``logs``: what a worker writes, through preemptions and restarts when it is followed."""
+"""``logs``: a worker's log, through preemptions and restarts if it is followed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from laneway.cli import job_text
+from laneway.api.job_conditions import ConditionType
+from laneway.cli import job_format
 from laneway.cli.cluster import Cluster
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE, CommandError
-from laneway.cli.verbs.session import add_cluster_options, open_cluster
+from laneway.cli.verbs.options import add_job_arguments, open_cluster
 
-HELP = "show what a worker writes"
+HELP = "Print the logs of a worker"
 _TRAINER = "trainer"
-_LOOK_AGAIN_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
-    parser.add_argument("name")
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the job has ended, in its next attempts too"
+        "-f", "--follow", action="store_true", help="stream the logs of all attempts until the job has ended"
     )
-    parser.add_argument("-w", "--worker", type=int, default=0, help="the worker's rank; 0 by default")
-    parser.add_argument("-c", "--container", help=f"{_TRAINER}, else the first, by default")
-    add_cluster_options(parser)
+    parser.add_argument(
+        "-w", "--worker", type=int, default=0, help="rank of the worker (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-c", "--container", help=f"name of the container (default: {_TRAINER}, else the first)"
+    )
+    add_job_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -42,32 +46,30 @@ def run(arguments: Namespace) -> int:
         return _follow(cluster, namespace, arguments)
     pod = cluster.pod(namespace, f"{arguments.name}-{arguments.worker}")
     if pod is None or not has_started(pod, container_of(pod, arguments.container)):
-        raise CommandError(
-            "nothing is written yet: " + " ".join(job_text.explained(job, time.time())), NOT_FOUND
-        )
+        raise CommandError("no logs yet: " + " ".join(job_format.explanation(job, time.time())), NOT_FOUND)
     _write(cluster, namespace, pod, arguments, follow=False)
     return OK
 
 
 def _follow(cluster: Cluster, namespace: str, arguments: Namespace) -> int:
     """Write one attempt after the other, until the job has ended."""
-    seen: set[str] = set()
-    said = ""
+    written: set[str] = set()
+    printed = ""
     while True:
         job = cluster.read(namespace, arguments.name)
         pod = cluster.pod(namespace, f"{arguments.name}-{arguments.worker}")
-        if pod is not None and pod["metadata"]["uid"] not in seen:
+        if pod is not None and pod["metadata"]["uid"] not in written:
             if has_started(pod, container_of(pod, arguments.container)):
-                seen.add(pod["metadata"]["uid"])
+                written.add(pod["metadata"]["uid"])
                 _write(cluster, namespace, pod, arguments, follow=True)
                 continue
-        elif job_text.finished(job):
-            return FAILED if job_text.condition_holds(job, "Failed") else OK
-        explained = job_text.explained(job, time.time())[0]
-        if pod is None and explained != said:
-            said = explained
-            print(f"# {said}", file=sys.stderr, flush=True)
-        time.sleep(_LOOK_AGAIN_SECONDS)
+        elif job_format.finished(job):
+            return FAILED if job_format.condition_holds(job, ConditionType.FAILED) else OK
+        explanation = job_format.explanation(job, time.time())[0]
+        if pod is None and explanation != printed:
+            printed = explanation
+            print(f"# {explanation}", file=sys.stderr, flush=True)
+        time.sleep(_POLL_SECONDS)
 
 
 def _write(
@@ -79,22 +81,22 @@ def _write(
         sys.stdout.buffer.flush()
 
 
-def container_of(pod: Mapping[str, Any], wanted: str | None) -> str:
-    """Return the container whose log is meant.
+def container_of(pod: Mapping[str, Any], requested: str | None) -> str:
+    """Return the requested container, or the default one.
 
     Raises:
-        CommandError: the pod has none of that name.
+        CommandError: the pod has no container of that name.
     """
     names = [item["name"] for item in pod["spec"]["containers"]]
-    if wanted is None:
+    if requested is None:
         return _TRAINER if _TRAINER in names else names[0]
-    if wanted not in names:
-        raise CommandError(f"--container is {wanted}: the pod has {', '.join(names)}", USAGE)
-    return wanted
+    if requested not in names:
+        raise CommandError(f"--container is {requested}: the pod has {', '.join(names)}", USAGE)
+    return requested
 
 
 def has_started(pod: Mapping[str, Any], container: str) -> bool:
-    """Whether a container has begun, so that it has a log."""
+    """Whether a container has started, so that it has a log."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     state = next((item.get("state") or {} for item in statuses if item["name"] == container), {})
     return bool(state.get("running") or state.get("terminated"))

@@ -1,4 +1,4 @@
-"""``replay``: simulate what a cluster recorded, and say how far the prediction is from what happened."""
+"""``replay``: simulates the recorded jobs of a cluster, and compares the prediction with the records."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from dataclasses import fields
 from pathlib import Path
 
 from laneway.cli.exit_codes import INTERRUPTED, OK, USAGE, CommandError
-from laneway.cli.interruption import Interruption
+from laneway.cli.interrupt import InterruptFlag
 from laneway.cli.output import table, write_object
-from laneway.cli.progress_bar import ProgressBar
-from laneway.cli.verbs.simulate import add_policies, check_writable, write_page
-from laneway.scheduling.registry import DEFAULTS
+from laneway.cli.verbs.simulation import (
+    NODES_HELP,
+    add_policy_arguments,
+    check_report_path,
+    run_simulation,
+    write_report,
+)
 from laneway.simulator import (
     Comparison,
     Sharing,
     Simulation,
-    compared,
+    compare,
     comparison_as_json,
     costs_as_recorded,
-    html_page,
     make_setup,
     outcome_of,
     read_nodes,
@@ -28,37 +31,30 @@ from laneway.simulator import (
     report,
 )
 
-HELP = "simulate what a cluster recorded and compare"
+HELP = "Simulate the recorded jobs of a cluster and compare"
 
 AS_RECORDED = "model=alone"
-"""The time that a job ran in the cluster contains what company on its GPUs cost it."""
+"""The recorded running time of a job contains what other jobs on its GPUs cost it."""
 
 SHARING = {field.name for field in fields(Sharing)}
-"""Unless one of these is an option, the GPUs are shared as the cluster has them."""
+"""Without one of these options, the GPUs are shared as in the cluster."""
 
 
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
     parser.add_argument(
         "--records",
         required=True,
         type=Path,
         metavar="FILE",
-        help="the JSON of kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json",
+        help="JSON of kubectl get trainingjobs,gpunodes,priorityclasses,events.events.k8s.io -A -o json",
     )
-    parser.add_argument(
-        "--nodes", help="instead of the GPUNodes of the records: such as 8x8, or a file as for simulate"
-    )
-    parser.add_argument(
-        "--policy",
-        default=DEFAULTS["order"].name,
-        help="the order policy of the cluster's operator; %(default)s by default",
-    )
-    add_policies(parser)
+    parser.add_argument("--nodes", help=f"{NODES_HELP} (default: the GPUNodes of the records)")
+    add_policy_arguments(parser, "order policy of the cluster's operator")
 
 
 def run(arguments: Namespace) -> int:
-    """Simulate the recorded jobs as the cluster would have run them."""
+    """Simulate the recorded jobs and print the comparison."""
     try:
         records = read_records(arguments.records)
         setup = make_setup(arguments.policy, arguments.placement, [AS_RECORDED, *arguments.option])
@@ -66,55 +62,48 @@ def run(arguments: Namespace) -> int:
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
     if not nodes:
-        raise CommandError(f"{arguments.records} has no GPUNodes: give the cluster with --nodes", USAGE)
-    if arguments.report is not None:
-        check_writable(arguments.report)
-    for reason, count in sorted(records.left_out.items()):
-        print(f"{arguments.records}: left out: {count} ({reason})", file=sys.stderr)
+        raise CommandError(
+            f"{arguments.records} has no GPUNodes with GPUs: describe the cluster with --nodes", USAGE
+        )
+    check_report_path(arguments)
+    for reason, count in sorted(records.skipped.items()):
+        print(f"{arguments.records}: skipped: {count} ({reason})", file=sys.stderr)
     chosen = {option.partition("=")[0] for option in arguments.option}
     costs = costs_as_recorded(records, setup.costs, chosen)
-    jobs = [record.job for record in records.jobs]
     simulation = Simulation(
-        jobs,
+        [record.job for record in records.jobs],
         nodes if setup.sharing is None or not chosen & SHARING else setup.sharing.shared(nodes),
         setup.policies,
         costs,
         model=setup.model,
         knowledge=setup.knowledge,
     )
-    bar = ProgressBar(setup.policy, sys.stderr)
-    with Interruption() as interruption:
-        while not interruption.came and simulation.step():
-            bar.show(simulation.finished, len(jobs))
-    bar.clear()
+    with InterruptFlag() as interrupt:
+        run_simulation(simulation, setup.policy, interrupt)
     try:
-        comparison = compared(
-            records, simulation, policy=setup.policy, placement=setup.placement, costs=costs
-        )
+        comparison = compare(records, simulation, policy=setup.policy, placement=setup.placement, costs=costs)
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
     if arguments.output:
         write_object(comparison_as_json(comparison), arguments.output)
     else:
         print(_text(comparison))
-    if arguments.report is not None:
-        figures = report(simulation, policy=setup.policy, placement=setup.placement)
-        page = html_page(
-            [outcome_of(simulation, figures)],
-            trace=arguments.records.name,
-            cluster=arguments.nodes or "the recorded nodes",
-            parameters=[
-                setup.parameters
-                | {f"{field.name} of the costs": getattr(costs, field.name) for field in fields(costs)}
-            ],
-            interrupted=interruption.came,
-        )
-        write_page(page, arguments.report)
-    return INTERRUPTED if interruption.came else OK
+    figures = report(simulation, policy=setup.policy, placement=setup.placement)
+    write_report(
+        arguments,
+        [outcome_of(simulation, figures)],
+        trace=arguments.records.name,
+        cluster=arguments.nodes or "the recorded nodes",
+        parameters=[
+            setup.parameters
+            | {f"{field.name} of the costs": getattr(costs, field.name) for field in fields(costs)}
+        ],
+        interrupted=interrupt.is_set,
+    )
+    return INTERRUPTED if interrupt.is_set else OK
 
 
 def _text(comparison: Comparison) -> str:
-    """Return the comparison for people."""
     figures = table(
         ["", "RECORDED", "PREDICTED", "ERROR"],
         [
@@ -134,7 +123,14 @@ def _text(comparison: Comparison) -> str:
         ],
     )
     worst = table(
-        ["FURTHEST OFF", "RECORDED JCT", "PREDICTED JCT", "RECORDED START", "PREDICTED START", "PREEMPTIONS"],
+        [
+            "LARGEST ERRORS",
+            "RECORDED JCT",
+            "PREDICTED JCT",
+            "RECORDED START",
+            "PREDICTED START",
+            "PREEMPTIONS",
+        ],
         [
             [
                 job.job,
@@ -147,12 +143,13 @@ def _text(comparison: Comparison) -> str:
             for job in comparison.worst
         ],
     )
-    said = (
+    summary = (
         f"{comparison.jobs} jobs under {comparison.policy} and {comparison.placement}; "
         f"a start takes {comparison.start_seconds:.1f} s, a restart {comparison.restart_seconds:.1f} s; "
-        f"single jobs are off by {comparison.mean_absolute_jct_error_percent:.1f} % on average"
+        f"the mean error of a job is {comparison.mean_absolute_jct_error_percent:.1f} %"
     )
-    unfinished = (
-        f"\n{comparison.unfinished_jobs} jobs did not finish in the simulation: they are in no figure"
-    )
-    return f"{said}{unfinished if comparison.unfinished_jobs else ''}\n\n{figures}\n\n{worst}"
+    if comparison.unfinished_jobs:
+        summary += (
+            f"\n{comparison.unfinished_jobs} jobs did not finish in the simulation; the figures exclude them"
+        )
+    return f"{summary}\n\n{figures}\n\n{worst}"

@@ -1,4 +1,4 @@
-"""``wait``: until a TrainingJob has ended, or a condition holds."""
+"""``wait``: waits until a TrainingJob has ended, or a condition holds."""
 
 from __future__ import annotations
 
@@ -7,32 +7,39 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from laneway.api.training_job import ConditionType
-from laneway.cli import job_text
+from laneway.api.job_conditions import ConditionType
+from laneway.cli import job_format
 from laneway.cli.durations import parse_duration
 from laneway.cli.exit_codes import FAILED, NOT_FOUND, OK, TIMED_OUT, USAGE, CommandError
-from laneway.cli.verbs.session import add_cluster_options, open_cluster
+from laneway.cli.verbs.options import add_job_arguments, open_cluster
 
-HELP = "wait until a TrainingJob has ended; exit code 0 if it succeeded, 1 if it failed, 4 after --timeout"
-ENDED = "ended"
+HELP = "Wait until a TrainingJob has ended or a condition holds"
+ENDED, DELETED = "ended", "deleted"
+PASSED_BY_COMPLETION = (ConditionType.ACCEPTED, ConditionType.PLACED, ConditionType.RUNNING)
+"""A job that completed has met these conditions, even where it was too fast to be seen."""
 
 
-def add(parser: ArgumentParser) -> None:
-    """Describe the verb."""
-    parser.add_argument("name")
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.epilog = (
+        "Exit codes: 0 if the job completed or the condition holds; 1 if it failed; 4 after --timeout."
+    )
     parser.add_argument(
         "--for",
         dest="condition",
         default=ENDED,
-        choices=[ENDED, *(item.value for item in ConditionType), "deleted"],
-        help="what to wait for: its end (the default), a condition, or that it is gone",
+        choices=[ENDED, *(item.value for item in ConditionType), DELETED],
+        metavar="CONDITION",
+        help=f"{ENDED}, {DELETED}, or a condition: {', '.join(ConditionType)} (default: %(default)s)",
     )
-    parser.add_argument("--timeout", help="give up after so long, such as 90s or 10m; never by default")
-    add_cluster_options(parser)
+    parser.add_argument(
+        "--timeout", help="how long to wait before giving up, such as 90s or 10m (default: no limit)"
+    )
+    add_job_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Watch the job until it is as wanted."""
+    """Watch the job until the wait is over."""
     deadline_seconds = None
     if arguments.timeout is not None:
         try:
@@ -41,34 +48,37 @@ def run(arguments: Namespace) -> int:
             raise CommandError(f"--timeout: {error}", USAGE) from error
     cluster, namespace = open_cluster(arguments)
     last: Mapping[str, Any] | None = None
-    for job in cluster.changes(namespace, arguments.name, deadline_seconds):
-        code = judged(job, last, arguments.name, arguments.condition)
+    for job in cluster.watch(namespace, arguments.name, deadline_seconds):
+        code = exit_code(job, last, arguments.name, arguments.condition)
         if code is not None:
             return code
         last = job
         if deadline_seconds is not None and time.monotonic() >= deadline_seconds:
             break
-    said = " ".join(job_text.explained(last, time.time())) if last else ""
-    raise CommandError(f"gave up after {arguments.timeout}: {said}", TIMED_OUT)
+    explanation = " ".join(job_format.explanation(last, time.time())) if last else ""
+    raise CommandError(f"timed out after {arguments.timeout}: {explanation}", TIMED_OUT)
 
 
-def judged(
-    job: Mapping[str, Any] | None, before: Mapping[str, Any] | None, name: str, wanted: str
+def exit_code(
+    job: Mapping[str, Any] | None, before: Mapping[str, Any] | None, name: str, condition: str
 ) -> int | None:
-    """Return the exit code once the wait is over, and say why; None while it goes on.
+    """Return the exit code once the wait is over, and print why; None while it goes on.
 
     Raises:
-        CommandError: the job is gone, and that was not what was waited for.
+        CommandError: the job was deleted, but the wait is for something else.
     """
     if job is None:
-        if wanted == "deleted":
-            print(f"{name} is gone.")
+        if condition == DELETED:
+            print(f"TrainingJob {name} deleted.")
             return OK
-        there_was = "was deleted while it was waited for" if before is not None else "is not there"
-        raise CommandError(f"TrainingJob {name} {there_was}", NOT_FOUND)
-    if wanted == "deleted" or not (job_text.finished(job) or job_text.condition_holds(job, wanted)):
+        raise CommandError(
+            f"TrainingJob {name} {'not found' if before is None else 'was deleted during the wait'}",
+            NOT_FOUND,
+        )
+    if condition == DELETED or not (job_format.finished(job) or job_format.condition_holds(job, condition)):
         return None
-    print("\n".join(job_text.explained(job, time.time())))
-    if wanted == ENDED:
-        return FAILED if job_text.condition_holds(job, "Failed") else OK
-    return OK if job_text.condition_holds(job, wanted) else FAILED
+    print("\n".join(job_format.explanation(job, time.time())))
+    if condition == ENDED:
+        return FAILED if job_format.condition_holds(job, ConditionType.FAILED) else OK
+    passed = condition in PASSED_BY_COMPLETION and job_format.condition_holds(job, ConditionType.COMPLETE)
+    return OK if passed or job_format.condition_holds(job, condition) else FAILED

@@ -1,4 +1,5 @@
-"""Checkpoints for PyTorch scripts: saved whole or not at all, on SIGTERM too, and resumed as if nothing had been (docs/checkpoints.md).
+"""Checkpoints for PyTorch scripts: saved atomically, also on SIGTERM, and resumed without a trace
+(docs/checkpoints.md).
 
     from laneway.client import checkpoint
 
@@ -8,8 +9,8 @@
         for batch in state.batches(loader):
             ...
 
-Checkpoint ─▶ store ─▶ folder, part_file        training_state: the loops; store: all ranks' generations; part_file: one file's format
-     └─ parts, position, random_state, loader   what is in a checkpoint, and how it is put back
+Modules: `training_state` has the loops, `store` the generations of all ranks, `folder` and `checkpoint_file`
+the files. `parts`, `position`, `random_state` and `data_loader` capture and restore what a checkpoint holds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the library raises."""
+"""The library's exceptions."""
 
 from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be used, or not be made; the message says why, and what to do."""
+    """A checkpoint cannot be used or made; the message says why and what to do."""

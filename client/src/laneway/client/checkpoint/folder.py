@@ -1,12 +1,12 @@
-"""The folder of a job's checkpoints: which generations there are, which of them are whole, and which may go.
+"""The folder of a job's checkpoints: which generations exist, which are complete, and which may be deleted.
 
-A generation is what all ranks of one life of the job saved at one boundary, a file for each rank:
+A generation is what all ranks of one run of the job saved at one boundary, one file for each rank:
 
     000000012000-3f9a1c02.0-of-2.checkpoint      generation (the boundary), run, rank, number of ranks
     000000012000-3f9a1c02.1-of-2.checkpoint
 
-A file gets its name when all of it is on the disk, so a generation is whole when all its names are there. What happens to a file later
-(a disk's error, a hand's) is found when it is read.
+A file gets its name once it is on disk, so a generation is complete when all its names exist. Later damage (a
+disk error, manual changes) is detected when a file is read.
 """
 
 from __future__ import annotations
@@ -15,53 +15,54 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from laneway.client.checkpoint.part_file import PARTIAL_SUFFIX, Manifest, flush_folder
+from laneway.client.checkpoint.checkpoint_file import PARTIAL_SUFFIX, Manifest, flush_folder
 
 NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{8})\.(\d+)-of-(\d+)\.checkpoint")
 
 
 class Generation(NamedTuple):
-    """One state of the job; the order is that of age, within a run."""
+    """One saved state of the job; within a run, generations sort by age."""
 
     number: int
     run: str
     world_size: int
 
 
-class Folder:
-    """The files of one job; nothing else may be in need of its names there."""
+class CheckpointFolder:
+    """The files of one job, which must have the folder to itself."""
 
     def __init__(self, path: str) -> None:
-        """Makes the folder if it is not there.
+        """Creates the folder if it does not exist.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         self.path = os.path.abspath(path)
         os.makedirs(self.path, exist_ok=True)
 
     def file(self, generation: Generation, rank: int) -> str:
-        """The path of one rank's file."""
+        """Returns the path of one rank's file."""
         name = f"{generation.number:012d}-{generation.run}.{rank}-of-{generation.world_size}.checkpoint"
         return os.path.join(self.path, name)
 
     def manifest(self, generation: Generation, rank: int) -> Manifest:
-        """What that file must say of itself."""
+        """Returns the manifest that this file must have."""
         return Manifest(generation.run, generation.number, rank, generation.world_size)
 
-    def whole(self) -> list[Generation]:
-        """The generations of which all files are there, newest first."""
+    def complete(self) -> list[Generation]:
+        """Returns the generations with all files present, newest first."""
         ranks = self._ranks()
         return sorted(
             (found for found in ranks if ranks[found] >= set(range(found.world_size))), reverse=True
         )
 
     def keep(self, count: int) -> None:
-        """Deletes what is older than the `count` newest whole generations; a newer one that is not whole yet stays."""
-        whole = self.whole()
-        if not whole:
+        """Deletes everything older than the `count` newest complete generations. A newer incomplete one
+        stays."""
+        complete = self.complete()
+        if not complete:
             return
-        oldest = whole[:count][-1]
+        oldest = complete[:count][-1]
         ranks = self._ranks()
         for generation in ranks:
             if generation < oldest:
@@ -69,7 +70,8 @@ class Folder:
                     _delete(self.file(generation, rank))
 
     def drop_newer(self, than: Generation) -> None:
-        """Deletes generations beyond the one that the job goes on from: it will make them anew, in another run."""
+        """Deletes generations after the one that the job resumes from: it will save them again, in another
+        run."""
         ranks = self._ranks()
         for generation in ranks:
             if generation > than:
@@ -78,7 +80,7 @@ class Folder:
         flush_folder(self.path)
 
     def drop_partial(self, rank: int) -> None:
-        """Deletes what a rank was writing when its last life ended."""
+        """Deletes what a rank was writing when its last run ended."""
         for name in os.listdir(self.path):
             match = NAME.fullmatch(name[: -len(PARTIAL_SUFFIX)]) if name.endswith(PARTIAL_SUFFIX) else None
             if match and int(match[3]) == rank:
@@ -98,4 +100,4 @@ def _delete(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
-        return  # another rank was faster
+        return  # another rank has deleted it

@@ -1,8 +1,9 @@
-"""The things a checkpoint is made of, each with a way to say where it is and to be put back there.
+"""The parts of a checkpoint, and how each part's state is captured and restored.
 
-A part has `state_dict` and `load_state_dict` (models, optimizers, schedulers, GradScaler, a class of the script's own), or `get_state` and
-`set_state` (torch.Generator), or `getstate` and `setstate` (random.Random); or it is a list or a dict of parts. What wraps a model
-(DistributedDataParallel, DataParallel, torch.compile) is looked through, so a checkpoint does not depend on it.
+A part has `state_dict` and `load_state_dict` (models, optimizers, schedulers, GradScaler, the script's own
+classes), `get_state` and `set_state` (torch.Generator), or `getstate` and `setstate` (random.Random); or it
+is a list or dict of parts. Wrappers of models (DistributedDataParallel, DataParallel, torch.compile) are
+removed, so a checkpoint does not depend on them.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ CONTAINERS: Final = (dict, OrderedDict, Counter, list, tuple, set)
 
 
 def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists and dicts of parts as one dict: `{"model": [g, d]}` becomes `{"model.0": g, "model.1": d}`; None is left out.
+    """Returns nested parts as one dict: `{"model": [g, d]}` becomes `{"model.0": g, "model.1": d}`. None is
+    left out.
 
     Raises:
-        CheckpointError: something is no part.
+        CheckpointError: a value is not a part.
     """
     flat: dict[str, Any] = {}
     for name, part in parts.items():
@@ -45,10 +47,10 @@ def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def capture(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Where every part is.
+    """Returns the state of every part.
 
     Raises:
-        CheckpointError: a state holds what could not be loaded again.
+        CheckpointError: a state holds something that could not be loaded again.
     """
     states = {name: getattr(part, _accessors(name, part)[0])() for name, part in parts.items()}
     refuse_unloadable(states)
@@ -56,31 +58,32 @@ def capture(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restore(parts: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-    """Puts every part where it was; `misfit` has said before that it fits."""
+    """Restores every part; `mismatch` has been checked before."""
     for name, part in parts.items():
         getattr(part, _accessors(name, part)[1])(states[name])
 
 
-def misfit(parts: Mapping[str, Any], states: Mapping[str, Any]) -> Optional[str]:
-    """Why these states are not those of these parts; None when they are."""
+def mismatch(parts: Mapping[str, Any], states: Mapping[str, Any]) -> Optional[str]:
+    """Returns why these states do not belong to these parts; None if they do."""
     if set(parts) != set(states):
-        return f"it holds {_listed(states)}, the script has {_listed(parts)}"
+        return f"it holds {_listed(states)}; the script has {_listed(parts)}"
     for name, part in parts.items():
-        reason = _misfit_of(name, part, states[name])
+        reason = _mismatch_of(name, part, states[name])
         if reason is not None:
             return reason
     return None
 
 
 def refuse_unloadable(states: Mapping[str, Any]) -> None:
-    """Looks at a state before it is saved.
+    """Checks a state before it is saved.
 
     Raises:
-        CheckpointError: it holds an object that PyTorch would refuse to load (`weights_only=True`), and where.
+        CheckpointError: it holds an object that PyTorch would refuse to load (`weights_only=True`); the
+            message says where.
     """
     for where, value in _unloadable(states, ""):
         raise CheckpointError(
-            f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: give numbers, "
+            f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which a checkpoint cannot hold: use numbers, "
             "strings, tensors, and lists and dicts of them"
         )
 
@@ -108,38 +111,38 @@ def _unwrap(part: Any) -> Any:
 def _accessors(name: str, part: Any) -> tuple[str, str]:
     if any(base.__name__ in SHARDED for base in type(part).__mro__):
         raise CheckpointError(
-            f"{name} is sharded over the ranks (FSDP), so no rank has all of it: save it with torch.distributed.checkpoint"
+            f"{name} is sharded over the ranks (FSDP): save it with torch.distributed.checkpoint"
         )
     for get, put in ACCESSORS:
         if hasattr(part, get) and hasattr(part, put):
             return get, put
     raise CheckpointError(
-        f"{name}={part!r} has no state_dict() and load_state_dict(): give it both, or put plain values into Checkpoint.values"
+        f"{name}={part!r} has no state_dict() and load_state_dict(): add both, or store plain values in Checkpoint.values"
     )
 
 
-def _misfit_of(name: str, part: Any, state: Any) -> Optional[str]:
+def _mismatch_of(name: str, part: Any, state: Any) -> Optional[str]:
     if hasattr(part, "named_parameters"):
-        return _tensor_misfit(name, part.state_dict(), state)
+        return _tensor_mismatch(name, part.state_dict(), state)
     groups = getattr(part, "param_groups", None)
     if isinstance(groups, list):
         own, saved = (
             [len(group["params"]) for group in entries] for entries in (groups, state.get("param_groups", []))
         )
         if own != saved:
-            return f"its {name} trains {saved} parameters (a number for each group), the script's {own}"
+            return f"its {name} trains {saved} parameters (by group); the script's trains {own}"
     return None
 
 
-def _tensor_misfit(name: str, own: Mapping[str, Any], saved: Mapping[str, Any]) -> Optional[str]:
+def _tensor_mismatch(name: str, own: Mapping[str, Any], saved: Mapping[str, Any]) -> Optional[str]:
     for key in [*own, *saved]:
         if key not in saved:
-            return f"its {name} has no {key}, the script's has"
+            return f"its {name} has no {key}, but the script's has"
         if key not in own:
-            return f"its {name} has a {key}, the script's has none"
+            return f"its {name} has {key}, but the script's has not"
         shapes = [tuple(getattr(tensors[key], "shape", ())) for tensors in (saved, own)]
         if shapes[0] != shapes[1]:
-            return f"{key} of its {name} has the shape {shapes[0]}, the script's {shapes[1]}"
+            return f"{key} of its {name} has shape {shapes[0]}; the script's has {shapes[1]}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Where a training is, in steps, epochs and batches, and in its random numbers."""
+"""The position of a training: steps, epochs, batches and random numbers."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Any
 
 @dataclass
 class Position:
-    """What a rank has to know to go on exactly there."""
+    """What a rank needs to continue at exactly the same point."""
 
     boundary: int = 0
-    """How many boundaries the job has come to: ends of steps and of epochs."""
+    """The number of boundaries so far: ends of steps and of epochs."""
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    """Of this epoch's batches, how many were trained."""
+    """The number of batches of this epoch that were trained."""
     epoch_random: dict[str, Any] = field(default_factory=dict)
-    """The random state when the epoch began, and when the pass over its batches did: what is done again up to the next batch has to draw the same."""
+    """The random state at the start of the epoch, and of the pass over its batches: what is repeated must
+    draw the same numbers."""
     pass_random: dict[str, Any] = field(default_factory=dict)
 
     def saved(self) -> dict[str, Any]:
-        """All of it, in plain types."""
+        """Returns all fields in plain types."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Position:
-        """Made of what `saved` returned."""
+        """Restores what `saved` returned."""
         return cls(**{entry.name: state[entry.name] for entry in fields(cls)})
 
     def for_other_ranks(self, before: int, now: int) -> Position:
-        """The same place for another number of ranks: about as many samples seen, nothing known of random numbers."""
+        """Returns the same position for another number of ranks: about as many samples seen, and no random
+        numbers."""
         return Position(self.boundary, self.step, self.epoch, self.batch * before // now)

@@ -1,4 +1,5 @@
-"""The random numbers of a process: Python's, NumPy's where it is loaded, PyTorch's on the CPU and, once CUDA is in use, on its GPUs."""
+"""The random number generators of a process: Python, NumPy if loaded, PyTorch on the CPU and, once CUDA is in
+use, on its GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 
 def capture_random_state(torch: Any) -> dict[str, Any]:
-    """Where all the generators are, in types that `torch.load(weights_only=True)` takes."""
+    """Returns the states of all generators, in types that `torch.load(weights_only=True)` accepts."""
     state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -20,7 +21,7 @@ def capture_random_state(torch: Any) -> dict[str, Any]:
 
 
 def restore_random_state(torch: Any, state: dict[str, Any]) -> None:
-    """Puts the generators back; a GPU that is not there any more is left out."""
+    """Restores the generators; GPUs that no longer exist are left out."""
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     numpy = _numpy() if "numpy" in state else None
@@ -35,7 +36,7 @@ def restore_random_state(torch: Any, state: dict[str, Any]) -> None:
 
 
 def _numpy() -> Any:
-    """NumPy if it is there: a job that had it loaded may load it later in its next life."""
+    """Returns NumPy if installed: a resumed job may not have imported it yet."""
     try:
         import numpy
     except ImportError:

@@ -1,12 +1,13 @@
-"""`Checkpoint`: what a script says of its training, and the loops that save it at the right moments.
+"""`Checkpoint`: the state of a training, and loops that save it at the right moments.
 
     state = Checkpoint("/checkpoints/job", model=model, optimizer=optimizer, scheduler=scheduler)
     for epoch in state.epochs(10):
         for batch in state.batches(loader):
             ...
 
-A boundary is the end of a batch's (or step's) body, and the end of an epoch's. There the training is saved when it is time, and on SIGTERM
-saved and left, with status 143. What a resumed run does from there on is what an undisturbed one does, bit for bit on a CPU.
+A boundary is the end of the body of a batch or step, and the end of an epoch. There the training is saved
+when a save is due. On SIGTERM it is saved and ended with status 143. A resumed run continues as an
+undisturbed one would, bit for bit on a CPU.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Optional, TypeVar
 
-from laneway.client.board import torch_board
+from laneway.client.boundary.stop_signal import EXIT_STATUS
+from laneway.client.checkpoint.data_loader import generators, has_iterator, length_of, set_epoch, start_pass
 from laneway.client.checkpoint.errors import CheckpointError
-from laneway.client.checkpoint.loader import generators, has_iterator, length_of, set_epoch, start_pass
-from laneway.client.checkpoint.parts import capture, flatten, misfit, refuse_unloadable, restore
+from laneway.client.checkpoint.parts import capture, flatten, mismatch, refuse_unloadable, restore
 from laneway.client.checkpoint.position import Position
 from laneway.client.checkpoint.random_state import capture_random_state, restore_random_state
-from laneway.client.checkpoint.store import Store
-from laneway.client.common_boundary import SAVE, STOP, CommonBoundary
+from laneway.client.checkpoint.store import CheckpointStore
+from laneway.client.distributed.common_boundary import SAVE, STOP, CommonBoundary
+from laneway.client.distributed.rank_store import torch_rank_store
 from laneway.client.runtime import client
-from laneway.client.stop_signal import EXIT_STATUS
 
 if TYPE_CHECKING:
-    from laneway.client.checkpoint.store import Found
+    from laneway.client.checkpoint.store import LoadedCheckpoint
 
 log = logging.getLogger("laneway.client")
 
 Item = TypeVar("Item")
-SAVE_SECONDS: Final = 600.0
+DEFAULT_SAVE_SECONDS: Final = 600.0
 
 
 class Checkpoint:
-    """One training, and its checkpoints in one folder. All of its methods are for the thread that trains."""
+    """One training and its checkpoints in one folder. All methods are for the training thread."""
 
     _made = 0
 
@@ -48,39 +49,41 @@ class Checkpoint:
         folder: str,
         *,
         keep: int = 2,
-        every_seconds: Optional[float] = SAVE_SECONDS,
+        every_seconds: Optional[float] = DEFAULT_SAVE_SECONDS,
         every_steps: Optional[int] = None,
         exit_when_stopped: bool = True,
         on_save: Optional[Callable[[int], object]] = None,
         sampler: Any = None,
-        own: Optional[Mapping[str, Any]] = None,
+        per_rank: Optional[Mapping[str, Any]] = None,
         **parts: Any,
     ) -> None:
-        """Touches nothing yet: `resume` does.
+        """Touches no files yet; `resume` does.
 
         Args:
-            folder: where the checkpoints are; of this job alone, and one that all its ranks share.
-            keep: how many to keep, at least 1.
-            every_seconds: saves at the first boundary after so long; None not to.
-            every_steps: saves after each so many steps; None not to.
-            exit_when_stopped: SIGTERM ends the process with status 143 once it is saved; False ends the loops, and sets `stopped`.
-            on_save: called with the step, after each save.
-            sampler: something with `set_epoch` that the loader does not know of.
-            own: parts that each rank has by itself (random generators, streams of data), where `parts` are the same on all ranks.
-            parts: models, optimizers, schedulers, a GradScaler: anything with `state_dict` and `load_state_dict`, lists and dicts of
-                such, None to leave one out.
+            folder: where the checkpoints are; used by this job alone, and shared by all its ranks.
+            keep: how many checkpoints to keep, at least 1.
+            every_seconds: saves at the first boundary after this interval; None for never.
+            every_steps: saves after every this many steps; None for never.
+            exit_when_stopped: True ends the process with status 143 after SIGTERM and a save; False ends the
+                loops and sets `stopped`.
+            on_save: called with the step after each save.
+            sampler: an object with `set_epoch` that the loader does not know.
+            per_rank: parts that differ between ranks (random generators, data streams); `parts` are the same
+                on all ranks.
+            parts: models, optimizers, schedulers, a GradScaler: anything with `state_dict` and
+                `load_state_dict`, lists and dicts of such objects; None is left out.
 
         Raises:
-            ValueError: a number makes no sense.
-            CheckpointError: something is no part.
+            ValueError: a number is out of range.
+            CheckpointError: a value is not a part.
         """
         for name, number in (("keep", keep), ("every_steps", every_steps)):
             if number is not None and number < 1:
-                raise ValueError(f"Checkpoint({name}={number}): write 1 or more")
+                raise ValueError(f"Checkpoint({name}={number}): must be 1 or more")
         self.values: dict[str, Any] = {}
-        """The script's own: numbers, strings, tensors, lists and dicts. Each rank gets its own back."""
+        """The script's own values: numbers, strings, tensors, lists and dicts. Each rank gets its own back."""
         self.stopped = False
-        """The loops have ended early, because of a SIGTERM to this rank or to another."""
+        """The loops have ended early, because this or another rank received SIGTERM."""
         self._folder = str(folder)
         self._keep = keep
         self._every_seconds = every_seconds
@@ -89,74 +92,78 @@ class Checkpoint:
         self._on_save = on_save
         self._sampler = sampler
         self._parts = flatten(parts)
-        self._own = flatten(own or {})
+        self._per_rank = flatten(per_rank or {})
         self._name = f"checkpoint/{Checkpoint._made}"
         Checkpoint._made += 1
         self._torch: Any = importlib.import_module("torch")
         self._position = Position()
-        self._sources: dict[str, Any] = {}
-        """The generators of the loader that is being passed over."""
-        self._found: Optional[Found] = None
-        """What the pass that goes on was resumed from, until it is back there."""
-        self._store: Optional[Store] = None
-        self._common: Optional[CommonBoundary] = None
+        self._loader_generators: dict[str, Any] = {}
+        """The generators of the loader in use."""
+        self._found: Optional[LoadedCheckpoint] = None
+        """The checkpoint that the current pass resumes from, until it has been restored."""
+        self._store: Optional[CheckpointStore] = None
+        self._common_boundary: Optional[CommonBoundary] = None
         self._resumed = False
-        self._saved_mark = self._mark()
-        """Step, epoch and boundary of the last save; what was never trained needs none."""
+        self._last_saved = self._save_point()
+        """Step, epoch and boundary of the last save; an untrained state needs none."""
         self._saved_seconds = time.monotonic()
         self._wants_save = False
         self._epochs: Optional[int] = None
         self._steps: Optional[int] = None
-        """How many there are in all, where that is known."""
-        self._passed = False
+        """The total number of steps, where known."""
+        self._iterated = False
 
     @property
     def step(self) -> int:
-        """How many steps were trained, over all lives of the job."""
+        """The number of steps trained, over all runs of the job."""
         return self._position.step
 
     @property
     def epoch(self) -> int:
-        """The epoch that goes on, from 0."""
+        """The current epoch, from 0."""
         return self._position.epoch
 
     @property
     def batch(self) -> int:
-        """How many batches of this epoch were trained."""
+        """The number of batches of this epoch that were trained."""
         return self._position.batch
 
     # --- for the script ---
 
     def resume(self) -> bool:
-        """Puts everything where the newest usable checkpoint says; the loops do it where the script does not.
+        """Restores the newest usable checkpoint. The loops call it where the script does not.
 
-        With several ranks: after `init_process_group`, and by all of them.
+        With several ranks, all have to call it, after `init_process_group`.
 
         Returns:
-            Whether there was one.
+            Whether there was a checkpoint.
 
         Raises:
-            CheckpointError: there are checkpoints and none can be used, or what is to be saved could not be loaded again.
+            CheckpointError: there are checkpoints but none can be used, or a part could not be loaded again.
         """
         if self._store is not None:
             return self._resumed
-        board = torch_board()
+        rank_store = torch_rank_store()
         stop = client().stop
-        stop.watch()
-        self._store = Store(self._torch, self._folder, self._keep, board, self._name)
+        stop.poll()
+        self._store = CheckpointStore(self._torch, self._folder, self._keep, rank_store, self._name)
         capture(self._parts)
-        found = self._store.find(lambda shared: misfit(self._parts, shared))
+        found = self._store.find(lambda shared: mismatch(self._parts, shared))
         if found is not None:
             self._restore(found)
-        if board is not None:
-            self._common = CommonBoundary(
-                board, self._name, lambda: stop.requested, self._seconds_left, self._position.boundary + 1
+        if rank_store is not None:
+            self._common_boundary = CommonBoundary(
+                rank_store,
+                self._name,
+                lambda: stop.requested,
+                self._seconds_left,
+                self._position.boundary + 1,
             )
         self._saved_seconds = time.monotonic()
         return self._resumed
 
     def epochs(self, total: int) -> Iterator[int]:
-        """The epochs up to `total` that are still to do, from 0; one that was left in the middle is done to its end."""
+        """Yields the remaining epochs up to `total`, from 0. An epoch that was interrupted is completed."""
         self.resume()
         position = self._position
         self._epochs = total
@@ -165,7 +172,7 @@ class Checkpoint:
                 restore_random_state(self._torch, position.epoch_random)
             else:
                 position.epoch_random = capture_random_state(self._torch)
-            self._passed = False
+            self._iterated = False
             if self._sampler is not None:
                 self._sampler.set_epoch(position.epoch)
             yield position.epoch
@@ -177,23 +184,26 @@ class Checkpoint:
                 self._boundary()
                 if self.stopped:
                     return
-        self._end()
+        self._finish_training()
 
     def batches(self, loader: Iterable[Item], *, accumulate: int = 1, replay: bool = False) -> Iterator[Item]:
-        """This epoch's batches that are still to do, each as a step. One pass an epoch; evaluate on a loader of its own.
+        """Yields the remaining batches of this epoch, each as a step. One pass an epoch; evaluate on another
+        loader.
 
         Args:
-            loader: a DataLoader: its sampler skips what was seen. Anything else is iterated from its start, and what was seen dropped.
-            accumulate: batches to one step of the optimizer: there are no boundaries between them.
-            replay: loads what was seen, and drops it: for random augmentations in the loader's worker processes.
+            loader: a DataLoader, whose sampler skips the seen batches. Other iterables are iterated from
+                their start, and seen items dropped.
+            accumulate: batches for one step of the optimizer; there are no boundaries between them.
+            replay: loads the seen batches and drops them, for random augmentation in the loader's worker
+                processes.
         """
         self.resume()
-        if self._passed:
+        if self._iterated:
             raise CheckpointError(
-                "state.batches() was called twice in an epoch: iterate over the other loader itself, as in evaluation"
+                "state.batches() was called twice in an epoch: iterate over the other loader directly, as for evaluation"
             )
         position, length = self._position, length_of(loader)
-        self._passed = self._epochs is not None
+        self._iterated = self._epochs is not None
         if self._epochs is not None and length is not None:
             self._steps = position.step - position.batch + length * (self._epochs - position.epoch)
         try:
@@ -220,7 +230,7 @@ class Checkpoint:
             self._boundary()
 
     def steps(self, total: int) -> Iterator[int]:
-        """The steps up to `total` that are still to do, from 0: for a training without epochs."""
+        """Yields the remaining steps up to `total`, from 0, for a training without epochs."""
         self.resume()
         self._steps = total
         while self._position.step < total:
@@ -230,21 +240,22 @@ class Checkpoint:
                 self._boundary()
                 if self.stopped:
                     return
-        self._end()
+        self._finish_training()
 
     def boundary(self) -> bool:
-        """The end of a step in a loop of the script's own; returns whether to leave it (where `exit_when_stopped` is False)."""
+        """Marks the end of a step in the script's own loop; returns whether to leave it (where
+        `exit_when_stopped` is False)."""
         self.resume()
         self._count()
         self._boundary()
         return self.stopped
 
     def save(self) -> None:
-        """Saves now. With several ranks, all have to, at the same step.
+        """Saves now. With several ranks, all have to call it at the same step.
 
         Raises:
-            OSError: it could not be written; the checkpoints before are as they were.
-            CheckpointError: something cannot be saved.
+            OSError: it could not be written; earlier checkpoints are unchanged.
+            CheckpointError: a value cannot be saved.
         """
         self.resume()
         if self._store is None:
@@ -253,12 +264,12 @@ class Checkpoint:
         own = {
             "position": self._position.saved(),
             **self._random_state(),
-            "parts": capture(self._own),
+            "parts": capture(self._per_rank),
             "values": self.values,
         }
         shared = capture(self._parts) if self._store.rank == 0 else None
         self._store.save(self._position.boundary, shared, own)
-        self._saved_mark = self._mark()
+        self._last_saved = self._save_point()
         self._saved_seconds = time.monotonic()
         self._wants_save = False
         if self._on_save is not None:
@@ -268,59 +279,59 @@ class Checkpoint:
 
     def _count(self) -> None:
         self._position.step += 1
-        gate = client().gate
-        gate.progress.count(self._position.step, self._steps, gate.iterations, gate.session)
+        guard = client().guard
+        guard.progress.update_steps(self._position.step, self._steps, guard.iterations, guard.session)
 
     def _boundary(self) -> None:
         position = self._position
         position.boundary += 1
-        stop = client().stop.watch()
+        stop = client().stop.poll()
         if (
             self._every_steps
             and position.step % self._every_steps == 0
-            and position.step != self._saved_mark[0]
+            and position.step != self._last_saved[0]
         ):
             self._save_once()
-        if self._common is None:
+        if self._common_boundary is None:
             if stop or self._is_due():
                 self._save_once()
             if stop:
-                self._stop()
+                self._leave_loop()
             return
-        if self._is_due() and self._is_first and not self._wants_save:
+        if self._is_due() and self._is_rank_zero and not self._wants_save:
             self._wants_save = True
-            self._common.want(SAVE)
-        kind = self._common.arrive(position.boundary)
+            self._common_boundary.request(SAVE)
+        kind = self._common_boundary.arrive(position.boundary)
         while kind is not None:
             self._save_once()
             if kind == STOP:
-                self._stop()
+                self._leave_loop()
                 return
-            kind = self._common.arrive(position.boundary)
+            kind = self._common_boundary.arrive(position.boundary)
 
-    def _end(self) -> None:
-        """The training is complete: saves that, too, so that a restart repeats nothing."""
-        if self._mark() != self._saved_mark:
+    def _finish_training(self) -> None:
+        """Saves the completed training, so that a restart repeats nothing."""
+        if self._save_point() != self._last_saved:
             self._position.boundary += 1
             self._save_once()
-        if self._common is not None:
-            self._common.finish()
-        client().stop.watched = False
+        if self._common_boundary is not None:
+            self._common_boundary.finish()
+        client().stop.is_polled = False
 
-    def _stop(self) -> None:
+    def _leave_loop(self) -> None:
         self.stopped = True
         log.info("stopped after step %d", self.step)
         if self._exit_when_stopped:
             raise SystemExit(EXIT_STATUS)
 
     def _save_once(self) -> None:
-        """Saves, unless this boundary is saved already. A disk that is full does not end the training."""
-        if self._mark() == self._saved_mark:
+        """Saves unless this boundary is saved already. A full disk does not end the training."""
+        if self._save_point() == self._last_saved:
             return
         try:
             self.save()
         except OSError as error:
-            log.error("step %d could not be saved in %s: %s", self.step, self._folder, error)
+            log.error("cannot save step %d in %s: %s", self.step, self._folder, error)
             self._saved_seconds = time.monotonic()
             self._wants_save = False
 
@@ -330,10 +341,10 @@ class Checkpoint:
         )
 
     @property
-    def _is_first(self) -> bool:
+    def _is_rank_zero(self) -> bool:
         return self._store is not None and self._store.rank == 0
 
-    def _mark(self) -> tuple[int, int, int]:
+    def _save_point(self) -> tuple[int, int, int]:
         return self._position.step, self._position.epoch, self._position.boundary
 
     def _seconds_left(self) -> Optional[float]:
@@ -342,17 +353,17 @@ class Checkpoint:
 
     # --- after a resume ---
 
-    def _restore(self, found: Found) -> None:
+    def _restore(self, found: LoadedCheckpoint) -> None:
         restore(self._parts, found.shared)
-        position = Position.restored(found.own["position"])
-        self.values.update(found.own["values"])
+        position = Position.restored(found.rank_state["position"])
+        self.values.update(found.rank_state["values"])
         if found.same_ranks:
-            restore(self._own, found.own["parts"])
-            restore_random_state(self._torch, found.own["random"])
+            restore(self._per_rank, found.rank_state["parts"])
+            restore_random_state(self._torch, found.rank_state["random"])
         elif self._store is not None:
             position = position.for_other_ranks(found.generation.world_size, self._store.world_size)
             log.warning(
-                "the checkpoint is of %d ranks, this job has %d: it goes on from step %d with other random numbers",
+                "the checkpoint has %d ranks and this job %d: resuming at step %d with new random numbers",
                 found.generation.world_size,
                 self._store.world_size,
                 position.step,
@@ -360,33 +371,35 @@ class Checkpoint:
         self._position = position
         self._found = found
         self._resumed = True
-        self._saved_mark = self._mark()
+        self._last_saved = self._save_point()
 
     def _start_pass(self, loader: Any, replay: bool) -> Iterator[Any]:
-        """Iterates, from behind what was trained before; what random numbers that takes are those that it took at first."""
+        """Starts a pass after the trained batches, with the random numbers that the first pass used."""
         position, found, skip = self._position, self._found, 0
         self._found = None
         set_epoch(loader, position.epoch)
-        self._sources = flatten(generators(loader))
-        now = found.own if found is not None and found.same_ranks else None
+        self._loader_generators = flatten(generators(loader))
+        now = found.rank_state if found is not None and found.same_ranks else None
         if now is not None:
-            self._put_back(position.pass_random if position.batch else now)
+            self._restore_random(position.pass_random if position.batch else now)
         if found is not None and position.batch:
             skip = position.batch
         else:
             position.pass_random = {**self._random_state(), "had_iterator": has_iterator(loader)}
         rewind = None
         if now is not None and skip and position.pass_random["had_iterator"] and not has_iterator(loader):
-            rewind = partial(self._put_back, position.pass_random)
+            rewind = partial(self._restore_random, position.pass_random)
         batches = start_pass(self._torch, loader, skip, replay, rewind)
         if now is not None and skip:
-            self._put_back(now)
+            self._restore_random(now)
         return batches
 
     def _random_state(self) -> dict[str, Any]:
-        return {"random": capture_random_state(self._torch), "sources": capture(self._sources)}
+        return {"random": capture_random_state(self._torch), "sources": capture(self._loader_generators)}
 
-    def _put_back(self, state: Mapping[str, Any]) -> None:
+    def _restore_random(self, state: Mapping[str, Any]) -> None:
         restore_random_state(self._torch, state["random"])
         sources = state["sources"]
-        restore({name: source for name, source in self._sources.items() if name in sources}, sources)
+        restore(
+            {name: source for name, source in self._loader_generators.items() if name in sources}, sources
+        )

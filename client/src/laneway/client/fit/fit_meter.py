@@ -1,4 +1,5 @@
-"""A memory meter that makes what it measures fit: it stands before the device's own, at the same place in each iteration."""
+"""A memory meter that also makes the memory fit: it wraps the device's own meter and runs `MemoryFit` around
+each iteration."""
 
 from __future__ import annotations
 
@@ -6,62 +7,63 @@ import logging
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 if TYPE_CHECKING:
-    from laneway.client.cpu_memory import CpuMeter
-    from laneway.client.cuda_memory import CudaMeter
-    from laneway.client.fit.fit import Fit
-    from laneway.client.session import Session
+    from laneway.client.fit.memory_fit import MemoryFit
+    from laneway.client.memory.cpu_meter import CpuMeter
+    from laneway.client.memory.cuda_meter import CudaMeter
+    from laneway.client.session.session import Session
 
 log = logging.getLogger("laneway.client")
 
 
 class FitMeter:
-    """See `laneway.client.memory_meter`. While nothing is to be done it costs two calls an iteration."""
+    """Implements `laneway.client.memory.meter.MemoryMeter`. While there is nothing to do, it costs two calls
+    an iteration."""
 
-    def __init__(self, meter: Union[CpuMeter, CudaMeter], fit: Fit) -> None:
+    def __init__(self, meter: Union[CpuMeter, CudaMeter], fit: MemoryFit) -> None:
         self._meter = meter
         self._fit = fit
 
     def attach(self, session: Session) -> None:
-        """Plans keep within this session's quota from the next iteration on."""
+        """Sets this session's quota as the budget from the next iteration on."""
         self._meter.attach(session)
-        self._fit.limit(session.welcome.tensor_bytes, "cpu" if session.welcome.simulated else "cuda")
+        self._fit.set_budget(session.settings.tensor_bytes, "cpu" if session.settings.simulated else "cuda")
 
     def begin(self) -> None:
-        """The meter first: what is done is measured by it."""
+        """Begins the iteration, the meter first, because it measures the effects of `MemoryFit`."""
         self._meter.begin()
         try:
             self._fit.begin()
         except Exception as fault:
-            self._give_up(fault)
+            self._disable(fault)
 
-    def take_in(self, inputs: tuple[Any, ...]) -> None:
-        """The meter may want to see all of an iteration with larger inputs."""
-        self._meter.take_in(inputs)
+    def observe_inputs(self, inputs: tuple[Any, ...]) -> None:
+        """Passes the inputs to the meter, which may trace iterations with larger inputs."""
+        self._meter.observe_inputs(inputs)
 
     def end(self) -> Optional[tuple[int, int]]:
-        """The meter's figures."""
+        """Returns the meter's figures."""
         memory = self._meter.end()
         try:
             self._fit.end(memory)
         except Exception as fault:
-            self._give_up(fault)
+            self._disable(fault)
         return memory
 
-    def moved(self, storages: list[Any]) -> Optional[int]:
-        """The meter's answer: only what lasts over iterations is moved at a boundary."""
-        return self._meter.moved(storages)
+    def after_move(self, storages: list[Any]) -> Optional[int]:
+        """Returns the meter's answer: only persistent memory is moved at a boundary."""
+        return self._meter.after_move(storages)
 
-    def settle(self) -> None:
-        """Others get the lane next."""
-        self._meter.settle()
+    def prepare_release(self) -> None:
+        """Passes the call to the meter."""
+        self._meter.prepare_release()
 
     def forget(self) -> None:
-        """In a forked child: it is another process's memory."""
-        self._fit.abandon()
+        """Disables itself in a forked child, whose memory is separate."""
+        self._fit.disable()
         forget = getattr(self._meter, "forget", None)
         if forget is not None:
             forget()
 
-    def _give_up(self, fault: Exception) -> None:
-        log.warning("a fault in the client, memory is no longer saved: %r", fault, exc_info=fault)
-        self._fit.abandon()
+    def _disable(self, fault: Exception) -> None:
+        log.warning("internal error in the client; memory is no longer reduced: %r", fault, exc_info=fault)
+        self._fit.disable()

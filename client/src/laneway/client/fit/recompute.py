@@ -1,8 +1,10 @@
-"""Runs a module's forward without keeping what is inside, and once more when the backward pass wants it (Chen et al., 2016).
+"""Runs a module's forward without keeping its saved tensors, and again when the backward pass needs them
+(Chen et al., 2016).
 
-PyTorch's own non-reentrant checkpoint does it, for one module at a time: it keeps the inputs, restores its random number generators and autocast, and
-checks that the second run saves the like of the first. Beyond that, the second run finds Python's and NumPy's generators as the first did,
-and batch normalisation's running statistics are copies, so that they move once. A module is tried before it is relied on.
+PyTorch's non-reentrant checkpoint does this for one module at a time. It keeps the inputs, restores PyTorch's
+random number generators and autocast, and checks that the second run saves the same kinds of tensors. In
+addition, the second run here restores Python's and NumPy's generators, and batch normalisation's running
+statistics are copied so that they change only once. A module is tried out before it is relied on.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
-from laneway.client.fit.module_watch import tensors_in
+from laneway.client.fit.module_profiler import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Recomputing:
-    """Stands in for the forward of some modules, during iterations only: between them a module is as its owner made it."""
+class Recomputation:
+    """Replaces the forward of some modules during iterations. Between iterations the modules are unchanged."""
 
     def __init__(self, torch: Any, modules: list[Any]) -> None:
         from torch.utils.checkpoint import checkpoint
@@ -29,32 +31,32 @@ class Recomputing:
         self._modules = modules
         self._in_place: list[Any] = []
         self.runs = 0
-        """How often the backward pass had a module computed again. Those that were tried for nothing do not count."""
-        self._repeats: dict[int, bool] = {}
-        """By module, whether two runs of it give the same."""
+        """How often the backward pass had a module recomputed, without trial runs."""
+        self._deterministic: dict[int, bool] = {}
+        """By module, whether two runs give the same result."""
 
-    def put_in(self) -> None:
-        """From now on these modules compute again."""
+    def install(self) -> None:
+        """Replaces the modules' forwards."""
         for module in self._modules:
             if "forward" not in vars(module) and module.training:
-                vars(module)["forward"] = self._stand_in(module, module.forward)
+                vars(module)["forward"] = self._wrap_forward(module, module.forward)
                 self._in_place.append(module)
 
-    def take_out(self) -> None:
-        """They are as they were."""
+    def remove(self) -> None:
+        """Restores the modules."""
         while self._in_place:
             vars(self._in_place.pop()).pop("forward", None)
 
-    def _stand_in(self, module: Any, forward: Any) -> Any:
+    def _wrap_forward(self, module: Any, forward: Any) -> Any:
         def recomputed(*args: Any, **kwargs: Any) -> Any:
             if not self._torch.is_grad_enabled():
                 return forward(*args, **kwargs)
-            if id(module) not in self._repeats:
-                self._repeats[id(module)] = self._tries_alike(module, forward, args, kwargs)
-            if not self._repeats[id(module)]:
+            if id(module) not in self._deterministic:
+                self._deterministic[id(module)] = self._is_deterministic(module, forward, args, kwargs)
+            if not self._deterministic[id(module)]:
                 return forward(*args, **kwargs)
-            again = Again(self._torch, module)
-            tensors, rebuild = _each_once(args, kwargs, self._torch.Tensor)
+            context = RerunContext(self._torch, module)
+            tensors, rebuild = _deduplicate_tensors(args, kwargs, self._torch.Tensor)
 
             def run(*given: Any) -> Any:
                 words, named = rebuild(given)
@@ -64,7 +66,7 @@ class Recomputing:
                 run,
                 *tensors,
                 use_reentrant=False,
-                context_fn=lambda: (again.first(), self._counted(again.second())),
+                context_fn=lambda: (context.first_run(), self._counted(context.rerun())),
             )
 
         return recomputed
@@ -75,10 +77,11 @@ class Recomputing:
         with run:
             yield
 
-    def _tries_alike(self, module: Any, forward: Any, args: Any, kwargs: Any) -> bool:
-        """Runs it twice for nothing: whether both give the same to the bit, and save the like. Else the backward pass would fail."""
+    def _is_deterministic(self, module: Any, forward: Any, args: Any, kwargs: Any) -> bool:
+        """Runs the module twice: whether both give bitwise the same result and save alike. Otherwise the
+        backward pass would fail."""
         torch = self._torch
-        again = Again(torch, module)
+        context = RerunContext(torch, module)
         runs = []
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         for _ in range(2):
@@ -88,7 +91,7 @@ class Recomputing:
                 saved.append((tensor.shape, tensor.dtype))
 
             hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda _: None)
-            with again.first(), torch.random.fork_rng(devices), again.second(), hooks:
+            with context.first_run(), torch.random.fork_rng(devices), context.rerun(), hooks:
                 output = forward(*args, **kwargs)
             runs.append((saved, [tensor.detach() for tensor in tensors_in(output, torch.Tensor)]))
             del output
@@ -96,8 +99,12 @@ class Recomputing:
         return saved == saved_again and all(map(torch.equal, outputs, outputs_again))
 
 
-def _each_once(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[[Any], Any]]:
-    """The tensors among arguments, each once, and what puts others in their places: modules look whether two inputs are one."""
+def _deduplicate_tensors(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[[Any], Any]]:
+    """Returns the tensors among the arguments without duplicates, and a function that substitutes others for
+    them.
+
+    Modules may check whether two inputs are the same object.
+    """
     tensors: list[Any] = []
     places: dict[int, int] = {}
 
@@ -109,7 +116,7 @@ def _each_once(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[
             tensors.append(value)
         return places[id(value)]
 
-    # What is no tensor is kept as it is; of the tensors nothing is, or they could not leave.
+    # Non-tensors are kept as they are. Tensors are not referenced here, so that they can be freed.
     words = [(place(value), None if isinstance(value, kind) else value) for value in args]
     named = {
         name: (place(value), None if isinstance(value, kind) else value) for name, value in kwargs.items()
@@ -124,8 +131,8 @@ def _each_once(args: Any, kwargs: Any, kind: type) -> tuple[list[Any], Callable[
     return tensors, rebuild
 
 
-class Again:
-    """What surrounds the first and the second run of a module's forward."""
+class RerunContext:
+    """The context of the first and the second run of a module's forward."""
 
     def __init__(self, torch: Any, module: Any) -> None:
         self._torch = torch
@@ -133,14 +140,14 @@ class Again:
         self._states: tuple[Any, Any] = (None, None)
 
     @contextlib.contextmanager
-    def first(self) -> Iterator[None]:
-        """The run that counts."""
+    def first_run(self) -> Iterator[None]:
+        """Surrounds the run that counts."""
         self._states = _generators()
         yield
 
     @contextlib.contextmanager
-    def second(self) -> Iterator[None]:
-        """The run that only brings back what was not kept."""
+    def rerun(self) -> Iterator[None]:
+        """Surrounds the run that only restores what was not kept."""
         outside = _generators()
         _set_generators(self._states)
         owners = self._copy_statistics()

@@ -1,6 +1,6 @@
 """Turn policies: who of a lane's waiting sessions runs its next iterations. One file each, chosen by name.
 
-``turn_policy("fair", starvation_seconds=60)`` returns one. Whoever grants turns calls ``enter`` when a session joins or
+``turn_policy("fair", starvation_seconds=60)`` returns one. The turn scheduler calls ``enter`` when a session joins or
 comes back, and ``choose`` when the turn is free. To ask whether the holder of a turn should go on when its quantum is
 over, pass it among the waiting: if it is chosen it keeps the turn.
 """

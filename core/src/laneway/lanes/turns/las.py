@@ -22,7 +22,7 @@ class LeastAttained:
 
     thresholds_seconds: tuple[float, ...] = (60.0, 3600.0)
     """Attained service at which a session leaves the first queue, the second, and so on; there is one queue more.
-    An interactive trial of a minute stays ahead of all that train; a job of an hour makes way for those that began."""
+    An interactive trial of a minute stays ahead of all trainings; a job of an hour yields to newer ones."""
 
     def __post_init__(self) -> None:
         rising = all(lower < upper for lower, upper in pairwise((0.0, *self.thresholds_seconds)))
@@ -40,7 +40,7 @@ class LeastAttained:
         return 0.0
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return who arrived first in the highest queue that somebody is in."""
+        """Return the first arrival in the highest queue that has sessions."""
         best = min(
             waiting,
             key=lambda session: (

@@ -51,7 +51,7 @@ class TurnPolicy(Protocol):
         ...
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return the key of the session that gets the turn; None if nobody waits."""
+        """Return the key of the session that gets the turn; None if no session waits."""
         ...
 
     def surplus_seconds(self, session: SessionView) -> float:

@@ -10,9 +10,9 @@ from laneway.lanes.turns.policy import SessionView, TurnPolicy
 
 @dataclass(frozen=True, slots=True)
 class StarvationBound:
-    """Whoever has waited for ``bound_seconds`` is next, the longest waiting first; otherwise the policy decides.
+    """A session that has waited for ``bound_seconds`` is next, the longest waiting first; otherwise the policy decides.
 
-    With n sessions whose turns last q seconds nobody waits longer than ``bound_seconds + n·q``.
+    With n sessions whose turns last q seconds no session waits longer than ``bound_seconds + n·q``.
     """
 
     policy: TurnPolicy
@@ -23,15 +23,15 @@ class StarvationBound:
             raise ValueError(f"bound_seconds is {self.bound_seconds}: write a time above 0")
 
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
-        """As the policy has it."""
+        """Delegate to the policy."""
         return self.policy.enter(newcomer, active)
 
     def surplus_seconds(self, session: SessionView) -> float:
-        """As the policy has it."""
+        """Delegate to the policy."""
         return self.policy.surplus_seconds(session)
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return the longest waiting of the overdue, else whom the policy chooses."""
+        """Return the longest waiting overdue session, else the choice of the policy."""
         sessions = tuple(waiting)
         overdue_since_seconds = now_seconds - self.bound_seconds
         overdue = [s for s in sessions if s.waiting_since_seconds <= overdue_since_seconds]

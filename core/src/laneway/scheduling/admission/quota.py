@@ -3,7 +3,7 @@
 A job is admitted if its namespace's jobs, with it, hold no more than the quota. Beyond that it borrows: up to its
 namespace's limit, and only GPUs that are free and that the other namespaces have not kept back of what is theirs
 (``lending_ratio``). Nothing is taken back by admission: choose the order policy ``fair`` with the quotas as its weights,
-and whoever has borrowed makes way for those who have not what is theirs. In a namespace without a quota, all is borrowed.
+and borrowers are preempted by jobs within their quota. In a namespace without a quota, everything is borrowed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from laneway.scheduling.gpus.capacity import needs
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.plan import WaitingCode, WaitingReason
+from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.order.remaining import demanded_gpus
-from laneway.scheduling.plan_types import WaitingCode, WaitingReason
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import Job
-from laneway.scheduling.supply import needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Quota:
 
     lending_ratio: float = 1.0
     """How much of what others have not taken of their quotas may be borrowed; the rest stays free for them, so that they
-    need not wait until borrowers end or make way. 1: all; 0: nothing is lent."""
+    need not wait until borrowers end or are preempted. 1: all; 0: nothing is lent."""
 
     def __post_init__(self) -> None:
         for name in ("quota_gpus", "limit_gpus"):
@@ -48,17 +48,17 @@ class Quota:
         if not 0 <= self.lending_ratio <= 1:
             raise ValueError(f"lending_ratio is {self.lending_ratio}: write a number from 0 to 1")
 
-    def refusal(self, job: Job, room: Room, now_seconds: float) -> WaitingReason | None:
+    def refusal(self, job: Job, capacity: FreeCapacity, now_seconds: float) -> WaitingReason | None:
         """Return why a job is beyond its namespace's limit, or borrows what is not lent; None if it is admitted."""
-        needed, held = demanded_gpus(job), room.held_percent(job.namespace) / 100
+        needed, held = demanded_gpus(job), capacity.held_percent(job.namespace) / 100
         quota = self.quota_gpus.get(job.namespace, 0.0)
         limit = self.limit_gpus.get(job.namespace, math.inf)
         if held + needed > limit:
             return _refused(job, held, held + needed - limit, f"may hold {limit:g} at most")
         if held + needed <= quota:
             return None
-        kept_back = self._kept_back_gpus(job.namespace, room)
-        free = room.free_sum_percent(job) / 100
+        kept_back = self._kept_back_gpus(job.namespace, capacity)
+        free = capacity.free_sum_percent(job) / 100
         if kept_back == 0 or free - needed >= kept_back:
             return None
         lacking = needed + kept_back - free
@@ -69,10 +69,10 @@ class Quota:
             f"has a quota of {quota:g}; of the {free:g} that are free, others keep {kept_back:g}",
         )
 
-    def _kept_back_gpus(self, borrower: str, room: Room) -> float:
+    def _kept_back_gpus(self, borrower: str, capacity: FreeCapacity) -> float:
         """Return what the others have not taken of their quotas and do not lend."""
         unused = math.fsum(
-            max(0.0, quota - room.held_percent(namespace) / 100)
+            max(0.0, quota - capacity.held_percent(namespace) / 100)
             for namespace, quota in self.quota_gpus.items()
             if namespace != borrower
         )

@@ -1,7 +1,7 @@
 """First come, best demand (Synergy-Greedy, OSDI'22, section 4.1): here to show why not.
 
-A few jobs with large demands take all CPUs of a node, and its other GPUs stand idle: whoever is placed on them gets
-nothing, and stands still until one of the others ends. Synergy measures average completion times worse than with proportional
+A few jobs with large demands take all CPUs of a node, and its other GPUs stand idle: a job placed on them gets
+nothing until one of the others ends. Synergy measures average completion times worse than with proportional
 shares.
 """
 
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, options
 from laneway.scheduling.allocation.parts import independent_parts
-from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, WorkerAllotment
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
+from laneway.scheduling.model.plan import WorkerAllotment
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +34,19 @@ class Greedy:
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return the best demands that fit; a gang whose demand no longer fits gets nothing, and its GPUs are stranded."""
-        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
             load = Load(part)
             for number, gang in enumerate(part.gangs):
                 best = options(gang, part.nodes, self._grain())[0]
                 if load.fits(number, None, best):
                     load.take(number, best)
-                    allotted[keys[number]] = best.workers
+                    worker_counts[keys[number]] = best.workers
                 else:
-                    allotted[keys[number]] = tuple(
+                    worker_counts[keys[number]] = tuple(
                         WorkerAllotment(worker.worker, 0, 0) for worker in gang.workers
                     )
-        return allotted
+        return worker_counts
 
     def _grain(self) -> Grain:
         return Grain(self.tolerance_ratio, self.cpu_step_millis)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity
 
 
 @dataclass(frozen=True, slots=True)

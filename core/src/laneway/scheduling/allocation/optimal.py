@@ -15,8 +15,9 @@ from functools import lru_cache
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, nodes_of, options
 from laneway.scheduling.allocation.parts import Part, independent_parts
-from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang, WorkerAllotment
+from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang
 from laneway.scheduling.allocation.tune import Choices, held, tuned, worth
+from laneway.scheduling.model.plan import WorkerAllotment
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ class Optimal:
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return what each worker gets: never less throughput together than with ``Tune`` of the same parameters."""
-        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
-            allotted.update(zip(keys, _divided(part, self), strict=True))
-        return allotted
+            worker_counts.update(zip(keys, _divided(part, self), strict=True))
+        return worker_counts
 
     def best(self, part: Part, choices: Choices) -> Sequence[int]:
         """Return which option each gang of a part gets."""

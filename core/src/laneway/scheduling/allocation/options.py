@@ -12,15 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from laneway.scheduling.allocation.policy import (
-    MEBIBYTE,
-    NodeCapacity,
-    PlacedGang,
-    PlacedWorker,
-    WorkerAllotment,
-)
-from laneway.scheduling.allocation.sensitivity import SLACK, Sensitivity, best_demand, least_memory_bytes
+from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang, PlacedWorker
 from laneway.scheduling.allocation.shares import proportional_share, throughput_ratio
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import SLACK, Sensitivity, best_demand, least_memory_bytes
 
 
 @dataclass(frozen=True, slots=True)

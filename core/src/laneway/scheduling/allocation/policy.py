@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from laneway.scheduling.allocation.sensitivity import Sensitivity
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import Sensitivity
 
 MEBIBYTE = 2**20
 
@@ -73,15 +74,6 @@ class PlacedGang:
     def gpu_percent(self) -> int:
         """Percent of GPUs of all its workers together: what its throughput weighs."""
         return sum(worker.gpu_percent for worker in self.workers)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerAllotment:
-    """What one worker gets."""
-
-    worker: int
-    cpu_millis: int
-    memory_bytes: int
 
 
 class AllocationPolicy(Protocol):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.allocation.parts import independent_parts
-from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, WorkerAllotment
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
 from laneway.scheduling.allocation.shares import proportional_share
+from laneway.scheduling.model.plan import WorkerAllotment
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,10 @@ class Proportional:
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return the proportional shares."""
-        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
             for key, gang in zip(keys, part.gangs, strict=True):
-                allotted[key] = tuple(
+                worker_counts[key] = tuple(
                     proportional_share(worker, part.nodes[worker.node]) for worker in gang.workers
                 )
-        return allotted
+        return worker_counts

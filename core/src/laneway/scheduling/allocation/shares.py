@@ -5,8 +5,9 @@ It is what schedulers that look at GPUs alone give, and what nobody may do worse
 
 from __future__ import annotations
 
-from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedWorker, WorkerAllotment
-from laneway.scheduling.allocation.sensitivity import Sensitivity
+from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedWorker
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import Sensitivity
 
 
 def proportional_share(worker: PlacedWorker, node: NodeCapacity) -> WorkerAllotment:

@@ -19,8 +19,9 @@ from functools import lru_cache
 from laneway.scheduling.allocation.load import Load
 from laneway.scheduling.allocation.options import Grain, Option, options
 from laneway.scheduling.allocation.parts import Part, independent_parts
-from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, WorkerAllotment
-from laneway.scheduling.allocation.sensitivity import SLACK
+from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import SLACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class Tune:
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
         """Return what each worker gets."""
-        allotted: dict[str, tuple[WorkerAllotment, ...]] = {}
+        worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
-            allotted.update(zip(keys, _divided(part, self._grain()), strict=True))
-        return allotted
+            worker_counts.update(zip(keys, _divided(part, self._grain()), strict=True))
+        return worker_counts
 
     def _grain(self) -> Grain:
         return Grain(self.tolerance_ratio, self.cpu_step_millis)

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from laneway.scheduling.elastic.descent import Slope, minimise
-from laneway.scheduling.elastic.throughput import MAX_GAMMA, ThroughputModel
+from laneway.scheduling.model.throughput import MAX_GAMMA, ThroughputModel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from laneway.scheduling.elastic.goodput import GoodputModel, Shape, consolidated, goodputs
+from laneway.scheduling.model.goodput import GoodputModel, ReplicaLayout, consolidated, goodputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class MalleableJob:
         return sum(self.workers_by_node)
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ReplicaLayout:
         """Its placement now; it has workers."""
-        return Shape(len(self.workers_by_node), self.workers)
+        return ReplicaLayout(len(self.workers_by_node), self.workers)
 
     def counts(self, most_gpus: int) -> tuple[int, ...]:
         """Return the numbers of workers that it may be given of so many GPUs, rising, 0 first.

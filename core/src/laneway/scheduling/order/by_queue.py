@@ -19,7 +19,7 @@ class ByQueue:
 
     @property
     def preempts_by_queue(self) -> bool:
-        """Only jobs of a later queue make way."""
+        """Yes: only jobs of a later queue are preempted."""
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""Max-min fairness between namespaces, with weights: whoever has had the least for its weight goes first.
+"""Max-min fairness between namespaces, with weights: the namespace with the least service for its weight goes first.
 
 Each namespace is given its jobs one after the other, those that run first; whose turn it is, is decided by what the
 namespace has had for its weight, and what the jobs given so far will attain in the next interval counts as had. This is
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
 
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.remaining import demanded_gpus
-from laneway.scheduling.snapshot import Job, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Fair:
     """By namespace: how much more it is due than one with weight 1. Namespaces that are not named have weight 1."""
 
     interval_seconds: float = 600.0
-    """How long a decision stands: a job makes way for one of another namespace once that one, an interval later, will
+    """How long a decision stands: a job is preempted by one of another namespace once that one, an interval later, will
     have had no more for its weight than its own has had already. A preemption costs some 50 s (Tiresias, section 5;
     Lucid, section 2), so two gangs that take turns lose at most 8 percent to it."""
 
@@ -50,7 +50,7 @@ class Fair:
 
     @property
     def relative(self) -> bool:
-        """Yes: what a job's namespace has had is told by all of its jobs."""
+        """Yes: the service of a namespace is the sum over its jobs."""
         return True
 
     @property
@@ -81,8 +81,8 @@ class Fair:
         had, _ = running.position
         return had_with_it <= had
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Never: whoever fits may pass."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """No: jobs that fit may pass."""
         return False
 
     def _leads(
@@ -106,7 +106,7 @@ class Fair:
 
 def _competes(job: Job) -> bool:
     """Whether a job holds GPUs or competes for them."""
-    return not job.state.makes_way and not job.suspended
+    return not job.state.is_releasing and not job.suspended
 
 
 def _in_turn(jobs: Collection[Job]) -> list[tuple[bool, Job]]:

@@ -1,8 +1,8 @@
-"""Finish-time fairness (Themis, NSDI'20, section 3.1): whoever sharing delays most goes first.
+"""Finish-time fairness (Themis, NSDI'20, section 3.1): the job that sharing delays most goes first.
 
 rho is the time that a job takes in the shared cluster, from its submission to its end, over the time that it would take
 alone in an n-th of the cluster, with n the jobs that there are. A job whose rho is at most 1 has lost nothing by sharing;
-the policy serves the largest rho. GPUs are leased: whoever has started keeps them for a lease, as in Themis.
+the policy serves the largest rho. GPUs are leased: a started job keeps them for a lease, as in Themis.
 
 Alone in an n-th of the cluster, a job that needs no more GPUs than that takes its own time, and a larger one so many
 times longer as it lacks GPUs (as Gavel, OSDI'20, section 4.2, has it). Themis auctions GPUs among the apps with the
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.remaining import demanded_gpus, remaining_seconds
-from laneway.scheduling.snapshot import Job, JobState
 
 _LEASED, _FREE = 0, 1
 
@@ -50,16 +50,16 @@ class FinishTimeFair:
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return those with a lease first, then the others by rho."""
-        competing = sum(not job.state.makes_way and not job.suspended for job in jobs)
+        competing = sum(not job.state.is_releasing and not job.suspended for job in jobs)
         share_gpus = cluster_gpus / max(1, competing)
         return {job.key: self._rank(job, share_gpus, now_seconds) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whoever has the larger rho, once the other's lease has ended."""
+        """Whether the waiting job has the larger rho and the other's lease has ended."""
         return running.queue == _FREE and waiting.position < running.position
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Never: whoever fits may pass."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """No: jobs that fit may pass."""
         return False
 
     def rho(self, job: Job, share_gpus: float, now_seconds: float) -> float:

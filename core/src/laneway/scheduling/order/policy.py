@@ -1,4 +1,4 @@
-"""What an order policy answers: which job goes first."""
+"""The protocol of order policies: which job goes first, and which may preempt which."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from laneway.scheduling.snapshot import Job
+from laneway.scheduling.model.snapshot import Job
 
 
 class Pace(NamedTuple):
-    """How a rank drifts that does so evenly."""
+    """The even drift of a rank."""
 
     per_second: float
     """By how much ``position[0]`` rises in a second; below 0 if it falls."""
 
     until_seconds: float = math.inf
-    """How long it does; then the rank is asked for again, at the next decision."""
+    """When that ends; the rank is computed again in the next cycle after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Rank:
     """It is in this queue because it waited long, not by its service."""
 
     until_seconds: float = math.inf
-    """When time alone changes this rank: it is asked for again then, and a decision is due."""
+    """When time alone changes this rank: it is computed again then, and a cycle is due."""
 
     drifts: bool = False
-    """It changes all the time (remaining time while the job runs): it is asked for again at every decision, and no
-    decision is due because of it."""
+    """It changes all the time (remaining time while the job runs): it is computed in every cycle, and no cycle is due because of
+    it."""
 
     pace: Pace | None = None
-    """How it drifts, if evenly and in ``position[0]`` alone: then it is asked for only at those decisions that depend on it."""
+    """How it drifts, if evenly and in ``position[0]`` alone: then it is computed only in cycles that depend on it."""
 
 
 class OrderPolicy(Protocol):
@@ -47,18 +47,18 @@ class OrderPolicy(Protocol):
 
     @property
     def relative(self) -> bool:
-        """Whether a job's rank depends on the others. If so, ``ranks`` is asked for all jobs at every decision, else for
-        those that have changed and those whose rank's time has come."""
+        """Whether a job's rank depends on other jobs. If so, every cycle computes the ranks of all jobs, else only of those that
+        changed or whose time has come."""
         ...
 
     @property
     def preempts_by_queue(self) -> bool:
-        """Whether ``may_preempt`` compares queues only, and says yes exactly where the waiting job's is the smaller."""
+        """Whether ``may_preempt`` compares queues only, and is true exactly where the waiting job's is smaller."""
         ...
 
     @property
     def interval_seconds(self) -> float:
-        """How long a decision stands at most while somebody waits; infinite where ``until_seconds`` says it all."""
+        """The longest time between two cycles while a job waits; infinite where ``until_seconds`` covers every change."""
         ...
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
@@ -75,6 +75,6 @@ class OrderPolicy(Protocol):
         """Whether a waiting job may take the GPUs of a running one of the same priority, which comes later in order."""
         ...
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Whether a job that waits for room lets nobody pass on GPUs that it could use; else smaller jobs may."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """Whether no later job may pass this waiting job on GPUs that it could use; else smaller jobs may."""
         ...

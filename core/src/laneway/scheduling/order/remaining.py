@@ -1,8 +1,8 @@
-"""What is left of a job, where somebody knows how long it runs, and how many GPUs it counts for."""
+"""The remaining run time of a job of known duration, and the GPUs that it counts for."""
 
 from __future__ import annotations
 
-from laneway.scheduling.snapshot import Job
+from laneway.scheduling.model.snapshot import Job
 
 _SLACK_SECONDS = 1e-3
 """That a sum of floats may fall short by, so that a review that is due is not found to be a moment ahead."""

@@ -6,18 +6,18 @@ import math
 from bisect import bisect_right
 from typing import NamedTuple
 
-from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.model.snapshot import Job, JobState
 
 _SLACK = 1e-3
 """Seconds, or GPU-seconds, that a sum of floats may fall short by: on a clock of 1.7e9 s, 64 GPUs times its last bit is
 1.5e-5. Without it a change that is due would be found not to have come yet."""
 
-PARKED = frozenset({JobState.PAUSED, JobState.OFFLOADED})
-"""They hold memory and train as little as those that wait."""
+PAUSED = frozenset({JobState.PAUSED, JobState.OFFLOADED})
+"""States in which a job holds memory and trains as little as a waiting one."""
 
 
-class Standing(NamedTuple):
-    """Where a job stands."""
+class QueuePlace(NamedTuple):
+    """A job's queue and its place there."""
 
     queue: int
     service_gpu_seconds: float
@@ -43,14 +43,14 @@ def check(thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float) ->
         raise ValueError(f"promotion_factor is {promotion_factor}: write 0 for never, or a number above 0")
 
 
-def standing(
+def queue_place(
     job: Job,
     thresholds_gpu_seconds: tuple[float, ...],
     promotion_factor: float,
     now_seconds: float,
     *,
     within_first: bool = False,
-) -> Standing:
+) -> QueuePlace:
     """Return a job's queue: that of its service since it was last promoted.
 
     Args:
@@ -71,10 +71,10 @@ def standing(
         since = job.created_seconds if job.waiting_since_seconds is None else job.waiting_since_seconds
         promotion_seconds = since + promotion_factor * job.executed_seconds
         if promotion_seconds - now_seconds <= _SLACK:
-            return Standing(0, 0.0, promoted=True)
-        return Standing(queue, service, until_seconds=promotion_seconds)
+            return QueuePlace(0, 0.0, promoted=True)
+        return QueuePlace(queue, service, until_seconds=promotion_seconds)
     if not rate_gpus or queue == len(thresholds_gpu_seconds):
-        return Standing(queue, service)
+        return QueuePlace(queue, service)
     # From when the service was counted, not from now: so the moment is the same float whenever it is asked for.
     left = thresholds_gpu_seconds[queue] - counted
-    return Standing(queue, service, until_seconds=counted_seconds + left / rate_gpus)
+    return QueuePlace(queue, service, until_seconds=counted_seconds + left / rate_gpus)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.order.remaining import demanded_gpus
 from laneway.scheduling.order.srtf import SRTF
-from laneway.scheduling.snapshot import Job
 
 
 @dataclass(frozen=True, slots=True)

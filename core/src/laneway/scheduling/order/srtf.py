@@ -10,9 +10,9 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.order.policy import Pace, Rank
 from laneway.scheduling.order.remaining import remaining_seconds, review_seconds
-from laneway.scheduling.snapshot import Job, JobState
 
 KNOWN, UNKNOWN = 0, 1
 """Queues."""
@@ -52,14 +52,14 @@ class SRTF:
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whoever is known to have less left."""
+        """Whether the waiting job is known to have less remaining time."""
         return waiting.queue == KNOWN and (waiting.queue, waiting.position) < (
             running.queue,
             running.position,
         )
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Never: whoever fits may pass."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """No: jobs that fit may pass."""
         return False
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:

@@ -1,8 +1,8 @@
 """Discretised two-dimensional Gittins index (Tiresias, NSDI'19, section 3.2): what is known of past jobs decides.
 
-The queues are those of 2D-LAS. Within a queue, whoever is likely to end soon for little service goes first, by the
-distribution of the services of past jobs, and of equals whoever came first; a job that runs has no bonus, so jobs of one
-queue preempt one another.
+The queues are those of 2D-LAS. Within a queue, the job that is likely to end soon for little service goes first, by the
+distribution of the services of past jobs; of equals, the oldest. A running job has no bonus, so jobs of one queue preempt
+one another.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.order.gittins_index import GittinsTable, gittins_table, log_normal_samples
 from laneway.scheduling.order.policy import Rank
-from laneway.scheduling.order.service_queues import check, standing
-from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.order.service_queues import check, queue_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TiresiasGittins:
     """Service at which a job falls into the next queue."""
 
     promotion_factor: float = 0.0
-    """A job that has waited this many times what it has executed is in the first queue, and its service counts anew, for
+    """A job that has waited this many times what it has executed is in the first queue, and its service counts from 0, for
     its index too; 0: never."""
 
     def __post_init__(self) -> None:
@@ -83,15 +83,15 @@ class TiresiasGittins:
         return {job.key: self._rank(job, table, now_seconds) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whoever is in a higher queue, or has a higher index in the same, or as high a one and came first."""
+        """Whether the waiting job is in a higher queue, or has a higher index there, or an equal one and is older."""
         return (waiting.queue, waiting.position) < (running.queue, running.position)
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Never: whoever fits may pass."""
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+        """No: jobs that fit may pass."""
         return False
 
     def _rank(self, job: Job, table: GittinsTable, now_seconds: float) -> Rank:
-        stands = standing(
+        stands = queue_place(
             job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds, within_first=True
         )
         return Rank(

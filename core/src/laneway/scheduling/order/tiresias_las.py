@@ -3,7 +3,7 @@
 A job's service is its GPUs times the time that it has executed, so nobody has to say how long it will run. A few queues
 by service keep jobs of like service from preempting one another back and forth. Within a queue, jobs that run come first,
 by start; those that wait follow, by arrival. A job that has waited long against what it has executed goes back to the
-first queue (the paper's PromoteKnob), and from there on its service counts anew.
+first queue (the paper's PromoteKnob), and from there on its service counts from 0.
 
 The defaults are those of the policy ``dlas-gpu`` of Tiresias' own simulator, for comparison with it: no promotion, so a
 job may wait for ever behind a stream of newcomers.
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.order.by_queue import ByQueue
 from laneway.scheduling.order.policy import Rank
-from laneway.scheduling.order.service_queues import PARKED, check, standing
-from laneway.scheduling.snapshot import Job, JobState
+from laneway.scheduling.order.service_queues import PAUSED, check, queue_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class TiresiasLAS(ByQueue):
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
-    def holds_up(self, job: Job, rank: Rank, now_seconds: float) -> bool:
+    def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
         """Whether the job is in the first queue and its patience has come to its end."""
         return rank.queue == 0 and 0 < self.patience_seconds <= job.waited_seconds(now_seconds)
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:
-        stands = standing(job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds)
-        waits = job.state is JobState.WAITING or job.state in PARKED
+        stands = queue_place(job, self.thresholds_gpu_seconds, self.promotion_factor, now_seconds)
+        waits = job.state is JobState.WAITING or job.state in PAUSED
         since = job.created_seconds if waits or job.started_seconds is None else job.started_seconds
         return Rank(stands.queue, (float(waits), since), stands.promoted, stands.until_seconds)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_placing import consolidated, on_a_shared_gpu, place_gang
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidate:
     """Fewest nodes, waiting for them."""
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit on the fewest nodes that could hold it."""
-        return on_a_shared_gpu(job, room) or place_gang(job, room, consolidated)
+        return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, consolidated)

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_first_nodes
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, place_gang
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """The first free GPUs by number; a worker's own GPUs are of one node, because a process cannot span two."""
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if too few GPUs are free."""
-        return place_gang(job, room, _first)
+        return place_gang(job, capacity, _first)
 
 
-def _first(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
-    return on_first_nodes(job.demand.workers, nodes_by_slots(job, room, choices))
+def _first(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
+    return on_first_nodes(job.demand.workers, nodes_by_slots(job, capacity, choices))

@@ -20,11 +20,11 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from laneway.api.training_job import PlacementMode
-from laneway.scheduling.node_states import State
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.gpus.node_states import State
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.fragmentation import Fragmentation, Step, Task, reduced
 from laneway.scheduling.placement.gang_placing import Choice, place_gang, tightest
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +51,22 @@ class FGD:
                     f"of 100, and a popularity of 0 or more"
                 )
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit.
 
         A gang keeps to one class of GPUs where it can, because the slowest worker sets the pace of all.
         """
-        demand, choices = job.demand, room.choices(job)
+        demand, choices = job.demand, capacity.choices(job)
         if demand.workers > 1 and demand.mode is not PlacementMode.AUTO:
-            return place_gang(job, room, tightest)
+            return place_gang(job, capacity, tightest)
         measure = _measure(self.task_percents, self.task_popularity)
         if demand.workers == 1:
-            found = _Descent(job, room, choices, measure).found()
+            found = _Descent(job, capacity, choices, measure).found()
             return None if found is None else found[1]
-        alone = [_Descent(job, room, (choice,), measure).found() for choice in choices]
+        alone = [_Descent(job, capacity, (choice,), measure).found() for choice in choices]
         best = min((found for found in alone if found is not None), key=lambda found: found[0], default=None)
         if best is None and len(choices) > 1:
-            best = _Descent(job, room, choices, measure).found()
+            best = _Descent(job, capacity, choices, measure).found()
         return None if best is None else best[1]
 
 
@@ -103,12 +103,14 @@ _Candidate = tuple[float, bool, int, int, int, _Spot]
 class _Descent:
     """One gang on its way down: worker by worker to the place of the least growth."""
 
-    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], measure: Fragmentation) -> None:
+    def __init__(
+        self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], measure: Fragmentation
+    ) -> None:
         self._job = job
-        self._room = room
+        self._capacity = capacity
         self._choices = choices
         self._measure = measure
-        self._avoided = room.avoided(job)
+        self._avoided = capacity.avoided(job)
         self._candidates = self._first_candidates()
         self._growth_percent = 0.0
         self._taken: list[tuple[int, int, tuple[str, ...]]] = []
@@ -126,7 +128,7 @@ class _Descent:
         gpus = self._job.demand.gpus_per_worker
         candidates: list[_Candidate] = []
         for choice, (gpu_class, share_percent) in enumerate(self._choices):
-            for state, nodes in self._room.states(gpu_class).nodes.items():
+            for state, nodes in self._capacity.states(gpu_class).nodes.items():
                 if len(state) >= gpus and state[-gpus] >= share_percent:
                     step = self._measure.least(state, state, share_percent, gpus)
                     if step is not None:
@@ -147,8 +149,8 @@ class _Descent:
             heappush(self._candidates, (*candidate[:-2], spot.alike[after], following))
         if node in self._avoided:
             return
-        gpus = self._room.gpus_on(node, self._job, *self._choices[spot.choice])
-        spot.open_gpus = [(self._room.free_percent(gpu), gpu) for gpu in gpus]
+        gpus = self._capacity.gpus_on(node, self._job, *self._choices[spot.choice])
+        spot.open_gpus = [(self._capacity.free_percent(gpu), gpu) for gpu in gpus]
         self._offer(spot, node, touched=False)
 
     def _offer(self, spot: _Spot, node: int, *, touched: bool) -> None:
@@ -179,6 +181,6 @@ class _Descent:
     def _workers(self) -> tuple[WorkerPlacement, ...]:
         """Number the workers; ranks on one node are neighbours."""
         return tuple(
-            WorkerPlacement(rank, self._room.node_name(node), uuids, self._choices[choice][1])
+            WorkerPlacement(rank, self._capacity.node_name(node), uuids, self._choices[choice][1])
             for rank, (node, choice, uuids) in enumerate(sorted(self._taken))
         )

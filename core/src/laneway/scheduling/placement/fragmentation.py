@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from laneway.scheduling.node_states import State
+from laneway.scheduling.gpus.node_states import State
 
 _KEPT = 1 << 16
 """Answers kept. States repeat from job to job and from node to node, so most questions have been answered before."""

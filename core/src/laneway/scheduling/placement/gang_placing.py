@@ -6,40 +6,40 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from laneway.api.training_job import PlacementMode
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.gpu_class import GPUClass
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_fewest_nodes, on_most_nodes
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
-from laneway.scheduling.suitability import GPUClass
 
 Choice = tuple[GPUClass, int]
 """A class of GPUs, and the percent of one that a worker needs."""
 
-LayoutRule = Callable[[Job, Room, Sequence[Choice]], Layout | None]
+LayoutRule = Callable[[Job, FreeCapacity, Sequence[Choice]], Layout | None]
 """Says over which nodes, by their GPUs of these classes, a gang goes; None if it does not fit, or is to wait."""
 
-GPURule = Callable[[Room, Sequence[GPU], int], Sequence[GPU]]
+GPURule = Callable[[FreeCapacity, Sequence[GPU], int], Sequence[GPU]]
 """Says which so many of a node's GPUs are taken; they come with the least free first. At least as many are returned."""
 
 
-def fullest_first(_: Room, gpus: Sequence[GPU], __: int) -> Sequence[GPU]:
+def fullest_first(_: FreeCapacity, gpus: Sequence[GPU], __: int) -> Sequence[GPU]:
     """Take the GPUs with the least free."""
     return gpus
 
 
-def tightest(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+def tightest(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
     """Lay a gang on the node that it fills best, else over as few as can be."""
-    return on_fewest_nodes(job.demand.workers, nodes_by_slots(job, room, choices))
+    return on_fewest_nodes(job.demand.workers, nodes_by_slots(job, capacity, choices))
 
 
-def consolidated(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+def consolidated(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
     """Lay a gang on as few nodes as an empty cluster would take for it; None where that needs others to leave."""
-    layout = tightest(job, room, choices)
-    return None if layout is None or len(layout) > room.fewest_nodes(job) else layout
+    layout = tightest(job, capacity, choices)
+    return None if layout is None or len(layout) > capacity.fewest_nodes(job) else layout
 
 
-def spread_out(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+def spread_out(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
     """Lay a gang on as many nodes as it has workers, the roomiest first."""
-    return on_most_nodes(job.demand.workers, nodes_by_slots(job, room, choices))
+    return on_most_nodes(job.demand.workers, nodes_by_slots(job, capacity, choices))
 
 
 _RULE_OF_MODE: Mapping[PlacementMode, LayoutRule] = MappingProxyType(
@@ -48,36 +48,36 @@ _RULE_OF_MODE: Mapping[PlacementMode, LayoutRule] = MappingProxyType(
 
 
 def place_gang(
-    job: Job, room: Room, rule: LayoutRule, take: GPURule = fullest_first
+    job: Job, capacity: FreeCapacity, rule: LayoutRule, take: GPURule = fullest_first
 ) -> tuple[WorkerPlacement, ...] | None:
     """Place a gang by a policy's rule, or by the rule of its own mode where it has one.
 
     A gang keeps to one class of GPUs where it can, because the slowest worker sets the pace of all.
     """
     rule = _RULE_OF_MODE.get(job.demand.mode, rule)
-    choices = room.choices(job)
-    if not choices or room.most_free_percent(job) < min(share_percent for _, share_percent in choices):
+    choices = capacity.choices(job)
+    if not choices or capacity.most_free_percent(job) < min(share_percent for _, share_percent in choices):
         return None  # the common case in a full cluster, and the cheapest to see
     attempts: list[Sequence[Choice]] = [(choice,) for choice in choices]
     if len(choices) > 1 and job.demand.workers > 1:
         attempts.append(choices)
     for attempt in attempts:
-        layout = rule(job, room, attempt)
+        layout = rule(job, capacity, attempt)
         if layout is not None:
-            return workers_on(job, room, attempt, layout, take)
+            return workers_on(job, capacity, attempt, layout, take)
     return None
 
 
-def on_a_shared_gpu(job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+def on_a_shared_gpu(job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
     """Place a single share beside others, where the least is left over; None if it would need a whole GPU."""
     if job.demand.gpus > 1:
         return None
     best: tuple[int, WorkerPlacement] | None = None
-    for gpu_class, share_percent in room.choices(job):
-        gpu = next(room.fullest(job, gpu_class, share_percent), None)
-        if gpu is None or room.free_percent(gpu) == percent_of_an_empty(gpu):
+    for gpu_class, share_percent in capacity.choices(job):
+        gpu = next(capacity.fullest(job, gpu_class, share_percent), None)
+        if gpu is None or capacity.free_percent(gpu) == percent_of_an_empty(gpu):
             continue  # a whole GPU: which node loses it matters more, so it is placed as a gang of one
-        left_percent = room.free_percent(gpu) - share_percent
+        left_percent = capacity.free_percent(gpu) - share_percent
         if best is None or left_percent < best[0]:
             best = (left_percent, WorkerPlacement(0, gpu.node, (gpu.uuid,), share_percent))
     return None if best is None else (best[1],)
@@ -88,10 +88,12 @@ def percent_of_an_empty(gpu: GPU) -> int:
     return gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent
 
 
-def nodes_by_slots(job: Job, room: Room, choices: Sequence[Choice]) -> Mapping[int, Sequence[int]]:
+def nodes_by_slots(
+    job: Job, capacity: FreeCapacity, choices: Sequence[Choice]
+) -> Mapping[int, Sequence[int]]:
     """Return, by number of workers that a node can take, the nodes; those with fewer GPUs left over first."""
     per_worker = job.demand.gpus_per_worker
-    by_class = [room.nodes_by_gpus(job, gpu_class, share_percent) for gpu_class, share_percent in choices]
+    by_class = [capacity.nodes_by_gpus(job, gpu_class, share_percent) for gpu_class, share_percent in choices]
     if len(by_class) == 1 and per_worker == 1:
         return by_class[0]
     found: dict[int, list[int]] = {}
@@ -110,29 +112,29 @@ def nodes_by_slots(job: Job, room: Room, choices: Sequence[Choice]) -> Mapping[i
 
 
 def workers_on(
-    job: Job, room: Room, choices: Sequence[Choice], layout: Layout, take: GPURule
+    job: Job, capacity: FreeCapacity, choices: Sequence[Choice], layout: Layout, take: GPURule
 ) -> tuple[WorkerPlacement, ...]:
     """Give each worker its GPUs; ranks on one node are neighbours."""
     workers: list[WorkerPlacement] = []
     for node, wanted in layout:
         end = len(workers) + wanted
         for gpu_class, share_percent in choices:
-            free = room.gpus_on(node, job, gpu_class, share_percent)
-            for uuids in _dealt(room, free, end - len(workers), job.demand.gpus_per_worker, take):
-                workers.append(WorkerPlacement(len(workers), room.node_name(node), uuids, share_percent))
+            free = capacity.gpus_on(node, job, gpu_class, share_percent)
+            for uuids in _dealt(capacity, free, end - len(workers), job.demand.gpus_per_worker, take):
+                workers.append(WorkerPlacement(len(workers), capacity.node_name(node), uuids, share_percent))
     return tuple(workers)
 
 
 def _dealt(
-    room: Room, free: Sequence[GPU], workers: int, per_worker: int, take: GPURule
+    capacity: FreeCapacity, free: Sequence[GPU], workers: int, per_worker: int, take: GPURule
 ) -> list[tuple[str, ...]]:
     """Return the GPUs of up to so many workers on one node; those of several single-GPU workers are taken together."""
     workers = min(workers, len(free) // per_worker)
     if per_worker == 1:
-        return [(gpu.uuid,) for gpu in take(room, free, workers)[:workers]] if workers else []
+        return [(gpu.uuid,) for gpu in take(capacity, free, workers)[:workers]] if workers else []
     dealt: list[tuple[str, ...]] = []
     for _ in range(workers):
-        uuids = tuple(gpu.uuid for gpu in take(room, free, per_worker)[:per_worker])
+        uuids = tuple(gpu.uuid for gpu in take(capacity, free, per_worker)[:per_worker])
         dealt.append(uuids)
         free = [gpu for gpu in free if gpu.uuid not in uuids]
     return dealt

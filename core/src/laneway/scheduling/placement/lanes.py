@@ -1,7 +1,7 @@
 """Lanes: share GPUs where that gets more done.
 
 An empty GPU is taken while there is one. Else a gang joins others where memory allows it by the safety condition, and where all who
-share do the most work together, by what their profiles say of the stages of their iterations (``laneway.scheduling.interference``):
+share do the most work together, by what their profiles say of the stages of their iterations (``laneway.scheduling.model.interference``):
 a job that reads data beside one that computes, as Muri (SIGCOMM'22) groups them. Where even the best choice gains too little, it
 waits.
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
-from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, Interference, load_of
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.interference import PARALLEL_PENALTY_RATIO, Interference, load_of
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 
 _LOOKED_AT = 256
 _LOOKED_AT_PER_GPU = 4
@@ -46,17 +46,17 @@ class Lanes:
                 raise ValueError(f"{name} is {getattr(self, name)}: write 0 to 1")
         Interference(self.parallel_penalty_ratio)
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit, or gains too little wherever it does."""
-        choices = room.choices(job)
+        choices = capacity.choices(job)
         attempts: list[Sequence[Choice]] = [(choice,) for choice in choices]
         if len(choices) > 1 and job.demand.workers > 1:
             attempts.append(choices)
         for attempt in attempts:
-            search = _Search(job, room, attempt, self, _enough(job))
+            search = _Search(job, capacity, attempt, self, _enough(job))
             placement = search.placement()
             if placement is None and not search.complete:
-                placement = _Search(job, room, attempt, self, math.inf).placement()
+                placement = _Search(job, capacity, attempt, self, math.inf).placement()
             if placement is not None:
                 return placement
         return None
@@ -64,8 +64,8 @@ class Lanes:
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
 
-        A gang that is there is counted for what it loses on this GPU alone, so that the answer does not hang on who is where else, and
-        whoever fits beside some fits beside fewer: while many wait, its other GPUs will be shared as well.
+        A gang that is there is counted for what it loses on this GPU alone, so that the answer does not depend on other GPUs. So a
+        job that fits beside some fits beside fewer. While many jobs wait, the gang's other GPUs will be shared as well.
         """
         gained = change.own - math.fsum(change.lost)
         return not change.lost or (change.own >= self.min_speed_ratio and gained >= self.min_gain_ratio)
@@ -95,9 +95,11 @@ class Change(NamedTuple):
 class _Search:
     """Where one job gains most, on GPUs of some classes."""
 
-    def __init__(self, job: Job, room: Room, choices: Sequence[Choice], policy: Lanes, enough: float) -> None:
+    def __init__(
+        self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], policy: Lanes, enough: float
+    ) -> None:
         self._job = job
-        self._room = room
+        self._capacity = capacity
         self._interference = policy.interference()
         self._load = load_of(job.profile)
         self._sharers: dict[str, list[Job]] = {}
@@ -107,8 +109,8 @@ class _Search:
         groups: dict[tuple[str, int], list[GPU]] = {}
         for at, (gpu_class, share_percent) in enumerate(choices):
             found = 0
-            for gpu in room.emptiest(job, gpu_class, share_percent):
-                self._sharers[gpu.uuid] = room.sharers(gpu)
+            for gpu in capacity.emptiest(job, gpu_class, share_percent):
+                self._sharers[gpu.uuid] = capacity.sharers(gpu)
                 if policy.is_worth_it(self._change(gpu)):
                     groups.setdefault((gpu.node, at), []).append(gpu)
                     found += 1
@@ -156,7 +158,7 @@ class _Search:
         if self._job.demand.mode is PlacementMode.CONSOLIDATE:
             layout = on_fewest_nodes(workers, slots)
             nodes = {self._groups[group][0].node for group, _ in layout or ()}
-            return layout if len(nodes) <= self._room.fewest_nodes(self._job) else None
+            return layout if len(nodes) <= self._capacity.fewest_nodes(self._job) else None
         empty = self._slots([gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups)
         return on_fewest_nodes(workers, empty) or self._where_it_gains(slots)
 

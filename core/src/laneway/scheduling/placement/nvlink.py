@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laneway.scheduling.snapshot import GPU
+from laneway.scheduling.model.snapshot import GPU
 
 Closeness = tuple[int, int, int]
 """Pairs linked by NVLink, pairs of one NUMA node, and links that are cut, as a negative number: larger is closer."""

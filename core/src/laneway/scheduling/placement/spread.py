@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from laneway.scheduling.node_states import State
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.gpus.node_states import State
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, evenly
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, place_gang
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A node for each worker, the one with the most free first; evenly, where there are fewer nodes than workers."""
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit."""
-        return place_gang(job, room, _emptiest_nodes, _emptiest_gpus)
+        return place_gang(job, capacity, _emptiest_nodes, _emptiest_gpus)
 
 
-def _emptiest_nodes(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+def _emptiest_nodes(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
     workers, per_worker = job.demand.workers, job.demand.gpus_per_worker
-    by_slots = nodes_by_slots(job, room, choices)
+    by_slots = nodes_by_slots(job, capacity, choices)
     if sum(slots * len(nodes) for slots, nodes in by_slots.items()) < workers:
         return None
     found: list[tuple[int, int]] = []
-    for node in _emptiest_first(job, room, choices):
-        slots = sum(len(room.gpus_on(node, job, *choice)) // per_worker for choice in choices)
+    for node in _emptiest_first(job, capacity, choices):
+        slots = sum(len(capacity.gpus_on(node, job, *choice)) // per_worker for choice in choices)
         if slots:
             found.append((node, slots))
             if len(found) == workers:
@@ -40,10 +40,10 @@ def _emptiest_nodes(job: Job, room: Room, choices: Sequence[Choice]) -> Layout |
     return evenly(workers, found)
 
 
-def _emptiest_first(job: Job, room: Room, choices: Sequence[Choice]) -> Iterator[int]:
+def _emptiest_first(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Iterator[int]:
     """Yield the nodes that may have room for a worker, those with the most free of GPUs of these classes first."""
-    avoided = room.avoided(job)
-    by_class = [room.states(gpu_class).nodes for gpu_class, _ in choices]
+    avoided = capacity.avoided(job)
+    by_class = [capacity.states(gpu_class).nodes for gpu_class, _ in choices]
     if len(by_class) == 1:
         states, share_percent = by_class[0], choices[0][1]
         for state in sorted((state for state in states if state[-1] >= share_percent), key=_most_free_first):
@@ -61,5 +61,5 @@ def _most_free_first(state: State) -> tuple[int, State]:
     return -sum(state), state
 
 
-def _emptiest_gpus(room: Room, gpus: Sequence[GPU], _: int) -> Sequence[GPU]:
-    return sorted(gpus, key=lambda gpu: -room.free_percent(gpu))
+def _emptiest_gpus(capacity: FreeCapacity, gpus: Sequence[GPU], _: int) -> Sequence[GPU]:
+    return sorted(gpus, key=lambda gpu: -capacity.free_percent(gpu))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_fragments
 from laneway.scheduling.placement.gang_placing import (
     Choice,
@@ -18,8 +20,6 @@ from laneway.scheduling.placement.gang_placing import (
     on_a_shared_gpu,
     place_gang,
 )
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class TiresiasPlacement:
     """Whether a gang whose skew is not known waits for the fewest nodes too. Off: most models bear being spread, waiting
     has its price for certain, and from its first iterations on the skew is known for the next start."""
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit, or is to wait for fewer nodes."""
         rule = consolidated if self.needs_consolidation(job) else _fragments
-        return on_a_shared_gpu(job, room) or place_gang(job, room, rule)
+        return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, rule)
 
     def needs_consolidation(self, job: Job) -> bool:
         """Whether the job's model suffers from being spread."""
@@ -48,5 +48,5 @@ class TiresiasPlacement:
         return skew_ratio > self.skew_threshold_ratio
 
 
-def _fragments(job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
-    return on_fragments(job.demand.workers, nodes_by_slots(job, room, choices))
+def _fragments(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
+    return on_fragments(job.demand.workers, nodes_by_slots(job, capacity, choices))

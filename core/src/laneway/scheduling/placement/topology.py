@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_fewest_nodes
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, on_a_shared_gpu, place_gang
 from laneway.scheduling.placement.nvlink import closeness, closest
-from laneway.scheduling.room import Room
-from laneway.scheduling.snapshot import GPU, Job, WorkerPlacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,28 @@ class Topology:
         if self.nodes_compared < 1:
             raise ValueError(f"nodes_compared is {self.nodes_compared}: write 1 or more")
 
-    def place(self, job: Job, room: Room) -> tuple[WorkerPlacement, ...] | None:
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit."""
-        return on_a_shared_gpu(job, room) or place_gang(job, room, self._closest, _linked)
+        return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, self._closest, _linked)
 
-    def _closest(self, job: Job, room: Room, choices: Sequence[Choice]) -> Layout | None:
+    def _closest(self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
         workers = job.demand.workers
-        slots = nodes_by_slots(job, room, choices)
+        slots = nodes_by_slots(job, capacity, choices)
         roomy = min((size for size, nodes in slots.items() if size >= workers and nodes), default=None)
         if roomy is not None:
-            return [(self._best_linked(job, room, choices, slots[roomy]), workers)]
-        return _on_fewest_racks(workers, slots, room)
+            return [(self._best_linked(job, capacity, choices, slots[roomy]), workers)]
+        return _on_fewest_racks(workers, slots, capacity)
 
-    def _best_linked(self, job: Job, room: Room, choices: Sequence[Choice], nodes: Sequence[int]) -> int:
+    def _best_linked(
+        self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], nodes: Sequence[int]
+    ) -> int:
         """Return that of the nodes, which can all take the gang, whose GPUs for it are closest to one another."""
         wanted = job.demand.gpus
         if len(nodes) == 1 or len(choices) > 1:
             return nodes[0]
         best, best_closeness = nodes[0], None
         for node in nodes[: self.nodes_compared]:
-            free = room.gpus_on(node, job, *choices[0])
+            free = capacity.gpus_on(node, job, *choices[0])
             found = closeness(closest(free, wanted), free)
             if best_closeness is None or found > best_closeness:
                 best, best_closeness = node, found
@@ -58,22 +60,24 @@ class Topology:
         return best
 
 
-def _on_fewest_racks(workers: int, slots: Mapping[int, Sequence[int]], room: Room) -> Layout | None:
+def _on_fewest_racks(
+    workers: int, slots: Mapping[int, Sequence[int]], capacity: FreeCapacity
+) -> Layout | None:
     """Lay a gang on the rack that it fills best, else over as few racks as can be; inside each, on few nodes."""
     racks: dict[str, dict[int, list[int]]] = {}
     for size in sorted(slots):
         for node in slots[size]:
-            racks.setdefault(room.node(node).rack, {}).setdefault(size, []).append(node)
+            racks.setdefault(capacity.node(node).rack, {}).setdefault(size, []).append(node)
     names = sorted(racks)
     by_capacity: dict[int, list[int]] = {}
     for number, name in enumerate(names):
-        capacity = sum(size * len(nodes) for size, nodes in racks[name].items())
-        by_capacity.setdefault(capacity, []).append(number)
+        workers_held = sum(size * len(nodes) for size, nodes in racks[name].items())
+        by_capacity.setdefault(workers_held, []).append(number)
     layout: Layout = []
     for rack, wanted in on_fewest_nodes(workers, by_capacity) or []:
         layout += on_fewest_nodes(wanted, racks[names[rack]]) or []
     return layout or None
 
 
-def _linked(_: Room, gpus: Sequence[GPU], count: int) -> Sequence[GPU]:
+def _linked(_: FreeCapacity, gpus: Sequence[GPU], count: int) -> Sequence[GPU]:
     return closest(gpus, count)

@@ -1,8 +1,8 @@
-"""Those make way who lose least by it.
+"""The jobs that lose least are preempted.
 
 A preemption costs the GPU time in which the victim's workers save a checkpoint, start again and load it: its GPUs times a time
 that hardly depends on the job. So, of the jobs that go last in the order, one small victim that is enough is better than a
-large gang. Victims come out of the lowest queue that suffices all the same: the order has the first word.
+large scenario. Victims come out of the lowest queue that suffices all the same: the order has the first word.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laneway.scheduling.plan_types import Depth
-from laneway.scheduling.preemption.depth_costs import DepthCosts
+from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.preemption.action_costs import ActionCosts
 from laneway.scheduling.preemption.lowest_first import LowestFirst
-from laneway.scheduling.preemption.policy import Question
-from laneway.scheduling.snapshot import Job
+from laneway.scheduling.preemption.policy import Scenario
 
 _TRIED_ALONE = 8
-"""So many of the cheapest candidates are asked whether they alone would be enough."""
+"""The number of cheapest candidates that are tried alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeastLost(DepthCosts):
-    """The cheapest victim that is enough alone; else the last in the order, the dearest let off first."""
+class LeastLost(ActionCosts):
+    """The cheapest victim that is enough alone; else the last in the order, sparing the dearest first."""
 
     min_run_seconds: float = 60.0
     """How long a job runs at least before it can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5;
@@ -33,23 +33,23 @@ class LeastLost(DepthCosts):
         """Return when it has run for ``min_run_seconds``."""
         return LowestFirst(min_run_seconds=self.min_run_seconds).protected_until_seconds(running)
 
-    def victims(self, candidates: Sequence[Job], gang: Question) -> tuple[Job, ...] | None:
+    def victims(self, candidates: Sequence[Job], scenario: Scenario) -> tuple[Job, ...] | None:
         """Return the cheapest single victim, or few that lose little together."""
         cheapest = sorted(range(len(candidates)), key=lambda at: (self.lost_gpu_seconds(candidates[at]), at))
         for at in cheapest[:_TRIED_ALONE]:
-            if gang.fits_without([candidates[at]]):
+            if scenario.fits_without([candidates[at]]):
                 return (candidates[at],)
-        victims = LowestFirst().victims(candidates, gang)
+        victims = LowestFirst().victims(candidates, scenario)
         if victims is None:
             return None
         kept = list(victims)
         for job in sorted(victims, key=lambda job: (-self.lost_gpu_seconds(job), job.key)):
             others = [victim for victim in kept if victim is not job]
-            if others and gang.fits_without(others):
+            if others and scenario.fits_without(others):
                 kept = others
         return tuple(kept)
 
     def lost_gpu_seconds(self, job: Job) -> float:
         """Return the GPU time that evicting a job costs."""
         gpus = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
-        return gpus * self.cost_seconds(job, Depth.EVICT, held_bytes=0)
+        return gpus * self.cost_seconds(job, PreemptionAction.EVICT, held_bytes=0)

@@ -1,19 +1,19 @@
-"""What a preemption policy answers: who makes way, and what that costs."""
+"""The protocol of preemption policies: which jobs are preempted, and what that costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from laneway.scheduling.plan_types import Depth
-from laneway.scheduling.snapshot import Job
+from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.snapshot import Job
 
 
-class Question(Protocol):
-    """What would become of a gang if others made way for it."""
+class Scenario(Protocol):
+    """What would become of a gang if others were preempted for it."""
 
     def fits_without(self, victims: Sequence[Job]) -> bool:
-        """Whether the gang would fit if these were gone, and no others; if it fits without some, it fits without more."""
+        """Whether the gang fits if exactly these jobs are gone; if it fits without some, it fits without more."""
         ...
 
     def in_the_way(self, victims: Sequence[Job]) -> Sequence[Job]:
@@ -26,24 +26,24 @@ class PreemptionPolicy(Protocol):
     """Chooses victims for a job that does not fit in what is free."""
 
     def protected_until_seconds(self, running: Job) -> float:
-        """Return until when a running job may not be preempted, whoever asks."""
+        """Return until when a running job may not be preempted by any job."""
         ...
 
-    def victims(self, candidates: Sequence[Job], gang: Question) -> tuple[Job, ...] | None:
-        """Return who makes way, as few as will do; None if the gang would not fit even without all of the candidates.
+    def victims(self, candidates: Sequence[Job], scenario: Scenario) -> tuple[Job, ...] | None:
+        """Return as few victims as suffice; None if the gang would not fit even without all candidates.
 
         Args:
             candidates: those that may be preempted for the job, first the one that goes last in the order; may be empty.
-            gang: the gang that does not fit.
+            scenario: tells whether the gang fits without some of them.
         """
         ...
 
-    def cost_seconds(self, job: Job, depth: Depth, held_bytes: int) -> float:
-        """Return what it costs on each of its GPUs that a job makes way so far: of the depths that free enough the cheapest is taken.
+    def cost_seconds(self, job: Job, action: PreemptionAction, held_bytes: int) -> float:
+        """Return what an action costs on each of the job's GPUs. The cheapest sufficient action is taken.
 
         Args:
             job: it runs, or is paused or offloaded; then only the difference counts.
-            depth: no shallower than it is now.
+            action: no shallower than it is now.
             held_bytes: the most that one of its workers keeps on a GPU between two iterations.
         """
         ...

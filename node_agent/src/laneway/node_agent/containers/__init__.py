@@ -1,1 +1,1 @@
-"""The folders of the containers that hold shares of a GPU, which the device plugin makes and removes."""
+"""The containers that hold shares of a GPU: the folders that the device plugin creates and removes."""

@@ -1,4 +1,4 @@
-"""inotify(7), as much of it as the agent needs: which names in which folders have changed."""
+"""A minimal binding of inotify(7): which names in which folders have changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_BYTES = 4096
 
 
 class Inotify:
-    """Watches folders. What it misses (its queue is bounded), a regular look at the folders finds."""
+    """Watches folders. Its queue is bounded; a regular rescan finds what it misses."""
 
     def __init__(self) -> None:
         """Open it.
@@ -39,18 +39,19 @@ class Inotify:
         self._folders: dict[int, Path] = {}
 
     def watch(self, folder: Path) -> None:
-        """Watch a folder; watching it again does nothing, and a new folder of the same name is watched anew.
+        """Watch a folder. Watching it again does nothing; a new folder of the same name is watched again.
 
         Raises:
-            OSError: it is no folder, or the kernel allows no more watches.
+            OSError: it is not a folder, or the kernel allows no more watches.
         """
         watch = self._check(self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), _MASK))
         self._folders[watch] = folder
 
     def changes(self) -> Iterator[tuple[Path, str]]:
-        """Return changes since the last call as (folder, name in it); the name is empty for the folder itself.
+        """Yield changes as (folder, name in it); the name is empty for the folder itself.
 
-        Of many, these are some: the descriptor stays readable, so that who makes changes all the time keeps nobody waiting.
+        At most one buffer is read. The descriptor stays readable, so constant changes do not keep others
+        waiting.
         """
         try:
             data = os.read(self.descriptor, _READ_BYTES)

@@ -1,4 +1,4 @@
-"""Reading a container's ``container.json``, with checks that its schema cannot make."""
+"""Reads a container's ``container.json``, with checks beyond its schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laneway.api.device_ids import container_key, shares_of
 from laneway.api.records import explain
 from pydantic import ValidationError
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class BadRecordError(Exception):
@@ -20,29 +20,29 @@ class BadRecordError(Exception):
 
 
 def read_record(path: Path, gpus: Collection[str]) -> ContainerRecord:
-    """Return the record of the container whose folder this file is in.
+    """Read the record in a container's folder.
 
     Args:
         path: the file.
         gpus: the uuids of the node's GPUs.
 
     Raises:
-        FileNotFoundError: it is not there (yet).
+        FileNotFoundError: it does not exist (yet).
         BadRecordError: it cannot be read, or something in it is wrong.
     """
     try:
-        # Neither a link to a file of the host, nor a pipe that would be waited for.
+        # Follow no link to a file of the host, and block on no pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadRecordError(f"{path}: is no regular file")
-            text = file.read(_MOST_BYTES + 1)
+                raise BadRecordError(f"{path}: not a regular file")
+            text = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise BadRecordError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(text) > _MOST_BYTES:
-        raise BadRecordError(f"{path}: is longer than {_MOST_BYTES} bytes")
+    if len(text) > _MAX_BYTES:
+        raise BadRecordError(f"{path}: is longer than {_MAX_BYTES} bytes")
     try:
         record = ContainerRecord.model_validate_json(text)
     except ValidationError as error:
@@ -66,12 +66,12 @@ def _problem(record: ContainerRecord, folder: str, gpus: Collection[str]) -> str
     if unknown:
         return f"shares: this node has no GPU {', '.join(unknown)}; it has {', '.join(sorted(gpus))}"
     if container_key(record.device_ids) != record.key:
-        return f"device_ids: these are not the ids that {record.key} is the hash of"
+        return f"device_ids: {record.key} is not the hash of these ids"
     return ""
 
 
 def is_same_container(first: ContainerRecord, second: ContainerRecord) -> bool:
-    """Whether two records under one key are of one container: ids are given to the next one when a container ends."""
+    """Return whether two records with one key describe one container: ids pass to the next container."""
     names = (first.namespace, first.pod, first.container) == (second.namespace, second.pod, second.container)
     uids = not first.pod_uid or not second.pod_uid or first.pod_uid == second.pod_uid
     return names and uids

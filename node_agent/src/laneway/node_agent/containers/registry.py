@@ -1,7 +1,7 @@
-"""Which containers there are: follows the folders that the device plugin makes, and tells who came and who went.
+"""Tracks the containers of the node by the folders that the device plugin creates.
 
-Level-triggered: a change of a folder only says where to look. All folders are looked at every few seconds as well, so a
-missed change costs time and nothing else. After a restart of the agent everything is found again in the folders.
+Level-triggered: a change of a folder only says where to look. All folders are rescanned every few seconds as
+well, so a missed change costs only time. After a restart of the agent the folders show everything again.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.containers.inotify import Inotify
 from laneway.node_agent.containers.record_file import BadRecordError, is_same_container, read_record
 from laneway.node_agent.event_loop import EventLoop
-from laneway.node_agent.quiet_log import QuietLog
+from laneway.node_agent.rate_limited_log import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 _KEY = re.compile(r"[0-9a-f]{16}")
 _Signature = tuple[int, int, int]
 
 
-class ContainerListener(Protocol):
-    """Who wants to know."""
+class ContainerHandler(Protocol):
+    """Handles added, updated and removed containers."""
 
-    def container_came(self, record: ContainerRecord, folder: Path) -> None:
+    def container_added(self, record: ContainerRecord, folder: Path) -> None:
         """A container holds ids."""
         ...
 
-    def container_news(self, record: ContainerRecord) -> None:
-        """More is known about a container that came."""
+    def container_updated(self, record: ContainerRecord) -> None:
+        """A container's record has changed."""
         ...
 
     def container_is_connected(self, key: str) -> bool:
-        """Whether processes of the container are connected, so that it has not ended."""
+        """Return whether processes of the container are connected, so that it has not ended."""
         ...
 
-    def container_look_after(self, record: ContainerRecord, folder: Path) -> None:
-        """Make sure that the container finds its door."""
+    def ensure_container_socket(self, record: ContainerRecord, folder: Path) -> None:
+        """Make sure that the container's socket exists."""
         ...
 
-    def container_went(self, key: str) -> None:
-        """A container gave its ids back."""
+    def container_removed(self, key: str) -> None:
+        """A container released its ids."""
         ...
 
 
@@ -57,23 +57,24 @@ class _Known:
 
 
 class ContainerRegistry:
-    """Keeps what was told last and compares it with the folders."""
+    """Compares the folders with the last known containers."""
 
     RESCAN_SECONDS = 1.0
     BLIND_RESCAN_SECONDS = 0.2
-    """Where the kernel gives no inotify instance: root's are limited for the whole machine, and others use them too."""
+    """The interval without inotify: the kernel limits root's instances for the whole machine, and others
+    use them too."""
 
     WIPED_SECONDS = 10.0
-    """A folder that is gone while its container's processes are connected was wiped: the plugin gets this long to put it
-    back."""
+    """If a folder disappears while its container's processes are connected, it was wiped: the plugin gets
+    this long to restore it."""
 
     def __init__(
-        self, folder: Path, gpus: Collection[str], listener: ContainerListener, loop: EventLoop, clock: Clock
+        self, folder: Path, gpus: Collection[str], listener: ContainerHandler, loop: EventLoop, clock: Clock
     ) -> None:
-        """Watch a folder of containers' folders.
+        """Watch the folder that holds the containers' folders.
 
         Raises:
-            OSError: the folder cannot be made.
+            OSError: the folder cannot be created.
         """
         self._folder = folder
         self._gpus = gpus
@@ -82,14 +83,14 @@ class ContainerRegistry:
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._seen: dict[str, _Signature] = {}
-        self._quiet = QuietLog(_log, clock, most_kinds=1024)
+        self._limited_log = RateLimitedLog(_log, clock, max_kinds=1024)
         self._inotify = _open_inotify()
         if self._inotify is not None:
             loop.add_reader(self._inotify.descriptor, self._changed)
         self._rescan()
 
     def look_at_all(self) -> None:
-        """Compare all folders with what is known."""
+        """Compare all folders with the known containers."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._watch(self._folder)
         present = {entry.name for entry in self._folder.iterdir() if _KEY.fullmatch(entry.name)}
@@ -105,7 +106,7 @@ class ContainerRegistry:
     def _rescan(self) -> None:
         pause_seconds = self.BLIND_RESCAN_SECONDS if self._inotify is None else self.RESCAN_SECONDS
         self._loop.call_at(self._clock.monotonic() + pause_seconds, self._rescan)
-        self._quiet.tell_left_out()
+        self._limited_log.flush_suppressed()
         self.look_at_all()
 
     def _changed(self) -> None:
@@ -129,8 +130,8 @@ class ContainerRegistry:
             self._is_missing(key)
             return
         except OSError as error:
-            # What cannot be looked at is not gone: its processes may run on, and their memory counts.
-            self._quiet.warning(key, f"{path}: cannot be looked at: {error.strerror}")
+            # A folder that cannot be read still exists: its processes may run, and their memory counts.
+            self._limited_log.warning(key, f"cannot read record path={path} error={error.strerror!r}")
             return
         known = self._known.get(key)
         if known is not None:
@@ -138,14 +139,14 @@ class ContainerRegistry:
         signature = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._seen.get(key) == signature:
             if known is not None:
-                self._listener.container_look_after(known.record, folder)
+                self._listener.ensure_container_socket(known.record, folder)
             return
         try:
             record = read_record(path, self._gpus)
         except FileNotFoundError:
-            return  # replaced just now; the next change or look finds it
+            return  # replaced just now; the next change or rescan finds it
         except BadRecordError as error:
-            self._quiet.warning(key, f"ignored: {error}")
+            self._limited_log.warning(key, f"container record ignored error={str(error)!r}")
             self._seen[key] = signature
             return
         self._seen[key] = signature
@@ -155,13 +156,13 @@ class ContainerRegistry:
         known = self._known.get(record.key)
         if known is not None and is_same_container(known.record, record):
             known.record = record
-            self._listener.container_news(record)
-            self._listener.container_look_after(record, folder)
+            self._listener.container_updated(record)
+            self._listener.ensure_container_socket(record, folder)
             return
         if known is not None:
-            self._listener.container_went(record.key)
+            self._listener.container_removed(record.key)
         self._known[record.key] = _Known(record)
-        self._listener.container_came(record, folder)
+        self._listener.container_added(record, folder)
 
     def _is_missing(self, key: str) -> None:
         self._seen.pop(key, None)
@@ -175,10 +176,10 @@ class ContainerRegistry:
         if wiped and now_seconds - known.missing_since_seconds < self.WIPED_SECONDS:
             return
         del self._known[key]
-        self._listener.container_went(key)
+        self._listener.container_removed(key)
 
     def _watch(self, folder: Path) -> None:
-        """Watch a folder, if the kernel lets us; raises OSError if it is not there."""
+        """Watch a folder, if the kernel allows it. Raises OSError if the folder does not exist."""
         if self._inotify is None:
             folder.stat()
             return
@@ -187,14 +188,12 @@ class ContainerRegistry:
         except (FileNotFoundError, NotADirectoryError):
             raise
         except OSError as error:
-            _log.debug("%s is not watched (%s); the regular look has to do", folder, error)
+            _log.debug("cannot watch folder, relying on rescans folder=%s error=%s", folder, error)
 
 
 def _open_inotify() -> Inotify | None:
     try:
         return Inotify()
     except OSError as error:
-        _log.warning(
-            "no inotify instance (%s): the containers' folders are looked at every 0.2 s instead", error
-        )
+        _log.warning("no inotify instance, scanning the containers' folders every 0.2 s error=%r", str(error))
         return None

@@ -1,5 +1,5 @@
-"""How containers are held to their quotas where their clients do not do it themselves.
+"""Enforces quotas on containers whose clients do not enforce them.
 
-readings of GPUs ─▶ owners (whose process is that?) ─▶ breach (is it too much?) ─▶ watch (for how long?) ─▶ eviction
-mps_daemon ─▶ levels (what can be held on this GPU, and why no more) ─▶ inventory, GPUNode
+readings of GPUs ─▶ process_owners (whose process?) ─▶ violation (too much?) ─▶ escalation (for how long?) ─▶ eviction
+mps_daemon ─▶ levels (what can be enforced on this GPU, and why no more) ─▶ inventory, GPUNode
 """

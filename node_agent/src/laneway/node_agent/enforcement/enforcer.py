@@ -1,4 +1,4 @@
-"""All of enforcement: the MPS daemon where it is asked for, a watchdog for each GPU, and which level is in force."""
+"""Runs all enforcement: the MPS daemon if configured, a watchdog per GPU, and the level in force."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from functools import partial
 from laneway.api.enforcement import Enforcement
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock
-from laneway.node_agent.enforcement.capability import why_no_eviction
-from laneway.node_agent.enforcement.levels import NOT_LOOKED_AT, Level, Means, level_of
+from laneway.node_agent.enforcement.capability import no_eviction_reason
+from laneway.node_agent.enforcement.levels import NOT_READ_YET, Level, LevelInputs, level_of, with_level
 from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSFolders
 from laneway.node_agent.enforcement.watchdog import Watchdog
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.host_folders import HostFolders
-from laneway.node_agent.inventory_file import with_level
+from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.gpu_turns import GPUTurns
-from laneway.node_agent.turns.notices import Notices
 
 _log = logging.getLogger(__name__)
 
 
 class Enforcer:
-    """Looks several times a second, from a thread of its own; what is not new costs nothing."""
+    """Checks several times a second, on its own thread. A check without new readings costs nothing."""
 
-    LOOK_SECONDS = 0.25
+    CHECK_SECONDS = 0.25
 
     def __init__(
         self,
@@ -37,98 +36,103 @@ class Enforcer:
         folders: HostFolders,
         loop: EventLoop,
         clock: Clock,
-        notices: Notices,
+        recorder: EventRecorder,
         levels_changed: Callable[[], None],
         *,
         only_own_jobs: bool = False,
     ) -> None:
-        """Start nothing yet.
+        """Prepare; nothing is started yet.
 
         Args:
-            config: what is asked of the node.
+            config: the node's configuration.
             turns: the node's GPUs, by uuid.
-            health: what was seen of a GPU last; may be asked from any thread.
-            folders: the host's.
+            health: returns the last health of a GPU; callable from any thread.
+            folders: the host's folders.
             loop: the thread that owns the turns.
             clock: for durations.
-            notices: told on the loop's thread.
-            levels_changed: told, on the enforcer's thread, that :meth:`level` answers differently for some GPU.
-            only_own_jobs: all jobs are of the agent's own user.
+            recorder: receives events, on the loop's thread.
+            levels_changed: called on the enforcer's thread when :meth:`level` has changed for some GPU.
+            only_own_jobs: all jobs belong to the agent's own user.
         """
-        self._asked = Enforcement(config.enforcement.level)
+        self._requested = Enforcement(config.enforcement.level)
         self._turns = turns
         self._health = health
         self._loop = loop
         self._clock = clock
         self._levels_changed = levels_changed
-        self._no_eviction = why_no_eviction(config.watchdog.action, only_own_jobs=only_own_jobs)
+        self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
         self._daemon: MPSDaemon | None = None
-        if self._asked is Enforcement.MPS and real:
-            self._daemon = MPSDaemon(MPSFolders(folders.mps), real, self._look_now)
+        if self._requested is Enforcement.MPS and real:
+            self._daemon = MPSDaemon(MPSFolders(folders.mps), real, self._wake_up)
         self._watchdogs = {
-            uuid: Watchdog(each, folders.containers, config.watchdog, loop, notices)
+            uuid: Watchdog(each, folders.containers, config.watchdog, loop, recorder)
             for uuid, each in turns.items()
         }
-        self._told: dict[str, Level] = {}
+        self._published: dict[str, Level] = {}
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="enforcer", daemon=True)
 
     def level(self, uuid: str) -> Level:
-        """Return what is in force on a GPU. May be called from any thread."""
+        """Return the level in force on a GPU. May be called from any thread."""
         health = self._health(uuid)
         if self._turns[uuid].gpu.simulated:
             no_mps = "a simulated GPU has no MPS"
         else:
             no_mps = "" if self._daemon is None else self._daemon.problem
-        unread = f"the GPU does not answer: {health.reason}" if health.reason else NOT_LOOKED_AT
-        return level_of(self._asked, Means(health.reading, unread, self._no_eviction, no_mps))
+        unread = f"the GPU does not answer: {health.reason}" if health.reason else NOT_READ_YET
+        return level_of(self._requested, LevelInputs(health.reading, unread, self._no_eviction, no_mps))
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         if self._daemon is not None:
             self._daemon.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what was told to end and has not, goes on. A look that waits for the loop is not waited for."""
+        """Stop. Processes that were told to end and have not, go on. A check that waits for the loop is
+        not waited for."""
         self._stopped.set()
         self._wake.set()
         if self._daemon is not None:
             self._daemon.stop()
 
-    def _look_now(self) -> None:
+    def _wake_up(self) -> None:
         self._wake.set()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
             try:
-                self._look()
+                self._check()
             except TimeoutError:
-                _log.error("the event loop does not answer; containers are looked at later")
+                _log.error("event loop does not answer, will check containers later")
             except Exception:
-                _log.exception("looking at the containers failed; it is tried again")
-            self._wake.wait(self.LOOK_SECONDS)
+                _log.exception("checking containers failed, will retry")
+            self._wake.wait(self.CHECK_SECONDS)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         levels = {uuid: self.level(uuid) for uuid in self._turns}
-        if levels != self._told:
+        if levels != self._published:
             for uuid, level in levels.items():
-                if level != self._told.get(uuid):
-                    because = f": {level.reason}" if level.reason else ""
-                    _log.info("GPU %s: enforcement is %s%s", uuid, level.enforcement, because)
+                if level != self._published.get(uuid):
+                    _log.info(
+                        "enforcement level changed gpu=%s level=%s reason=%r",
+                        uuid,
+                        level.enforcement,
+                        level.reason,
+                    )
                     self._loop.post(partial(_set_level, self._turns[uuid], level))
-            self._told = levels
+            self._published = levels
             self._levels_changed()
-        if self._asked is Enforcement.COOPERATIVE:
+        if self._requested is Enforcement.COOPERATIVE:
             return
         now_seconds = self._clock.monotonic()
         for uuid, watchdog in self._watchdogs.items():
             if self._stopped.is_set():
                 return
-            watchdog.look(self._health(uuid).reading, levels[uuid], now_seconds)
+            watchdog.check(self._health(uuid).reading, levels[uuid], now_seconds)
 
 
 def _set_level(turns: GPUTurns, level: Level) -> None:

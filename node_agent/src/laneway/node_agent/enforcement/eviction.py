@@ -1,7 +1,7 @@
-"""Stops processes, and no others than those of the container that they are said to be of.
+"""Stops processes of a container, and never others.
 
-A pidfd is opened first; then the process that has the number now is shown to be the container's; then the signal goes
-through the pidfd. If the number went to another process in between, the signal reaches nobody.
+A pidfd is opened first. Then the process that has the pid now is verified to be the container's. Then the
+signal goes through the pidfd. If the pid passed to another process in between, the signal reaches nobody.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import select
 import signal
 from collections.abc import Iterable
 
-from laneway.node_agent.enforcement.breach import Claim
-from laneway.node_agent.sessions.identity import Peer, StrangerError, check_identity
+from laneway.node_agent.enforcement.violation import Claim
+from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, check_identity
 
 
 class Eviction:
@@ -23,7 +23,7 @@ class Eviction:
         self._pidfds: dict[int, int] = {}
 
     def terminate(self, pids: Iterable[int]) -> tuple[str, ...]:
-        """Tell processes to end (SIGTERM); returns why some could not be told, as clauses."""
+        """Send SIGTERM to processes. Return why some could not be signalled, as clauses."""
         problems = []
         for pid in sorted(pids):
             try:
@@ -42,12 +42,13 @@ class Eviction:
         return tuple(problems)
 
     def kill(self) -> tuple[str, ...]:
-        """End those that were told and have not (SIGKILL); returns why some could not be ended, as clauses."""
+        """Send SIGKILL to processes that are still alive. Return why some could not be signalled, as
+        clauses."""
         found = (self._signal(pid, pidfd, signal.SIGKILL) for pid, pidfd in self._pidfds.items())
         return tuple(problem for problem in found if problem)
 
-    def living(self) -> bool:
-        """Whether processes live that were told to end."""
+    def alive(self) -> bool:
+        """Return whether processes that were sent SIGTERM are still alive."""
         ended = select.poll()
         for pidfd in self._pidfds.values():
             ended.register(pidfd, select.POLLIN)
@@ -58,7 +59,7 @@ class Eviction:
         return bool(self._pidfds)
 
     def close(self) -> None:
-        """Let go of the processes; those that live go on."""
+        """Release the processes; those alive continue."""
         for pidfd in self._pidfds.values():
             os.close(pidfd)
         self._pidfds.clear()
@@ -67,7 +68,7 @@ class Eviction:
         try:
             check_identity(Peer(pid, uid=-1), self._claim.record, self._claim.folder)
             signal.pidfd_send_signal(pidfd, number)
-        except StrangerError as error:
+        except UnknownPeerError as error:
             return str(error)
         except ProcessLookupError:
             return ""

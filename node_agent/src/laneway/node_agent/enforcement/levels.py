@@ -1,6 +1,6 @@
-"""Which level can be held on a GPU, and why no stronger one: pure.
+"""Decides which enforcement level a GPU can have, and why no stronger one: pure.
 
-What is asked for and cannot be held falls to the next lower level, with the reason beside it; never silently.
+A requested level that is not possible falls to the next lower one, with the reason; never silently.
 """
 
 from __future__ import annotations
@@ -8,75 +8,81 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laneway.api.enforcement import Enforcement, reaches
+from laneway.api.inventory import InventoryGPU
 from laneway.node_agent.gpus.protocol import GPUReading
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is in force on a GPU."""
+    """The level in force on a GPU."""
 
     enforcement: Enforcement
     reason: str = ""
-    """Why that is less than what was asked for; empty where it is not."""
+    """Why it is lower than requested; empty if it is not."""
 
 
-NOT_LOOKED_AT = "the GPU has not been looked at yet"
+NOT_READ_YET = "the GPU has not been read yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What there is to hold a container with, beside its client; each text says why it cannot be used, or is empty."""
+class LevelInputs:
+    """What enforcement can rely on; each text says why something is unavailable, or is empty."""
 
     reading: GPUReading | None
-    unread: str = NOT_LOOKED_AT
+    unread: str = NOT_READ_YET
     """Why there is no reading."""
 
     no_eviction: str = ""
-    """Why the agent stops nobody's processes."""
+    """Why the agent stops no processes."""
 
     no_mps: str = ""
-    """Why there is no MPS server for this GPU's clients."""
+    """Why this GPU's clients have no MPS server."""
 
 
-def level_of(asked: Enforcement, means: Means) -> Level:
-    """Return the strongest level, up to what is asked for, that can be held."""
-    no_watchdog = means.no_eviction or why_unseen(means)
-    if not reaches(asked, Enforcement.WATCHDOG):
+def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
+    """Return the strongest possible level, up to the requested one."""
+    no_watchdog = inputs.no_eviction or no_process_memory_reason(inputs)
+    if not reaches(requested, Enforcement.WATCHDOG):
         return Level(Enforcement.COOPERATIVE)
     if no_watchdog:
         return Level(Enforcement.COOPERATIVE, f"no watchdog: {no_watchdog}")
-    if asked is Enforcement.WATCHDOG:
+    if requested is Enforcement.WATCHDOG:
         return Level(Enforcement.WATCHDOG)
-    assert means.reading is not None, "what is not read is not seen"
-    no_mps = means.no_mps or why_passable(means.reading)
+    assert inputs.reading is not None, "without a reading there is no watchdog"
+    no_mps = inputs.no_mps or mps_bypass_reason(inputs.reading)
     return Level(Enforcement.WATCHDOG, f"no MPS: {no_mps}") if no_mps else Level(Enforcement.MPS)
 
 
-def why_unseen(means: Means) -> str:
-    """Return why the memory of each process on the GPU is not seen, as a clause; empty where it is."""
-    return means.unread if means.reading is None else means.reading.processes_hidden
+def no_process_memory_reason(inputs: LevelInputs) -> str:
+    """Return why the memory of each process on the GPU is unknown, as a clause; empty if it is known."""
+    return inputs.unread if inputs.reading is None else inputs.reading.processes_hidden
 
 
-def why_passable(reading: GPUReading) -> str:
-    """Return why a process could go round the MPS server, as a clause; empty where none can."""
+def mps_bypass_reason(reading: GPUReading) -> str:
+    """Return why a process could bypass the MPS server, as a clause; empty if none can."""
     if reading.exclusive_process:
         return ""
     return (
-        "the GPU lets processes in that go round the MPS server; set its compute mode, on the node: "
+        "the GPU accepts processes that bypass the MPS server; set its compute mode on the node: "
         "nvidia-smi --compute-mode EXCLUSIVE_PROCESS"
     )
+
+
+def with_level(gpu: InventoryGPU, level: Level) -> InventoryGPU:
+    """Return a GPU with the enforcement level in force on it."""
+    return gpu.model_copy(update={"enforcement": level.enforcement, "enforcement_reason": level.reason})
 
 
 def level_of_container(
     level: Level, identified: bool, pids: frozenset[int], reading: GPUReading
 ) -> Enforcement:
-    """Return what holds for one container, whether its client is connected or not.
+    """Return the level that holds for one container, whether its client is connected or not.
 
     Args:
-        level: what is in force on its GPU.
+        level: the level in force on its GPU.
         identified: whether its processes can be told from others'.
         pids: its processes on the GPU.
-        reading: of the GPU.
+        reading: the GPU's reading.
     """
     if not identified or not reaches(level.enforcement, Enforcement.WATCHDOG):
         return Enforcement.NONE

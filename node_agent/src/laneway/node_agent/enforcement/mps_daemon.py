@@ -1,11 +1,11 @@
-"""Runs NVIDIA's MPS control daemon and keeps it running: ``nvidia-cuda-mps-control -f`` as a child.
+"""Supervises NVIDIA's MPS control daemon: ``nvidia-cuda-mps-control -f`` as a child process.
 
-The daemon starts a server when the first client connects; clients find it by the folder that CUDA_MPS_PIPE_DIRECTORY names,
-and share /dev/shm with it. https://docs.nvidia.com/deploy/mps/ has its commands: they go to the standard input of the
-same program without an option, which answers on standard output.
+The daemon starts a server when the first client connects. Clients find it by the folder in
+CUDA_MPS_PIPE_DIRECTORY, and share /dev/shm with it. Its commands (https://docs.nvidia.com/deploy/mps/) go to
+the standard input of the same program without an option, which answers on standard output.
 
-A daemon that an agent before this one left behind answers too; it is watched as if it were ours, because starting
-another one in its place would end the work of its clients.
+A daemon of an earlier agent process answers too. It is supervised like a child, because replacing it would
+end the work of its clients.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 PROGRAM = "nvidia-cuda-mps-control"
 NOT_STARTED = "the MPS control daemon has not been started yet"
-_LAST_WORDS_BYTES = 2000
+_OUTPUT_TAIL_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class MPSFolders:
-    """Where the daemon and its clients meet."""
+    """The folders shared by the daemon and its clients."""
 
     root: Path
 
@@ -40,16 +40,16 @@ class MPSFolders:
 
     @property
     def log(self) -> Path:
-        """Holds the daemon's own log, and what it printed."""
+        """Holds the daemon's log and output."""
         return self.root / "log"
 
     @property
     def shm(self) -> Path:
-        """Is /dev/shm for the daemon and its clients."""
+        """Serves as /dev/shm for the daemon and its clients."""
         return self.root / "shm"
 
     def make(self) -> None:
-        """Make them.
+        """Create the folders.
 
         Raises:
             OSError: the root cannot be written to.
@@ -61,24 +61,24 @@ class MPSFolders:
 
 @dataclass(frozen=True, slots=True)
 class MPSTiming:
-    """How patient the keeper is; all in seconds."""
+    """Timing of the supervision, in seconds."""
 
     answer: float = 10.0
-    """For an answer to a command."""
+    """Time limit for the answer to a command."""
     start: float = 20.0
-    """From the start to the first answer."""
-    look: float = 5.0
-    """Between two looks at a daemon that runs."""
-    least_backoff: float = 1.0
-    most_backoff: float = 60.0
+    """Time limit from the start to the first answer."""
+    check_interval: float = 5.0
+    """Interval between checks of a running daemon."""
+    min_backoff: float = 1.0
+    max_backoff: float = 60.0
     settled: float = 60.0
-    """A daemon that ran for so long starts again at once when it ends."""
+    """A daemon that ran this long is restarted without back-off."""
     quit: float = 10.0
-    """For the daemon and its servers to end in order."""
+    """Time limit for the daemon and its servers to quit."""
 
 
 class MPSDaemon:
-    """Keeps one daemon, for a node's GPUs, from a thread of its own."""
+    """Supervises one daemon for the node's GPUs, on its own thread."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class MPSDaemon:
         changed: Callable[[], None],
         timing: MPSTiming | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Prepare; nothing is started yet.
 
         Args:
-            folders: where it meets its clients.
+            folders: shared with the clients.
             gpus: the uuids of the GPUs that it serves.
-            changed: called, on the keeper's thread, when :attr:`problem` has another text.
-            timing: how patient it is.
+            changed: called on the supervising thread when :attr:`problem` changes.
+            timing: time limits and intervals.
         """
         self.problem = NOT_STARTED
         """Why clients have no daemon now, as a clause; empty while they have one."""
@@ -109,14 +109,14 @@ class MPSDaemon:
         }
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="mps-daemon", daemon=True)
+        self._thread = threading.Thread(target=self._supervise, name="mps-daemon", daemon=True)
 
     def start(self) -> None:
-        """Begin to keep it."""
+        """Start supervising."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the daemon and its servers in order; by force where they take too long."""
+        """Quit the daemon and its servers; kill them if they take too long."""
         self._stopped.set()
         self._thread.join()
         if self._child is None:
@@ -132,7 +132,7 @@ class MPSDaemon:
         self._child.wait()
 
     def command(self, text: str, timeout_seconds: float) -> str:
-        """Give the daemon a command, and return its answer.
+        """Send the daemon a command and return its answer.
 
         Raises:
             OSError: the program cannot be run.
@@ -149,42 +149,42 @@ class MPSDaemon:
         )
         return done.stdout
 
-    def _keep(self) -> None:
-        backoff_seconds = self._timing.least_backoff
+    def _supervise(self) -> None:
+        backoff_seconds = self._timing.min_backoff
         while not self._stopped.is_set():
             ran_seconds = self._run_once()
             if ran_seconds >= self._timing.settled:
-                backoff_seconds = self._timing.least_backoff
+                backoff_seconds = self._timing.min_backoff
             self._stopped.wait(backoff_seconds)
-            backoff_seconds = min(2 * backoff_seconds, self._timing.most_backoff)
+            backoff_seconds = min(2 * backoff_seconds, self._timing.max_backoff)
 
     def _run_once(self) -> float:
-        """Have a daemon run until it ends or all ends; returns for how long it answered, in seconds."""
+        """Run a daemon until it ends or is stopped. Return for how long it answered, in seconds."""
         if shutil.which(PROGRAM) is None:
-            self._say(f"{PROGRAM} is not in the agent's container")
+            self._set_problem(f"{PROGRAM} is not in the agent's container")
             return 0.0
         if not self._answers(self._timing.answer):
             try:
                 self._launch()
             except OSError as error:
-                self._say(f"{PROGRAM} cannot be started: {error}")
+                self._set_problem(f"{PROGRAM} cannot be started: {error}")
                 return 0.0
-            if not self._comes_up():
-                self._say(f"the MPS control daemon does not answer: {self._end()}")
+            if not self._await_start():
+                self._set_problem(f"the MPS control daemon does not answer: {self._end()}")
                 return 0.0
-        self._say("")
-        looks = 0
-        while not self._stopped.wait(self._timing.look) and self._lives():
-            looks += 1
+        self._set_problem("")
+        checks = 0
+        while not self._stopped.wait(self._timing.check_interval) and self._is_alive():
+            checks += 1
         if not self._stopped.is_set():
-            self._say(f"the MPS control daemon ended: {self._end()}")
-        return looks * self._timing.look
+            self._set_problem(f"the MPS control daemon ended: {self._end()}")
+        return checks * self._timing.check_interval
 
     def _launch(self) -> None:
         self._folders.make()
         for left in self._folders.pipe.iterdir():
             left.unlink()
-        with self._printed.open("wb") as output:
+        with self._output_file.open("wb") as output:
             self._child = subprocess.Popen(
                 [PROGRAM, "-f"],
                 env=self._environment,
@@ -194,12 +194,12 @@ class MPSDaemon:
             )
 
     @property
-    def _printed(self) -> Path:
+    def _output_file(self) -> Path:
         return self._folders.log / "printed"
 
-    def _comes_up(self) -> bool:
-        looks = max(1, round(self._timing.start / 0.2))
-        for _ in range(looks):
+    def _await_start(self) -> bool:
+        checks = max(1, round(self._timing.start / 0.2))
+        for _ in range(checks):
             if self._child is None or self._child.poll() is not None or self._stopped.is_set():
                 return False
             if self._answers(self._timing.answer):
@@ -207,7 +207,7 @@ class MPSDaemon:
             self._stopped.wait(0.2)
         return False
 
-    def _lives(self) -> bool:
+    def _is_alive(self) -> bool:
         if self._child is not None and self._child.poll() is not None:
             return False
         return self._answers(self._timing.answer)
@@ -220,23 +220,23 @@ class MPSDaemon:
         return True
 
     def _end(self) -> str:
-        """Make sure that the child is gone, and return how it ended."""
+        """Make sure that the child has ended, and return how it ended."""
         child, self._child = self._child, None
         if child is None:
             return "it was an earlier agent's"
         if child.poll() is None:
             child.kill()
         status = child.wait()
-        words = self._printed.read_bytes()[-_LAST_WORDS_BYTES:].decode(errors="replace").strip()
+        words = self._output_file.read_bytes()[-_OUTPUT_TAIL_BYTES:].decode(errors="replace").strip()
         last = words.splitlines()[-1] if words else "it printed nothing"
         return f"{'signal' if status < 0 else 'exit status'} {abs(status)}, {last}"
 
-    def _say(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         if problem == self.problem:
             return
         self.problem = problem
         if problem:
-            _log.error("%s", problem)
+            _log.error("MPS control daemon unavailable reason=%r", problem)
         else:
-            _log.info("the MPS control daemon serves")
+            _log.info("MPS control daemon serves")
         self._changed()

@@ -1,8 +1,8 @@
-"""Sees to it that no container holds more of a GPU than its quota for long, whether or not its processes ever connected.
+"""Makes sure that no container exceeds its quota for long, whether or not its processes ever connected.
 
-In a thread of its own: it takes each new reading of a GPU, asks the loop who holds shares of it, finds out whose the
-processes are, and follows each container with a :mod:`watch <laneway.node_agent.enforcement.watch>`. What it finds is told on
-the loop's thread, where holds are kept.
+It runs on the enforcer's thread. It takes each new reading of a GPU, asks the loop for the leases, attributes
+the processes, and runs an :mod:`escalation <laneway.node_agent.enforcement.escalation>` per container.
+Results are recorded on the loop's thread, which owns the leases.
 """
 
 from __future__ import annotations
@@ -17,56 +17,61 @@ from laneway.api.enforcement import Enforcement, shortfall
 from laneway.api.node_config import WatchdogConfig
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.containers.record_file import is_same_container
-from laneway.node_agent.enforcement.breach import Breach, Claim, find
+from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
+from laneway.node_agent.enforcement.escalation import Action, Escalation, Observation, Rules, Stage, step
 from laneway.node_agent.enforcement.eviction import Eviction
 from laneway.node_agent.enforcement.levels import Level, level_of_container
-from laneway.node_agent.enforcement.owners import Owned, Owners
-from laneway.node_agent.enforcement.verdict import Verdict, note_verdict
-from laneway.node_agent.enforcement.watch import Deed, Rules, Sight, Stage, Watch, step
+from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
+from laneway.node_agent.enforcement.violation import Claim, Violation, check_claim
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.protocol import GPUReading
+from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.gpu_turns import GPUTurns
-from laneway.node_agent.turns.notices import Notices
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Case:
+class _TrackedContainer:
     """What is known of one container on one GPU."""
 
     claim: Claim
     eviction: Eviction
-    watch: Watch = field(default_factory=Watch)
-    breach: Breach | None = None
+    escalation: Escalation = field(default_factory=Escalation)
+    violation: Violation | None = None
     pids: frozenset[int] = frozenset()
-    """Its processes by the last reading."""
+    """Its processes in the last reading."""
 
     stopped: frozenset[int] = frozenset()
-    """Its processes that were told to end."""
+    """Its processes that were sent SIGTERM."""
 
     evicted: str = ""
-    epitaph: str = ""
+    eviction_message: str = ""
     failure: str = ""
-    """Why some could not be told."""
+    """Why some could not be signalled."""
 
-    told: Verdict = field(default_factory=Verdict)
+    published: EnforcementStatus = field(default_factory=EnforcementStatus)
 
 
 class Watchdog:
-    """Looks at one GPU's containers. Not for several threads at a time."""
+    """Watches the containers of one GPU. Call it from one thread at a time."""
 
     def __init__(
-        self, turns: GPUTurns, containers: Path, config: WatchdogConfig, loop: EventLoop, notices: Notices
+        self,
+        turns: GPUTurns,
+        containers: Path,
+        config: WatchdogConfig,
+        loop: EventLoop,
+        recorder: EventRecorder,
     ) -> None:
-        """Begin with nothing seen.
+        """Start with nothing seen.
 
         Args:
-            turns: who holds shares of the GPU; asked and told on the loop's thread.
+            turns: the GPU's leases; accessed on the loop's thread.
             containers: the folder of the containers' folders.
-            config: what is let pass, and for how long.
+            config: tolerance and times.
             loop: the thread that owns the turns.
-            notices: who wants to know; told on the loop's thread.
+            recorder: receives events, on the loop's thread.
         """
         self._turns = turns
         self._containers = containers
@@ -77,138 +82,151 @@ class Watchdog:
             kill_seconds=config.kill_seconds,
         )
         self._loop = loop
-        self._notices = notices
-        self._owners = Owners()
-        self._cases: dict[str, _Case] = {}
+        self._recorder = recorder
+        self._owners = ProcessOwners()
+        self._tracked: dict[str, _TrackedContainer] = {}
         self._last: GPUReading | None = None
-        self._reported: frozenset[int] = frozenset()
+        self._logged_foreign: frozenset[int] = frozenset()
 
     @property
-    def busy(self) -> bool:
-        """Whether a container is being stopped, so that the next look should not wait for a new reading."""
-        return any(case.watch.stage is not Stage.KEPT for case in self._cases.values())
+    def active(self) -> bool:
+        """Return whether an escalation is in progress, so that the next check should not wait for a new
+        reading."""
+        return any(tracked.escalation.stage is not Stage.COMPLIANT for tracked in self._tracked.values())
 
-    def look(self, reading: GPUReading | None, level: Level, now_seconds: float) -> None:
-        """Look at the containers once.
+    def check(self, reading: GPUReading | None, level: Level, now_seconds: float) -> None:
+        """Check the containers once.
 
         Args:
-            reading: the GPU's last one; None while it does not answer.
-            level: what is in force on it.
+            reading: the GPU's last reading; None while it does not answer.
+            level: the level in force on it.
             now_seconds: CLOCK_MONOTONIC.
 
         Raises:
             TimeoutError: the loop does not answer.
         """
         fresh = reading is not None and reading is not self._last
-        if not fresh and reading is not None and not self.busy:
+        if not fresh and reading is not None and not self.active:
             return
         self._last = reading
         claims = self._loop.ask(partial(claims_of, self._turns, self._containers))
-        self._follow(claims)
-        owned = None
+        self._track(claims)
+        memory = None
         if fresh and reading is not None and not reading.processes_hidden:
-            owned = self._owners.sort(reading.process_bytes, claims)
-            self._report(owned.strangers)
-            self._loop.post(partial(self._turns.saw_memory, reading.process_bytes))
-        for case in self._cases.values():
-            self._act(case, self._judge(case, owned, now_seconds))
-            self._tell(case, self._verdict(case, level, reading))
+            memory = self._owners.attribute(reading.process_bytes, claims)
+            self._log_foreign(memory.foreign)
+            self._loop.post(partial(self._turns.record_process_memory, reading.process_bytes))
+        for tracked in self._tracked.values():
+            self._act(tracked, self._evaluate(tracked, memory, now_seconds))
+            self._publish(tracked, self._status(tracked, level, reading))
 
-    def _follow(self, claims: tuple[Claim, ...]) -> None:
-        """Keep a case for each container: a key that went to another one begins anew."""
-        before, self._cases = self._cases, {}
+    def _track(self, claims: tuple[Claim, ...]) -> None:
+        """Keep one entry per container; a key with a new owner starts over."""
+        before, self._tracked = self._tracked, {}
         for claim in claims:
-            case = before.get(claim.record.key)
-            if case is not None and is_same_container(case.claim.record, claim.record):
-                case.claim = claim
-                self._cases[claim.record.key] = before.pop(claim.record.key)
+            tracked = before.get(claim.record.key)
+            if tracked is not None and is_same_container(tracked.claim.record, claim.record):
+                tracked.claim = claim
+                self._tracked[claim.record.key] = before.pop(claim.record.key)
             else:
-                self._cases[claim.record.key] = _Case(claim, Eviction(claim))
-        for case in before.values():
-            case.eviction.close()
+                self._tracked[claim.record.key] = _TrackedContainer(claim, Eviction(claim))
+        for tracked in before.values():
+            tracked.eviction.close()
 
-    def _judge(self, case: _Case, owned: Owned | None, now_seconds: float) -> Deed:
-        held = None if owned is None else owned.by_claim.get(case.claim.key, {})
+    def _evaluate(
+        self, tracked: _TrackedContainer, memory: ProcessMemory | None, now_seconds: float
+    ) -> Action:
+        held = None if memory is None else memory.by_claim.get(tracked.claim.key, {})
         if held is not None:
-            case.pids = frozenset(held)
-            if case.watch.stage is Stage.KEPT and case.pids - case.stopped:
-                case.evicted = ""  # others run in their place
-        found = find(case.claim, held, self._config.tolerance_percent, case.breach)
-        case.breach = found.breach
-        sight = Sight(now_seconds, found.breach is not None if found.told else None, case.eviction.living())
-        case.watch, deed = step(case.watch, sight, self._rules)
-        return deed
+            tracked.pids = frozenset(held)
+            if tracked.escalation.stage is Stage.COMPLIANT and tracked.pids - tracked.stopped:
+                tracked.evicted = ""  # other processes run in their place
+        found = check_claim(tracked.claim, held, self._config.tolerance_percent, tracked.violation)
+        tracked.violation = found.violation
+        observation = Observation(
+            now_seconds, found.violation is not None if found.conclusive else None, tracked.eviction.alive()
+        )
+        tracked.escalation, action = step(tracked.escalation, observation, self._rules)
+        return action
 
-    def _act(self, case: _Case, deed: Deed) -> None:
-        if deed is Deed.WARN:
-            _log.warning("%s: %s", case.claim.name, self._warning(case))
-            case.evicted = case.epitaph = case.failure = ""
-        elif deed is Deed.ANNOUNCE and case.breach is not None:
-            case.evicted = case.breach.reason
-            case.epitaph = (
-                f"stopped by the node after {self._config.grace_seconds} s of grace: {case.breach.text}"
+    def _act(self, tracked: _TrackedContainer, action: Action) -> None:
+        if action is Action.WARN:
+            _log.warning("%s: %s", tracked.claim.name, self._warning(tracked))
+            tracked.evicted = tracked.eviction_message = tracked.failure = ""
+        elif action is Action.ANNOUNCE and tracked.violation is not None:
+            tracked.evicted = tracked.violation.reason
+            tracked.eviction_message = f"stopped by the node agent after {self._config.grace_seconds} s of grace: {tracked.violation.text}"
+        elif action is Action.TERMINATE:
+            tracked.eviction = Eviction(tracked.claim)
+            tracked.stopped = tracked.pids | tracked.claim.session_pids
+            _log.warning("sending SIGTERM container=%s pids=%s", tracked.claim.name, sorted(tracked.stopped))
+            tracked.failure = "; ".join(tracked.eviction.terminate(tracked.stopped))
+        elif action is Action.KILL:
+            _log.warning("sending SIGKILL container=%s", tracked.claim.name)
+            tracked.failure = "; ".join(tracked.eviction.kill())
+
+    def _publish(self, tracked: _TrackedContainer, status: EnforcementStatus) -> None:
+        if status != tracked.published:
+            tracked.published = status
+            self._loop.post(
+                partial(record_enforcement_status, self._turns, tracked.claim, status, self._recorder)
             )
-        elif deed is Deed.TERMINATE:
-            case.eviction = Eviction(case.claim)
-            case.stopped = case.pids | case.claim.session_pids
-            _log.warning("%s: SIGTERM to processes %s", case.claim.name, sorted(case.stopped))
-            case.failure = "; ".join(case.eviction.terminate(case.stopped))
-        elif deed is Deed.KILL:
-            _log.warning("%s: SIGKILL to the processes that have not ended", case.claim.name)
-            case.failure = "; ".join(case.eviction.kill())
 
-    def _tell(self, case: _Case, verdict: Verdict) -> None:
-        if verdict != case.told:
-            case.told = verdict
-            self._loop.post(partial(note_verdict, self._turns, case.claim, verdict, self._notices))
-
-    def _verdict(self, case: _Case, level: Level, reading: GPUReading | None) -> Verdict:
-        record = case.claim.record
-        holds = Enforcement.NONE
+    def _status(
+        self, tracked: _TrackedContainer, level: Level, reading: GPUReading | None
+    ) -> EnforcementStatus:
+        record = tracked.claim.record
+        enforcement = Enforcement.NONE
         if reading is not None:
             identified = bool(record.pod_uid) or record.launcher is not None
-            holds = level_of_container(level, identified, case.pids, reading)
+            enforcement = level_of_container(level, identified, tracked.pids, reading)
         texts = [
-            self._warning(case) if case.watch.stage is Stage.WARNED else "",
+            self._warning(tracked) if tracked.escalation.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),
         ]
-        epitaph = f"{case.epitaph}; that failed: {case.failure}" if case.failure else case.epitaph
-        return Verdict(holds, "; ".join(text for text in texts if text), case.evicted, epitaph)
+        eviction_message = (
+            f"{tracked.eviction_message}; that failed: {tracked.failure}"
+            if tracked.failure
+            else tracked.eviction_message
+        )
+        return EnforcementStatus(
+            enforcement, "; ".join(text for text in texts if text), tracked.evicted, eviction_message
+        )
 
-    def _warning(self, case: _Case) -> str:
-        if case.breach is None:
+    def _warning(self, tracked: _TrackedContainer) -> str:
+        if tracked.violation is None:
             return ""
         outcome = (
-            f"its processes are stopped if that lasts for {self._config.grace_seconds} s"
+            f"its processes will be stopped after {self._config.grace_seconds} s"
             if self._rules.evicts
-            else "nothing more is done (watchdog.action: Warn)"
+            else "no process is stopped (watchdog.action: Warn)"
         )
-        return f"{case.breach.text}; {outcome}"
+        return f"{tracked.violation.text}; {outcome}"
 
-    def _report(self, strangers: Mapping[int, int]) -> None:
-        for pid in sorted(strangers.keys() - self._reported):
+    def _log_foreign(self, foreign: Mapping[int, int]) -> None:
+        for pid in sorted(foreign.keys() - self._logged_foreign):
             _log.warning(
-                "GPU %s: process %d (%s) uses %s of it and is of no container that holds a share",
+                "process without a share uses the GPU gpu=%s pid=%d command=%r memory=%r",
                 self._turns.gpu.uuid,
                 pid,
                 _name_of(pid),
-                format_bytes(strangers[pid]),
+                format_bytes(foreign[pid]),
             )
-        self._reported = frozenset(strangers)
+        self._logged_foreign = frozenset(foreign)
 
 
 def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
-    """Return who has a claim to a GPU. Called on the loop's thread."""
+    """Return all claims to a GPU. Called on the loop's thread."""
     return tuple(
         Claim(
             gpu=turns.gpu.uuid,
-            record=hold.record,
-            folder=containers / hold.key,
-            quota_bytes=hold.quota_bytes,
-            session_pids=frozenset(session.pid for session in hold.sessions),
-            uncovered=hold.uncovered,
+            record=lease.record,
+            folder=containers / lease.key,
+            quota_bytes=lease.quota_bytes,
+            session_pids=frozenset(session.pid for session in lease.sessions),
+            uncovered=lease.uncovered,
         )
-        for hold in turns.holds.values()
+        for lease in turns.leases.values()
     )
 
 
@@ -216,4 +234,4 @@ def _name_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return "it has ended"
+        return "ended"

@@ -1,1 +1,1 @@
-"""The GPUs of the node: what they are and how they do. Nothing outside this folder talks to NVML."""
+"""The GPUs of the node and their health. Nothing outside this package calls NVML."""

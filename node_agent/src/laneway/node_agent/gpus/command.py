@@ -1,4 +1,4 @@
-"""``laneway-node-agent gpu``: what an operator at the node's shell sees of its GPUs, and may say of them."""
+"""``laneway-node-agent gpu``: lists the node's GPUs at its shell, and clears unhealthy ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the text says why, and what to write instead."""
+    """The request cannot be carried out; the text says why, and what to write instead."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what is asked for; returns the exit status: 0, or 1 with a sentence on standard error."""
+    """Run the command. Return the exit status: 0, or 1 with a sentence on standard error."""
     options = _parser().parse_args(arguments)
     folders = HostFolders(options.root)
     try:
@@ -33,22 +33,24 @@ def run(arguments: Sequence[str]) -> int:
         gpu = _named(options.gpu, gpus)
         if gpu.healthy:
             raise CommandError(f"GPU {gpu.uuid} is healthy: there is nothing to clear")
-        HealthFile(folders.agent_state).ask_to_clear(gpu.uuid)
+        HealthFile(folders.agent_state).request_clear(gpu.uuid)
     except (CommandError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"GPU {gpu.uuid} is in use again with the agent's next look, unless it fails then")
+    print(f"GPU {gpu.uuid} will be healthy again at the agent's next check, unless that fails")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="laneway-node-agent gpu", description="The GPUs of this node.")
+    parser = argparse.ArgumentParser(
+        prog="laneway-node-agent gpu", description="List the GPUs of this node, or clear an unhealthy one."
+    )
     parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="where the host's folders begin (%(default)s)"
+        "--root", type=Path, default=Path("/"), help="root of the host's folders (%(default)s)"
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verbs.add_parser("list", help="index, uuid, health and the reason for it")
-    clear = verbs.add_parser("clear", help="say that a GPU that is out of use is sound")
+    verbs.add_parser("list", help="list index, uuid, health and reason")
+    clear = verbs.add_parser("clear", help="declare an unhealthy GPU healthy")
     clear.add_argument("gpu", metavar="GPU", help="its uuid or index")
     return parser
 
@@ -57,7 +59,9 @@ def _inventory(folders: HostFolders) -> Inventory:
     try:
         return Inventory.model_validate_json(folders.inventory.read_bytes())
     except FileNotFoundError as error:
-        raise CommandError(f"{folders.inventory} is not there: the agent has not run on this node") from error
+        raise CommandError(
+            f"{folders.inventory} does not exist: the agent has not run on this node"
+        ) from error
     except ValidationError as error:
         raise CommandError(explain(error, str(folders.inventory))) from error
 

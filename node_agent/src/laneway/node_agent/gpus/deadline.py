@@ -1,4 +1,4 @@
-"""Calls that may hang (a driver in trouble does not answer), made in threads that can be left behind."""
+"""Calls with a deadline, on threads that can be abandoned: a driver in trouble may never answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Result = TypeVar("Result")
 
 
 class DeadlineCaller(Generic[Result]):
-    """One thread for calls of one kind. While a call hangs, no further one is made: each would cost another thread."""
+    """One thread for calls of one kind. While a call hangs, no other is made, because each would cost
+    another thread."""
 
     def __init__(self, name: str, deadline_seconds: float) -> None:
         self._name = name
@@ -23,11 +24,11 @@ class DeadlineCaller(Generic[Result]):
         self._pending: Future[Result] | None = None
         self._thread: threading.Thread | None = None
 
-    def call(self, ask: Callable[[], Result]) -> Result:
-        """Return what ``ask`` returns, or raise what it raises.
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function, and return its result or raise its error.
 
         Raises:
-            GPUHangError: there was no answer in time, to this call or to an earlier one that still runs.
+            GPUHangError: this call, or an earlier one that still runs, did not answer in time.
         """
         if self._pending is not None and not self._pending.done():
             raise GPUHangError(f"{self._name}: an earlier call has not been answered yet")
@@ -36,18 +37,18 @@ class DeadlineCaller(Generic[Result]):
             self._thread.start()
         answer: Future[Result] = Future()
         self._pending = answer
-        self._work.put((ask, answer))
+        self._work.put((function, answer))
         try:
             return answer.result(self._deadline_seconds)
         except TimeoutError as error:
             if answer.done():
-                raise  # the call itself said so
+                raise  # the call itself raised it
             raise GPUHangError(f"{self._name}: no answer within {self._deadline_seconds:g} s") from error
 
     def _serve(self) -> None:
         while True:
-            ask, answer = self._work.get()
+            function, answer = self._work.get()
             try:
-                answer.set_result(ask())
-            except BaseException as error:  # it is raised where the call was made
+                answer.set_result(function())
+            except BaseException as error:  # re-raised in the caller's thread
                 answer.set_exception(error)

@@ -1,6 +1,7 @@
-"""The quarantines, ``/var/lib/laneway/agent/health.json``: an agent that was killed must not take a broken GPU for a good one.
+"""Saves quarantines in ``/var/lib/laneway/agent/health.json``, so that a killed agent still knows its
+broken GPUs.
 
-Beside it lies the folder ``clear``: a file there named like a GPU is an operator's word that the GPU may be used again.
+The folder ``clear`` beside it holds operators' requests: a file named like a GPU declares it healthy again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Final, Literal
 
 from laneway.api.records import Record, explain
 from laneway.node_agent.atomic_file import write_atomically
-from laneway.node_agent.gpus.quarantine import Cure, GPUState, Quarantine
+from laneway.node_agent.gpus.quarantine import ExitCondition, GPUState, Quarantine
 from pydantic import ValidationError
 
 HEALTH_NAME = "health.json"
 _CLEAR_NAME = "clear"
-_CureName = Literal["looks", "time", "reset"]
-_CURES: Final[Mapping[Cure, _CureName]] = {Cure.LOOKS: "looks", Cure.TIME: "time", Cure.RESET: "reset"}
+_ExitConditionName = Literal["looks", "time", "reset"]
+_EXIT_CONDITIONS: Final[Mapping[ExitCondition, _ExitConditionName]] = {
+    ExitCondition.CHECKS: "looks",
+    ExitCondition.TIME: "time",
+    ExitCondition.RESET: "reset",
+}
 
 
 class QuarantineRecord(Record):
@@ -25,12 +30,12 @@ class QuarantineRecord(Record):
 
     causes: dict[str, str]
     since_seconds: float
-    cure: _CureName
-    reset_asked_for: bool
+    exit_condition: _ExitConditionName
+    reset_requested: bool
 
 
 class GPURecord(Record):
-    """What is remembered of one GPU."""
+    """The saved state of one GPU."""
 
     quarantine: QuarantineRecord | None = None
     uncorrected: int | None = None
@@ -49,14 +54,14 @@ class HealthFileError(Exception):
 
 
 class HealthFile:
-    """The file and the folder of one agent. Whoever asks is the agent, or an operator at the node's shell."""
+    """The file and folder of one agent, used by the agent and by commands at the node's shell."""
 
     def __init__(self, agent_state: Path) -> None:
         self.path = agent_state / HEALTH_NAME
         self._clear = agent_state / _CLEAR_NAME
 
     def read(self) -> HealthRecord | None:
-        """Return what was written last; None if there is nothing.
+        """Read the file; None if there is none.
 
         Raises:
             HealthFileError: it cannot be read, or is not a record of this version.
@@ -79,8 +84,8 @@ class HealthFile:
         gpus = {uuid: _record_of(state) for uuid, state in states.items()}
         write_atomically(self.path, HealthRecord(boot_id=boot_id, gpus=gpus).model_dump_json(), mode=0o600)
 
-    def ask_to_clear(self, uuid: str) -> None:
-        """Leave word that a GPU may be used again; the agent finds it at its next look.
+    def request_clear(self, uuid: str) -> None:
+        """Request that a GPU be declared healthy; the agent finds the request at its next check.
 
         Raises:
             OSError: the folder cannot be written to.
@@ -88,12 +93,12 @@ class HealthFile:
         self._clear.mkdir(mode=0o700, exist_ok=True)
         (self._clear / uuid).touch(mode=0o600)
 
-    def asked_to_clear(self, uuid: str) -> bool:
-        """Whether there is such a word; see :meth:`cleared`."""
+    def clear_requested(self, uuid: str) -> bool:
+        """Return whether there is such a request; see :meth:`cleared`."""
         return (self._clear / uuid).exists()
 
     def cleared(self, uuid: str) -> None:
-        """The word was heeded, and what follows from it is on the disk.
+        """Remove a request whose effect has been saved.
 
         Raises:
             OSError: the folder cannot be written to.
@@ -102,25 +107,25 @@ class HealthFile:
 
 
 def state_of(record: GPURecord) -> GPUState:
-    """Return what was remembered; looks are counted anew."""
-    kept = record.quarantine
-    if kept is None:
+    """Restore a saved state; checks are counted from zero."""
+    saved = record.quarantine
+    if saved is None:
         return GPUState(uncorrected=record.uncorrected)
-    cure = Cure[kept.cure.upper()]
-    quarantine = Quarantine(kept.causes, kept.since_seconds, cure, kept.reset_asked_for)
+    exit_condition = ExitCondition[saved.exit_condition.upper()]
+    quarantine = Quarantine(saved.causes, saved.since_seconds, exit_condition, saved.reset_requested)
     return GPUState(quarantine, record.uncorrected)
 
 
 def _record_of(state: GPUState) -> GPURecord:
-    kept = state.quarantine
-    if kept is None:
+    saved = state.quarantine
+    if saved is None:
         return GPURecord(uncorrected=state.uncorrected)
     return GPURecord(
         quarantine=QuarantineRecord(
-            causes=dict(kept.causes),
-            since_seconds=kept.since_seconds,
-            cure=_CURES[kept.cure],
-            reset_asked_for=kept.reset_asked_for,
+            causes=dict(saved.causes),
+            since_seconds=saved.since_seconds,
+            exit_condition=_EXIT_CONDITIONS[saved.exit_condition],
+            reset_requested=saved.reset_requested,
         ),
         uncorrected=state.uncorrected,
     )

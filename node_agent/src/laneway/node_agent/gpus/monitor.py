@@ -1,9 +1,9 @@
-"""Watches the GPUs from a thread of its own: how they do, and whether they may be used.
+"""Monitors the health of the GPUs on its own thread, and decides which may be used.
 
-    XIDs (as they come) ──┐
-    readings (each look) ─┴─▶ quarantine.after_look ─▶ health.json ─▶ inventory, GPUNode, metrics
+    XIDs (as they come) ────┐
+    readings (each check) ──┴─▶ quarantine.after_check ─▶ health.json ─▶ inventory, GPUNode, metrics
 
-What is remembered is on the disk before anybody is told, so that no crash makes a GPU healthy.
+A state is on the disk before it is reported, so no crash makes a GPU healthy.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from laneway.api.health_config import HealthConfig
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.health_file import HealthFile, HealthFileError, state_of
-from laneway.node_agent.gpus.protocol import GPUError, GPUFacts, GPUReading, GPUSource, XidEvent
-from laneway.node_agent.gpus.quarantine import GPUState, Look, after_look, warning_of
+from laneway.node_agent.gpus.protocol import GPUError, GPUInfo, GPUReading, GPUSource, XidEvent
+from laneway.node_agent.gpus.quarantine import GPUState, HealthCheck, after_check, warning_of
 from laneway.node_agent.gpus.xid_listener import XidListener
 from laneway.node_agent.gpus.xids import XidClass, describe, severity_of
-from laneway.node_agent.recovery.processes import boot_id
+from laneway.node_agent.processes import boot_id
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class GPUHealth:
-    """What was seen of a GPU last."""
+    """The last observed health of a GPU."""
 
     healthy: bool = True
     reason: str = ""
-    """Why it is not healthy, or what should be seen to while it is."""
+    """Why it is unhealthy, or a warning while it is healthy."""
 
     unhealthy_since_seconds: float | None = None
     """CLOCK_REALTIME; None while it is healthy."""
@@ -42,23 +42,23 @@ class GPUHealth:
     """None while it does not answer."""
 
     xids: Mapping[int, int] = field(default_factory=dict)
-    """How often each XID came since the agent began."""
+    """Counts of each XID since the agent started."""
 
 
 class GPUMonitor:
-    """Looks at all GPUs every few seconds, and at once after an XID. A driver call that hangs does not keep it from the
-    other GPUs for long."""
+    """Checks all GPUs every few seconds, and at once after an XID. A hanging driver call delays the other
+    GPUs only briefly."""
 
     def __init__(
         self,
         source: GPUSource,
-        gpus: tuple[GPUFacts, ...],
+        gpus: tuple[GPUInfo, ...],
         health_changed: Callable[[], None],
         file: HealthFile,
         clock: Clock,
         config: HealthConfig,
     ) -> None:
-        """Take over what the agent before knew; nothing is asked of a GPU before :meth:`start`."""
+        """Restore the state of an earlier agent process. No GPU is read before :meth:`start`."""
         self._source = source
         self._health_changed = health_changed
         self._file = file
@@ -68,102 +68,109 @@ class GPUMonitor:
         self._callers: dict[str, DeadlineCaller[GPUReading]] = {
             gpu.uuid: DeadlineCaller(f"GPU {gpu.uuid}", config.answer_seconds) for gpu in gpus
         }
-        self._states, self._absent, self._rebooted = self._remembered()
+        self._states, self._absent, self._rebooted = self._load()
         self._unsaved = self._rebooted
         self._counts: dict[str, Counter[int]] = {uuid: Counter() for uuid in self._callers}
-        self._struck_seconds: dict[str, float] = {}
-        """CLOCK_MONOTONIC of each GPU's last XID that mattered."""
+        self._last_xid_seconds: dict[str, float] = {}
+        """CLOCK_MONOTONIC of each GPU's last relevant XID."""
 
         self._health = {uuid: self._health_of(uuid, None) for uuid in self._callers}
         self._lock = threading.Lock()
-        """Held while states and health change, and while others are told, so that they are told in order."""
+        """Held while states and health change and are reported, so that reports are in order."""
 
-        self._look_now = threading.Event()
+        self._check_now = threading.Event()
         self._stopped = threading.Event()
-        self._listener = XidListener(source, self._heard)
+        self._listener = XidListener(source, self._on_xids)
         self._thread = threading.Thread(target=self._run, name="gpu-monitor", daemon=True)
 
     def health(self, uuid: str) -> GPUHealth:
-        """Return what was seen of a GPU last. May be called from any thread."""
+        """Return the last observed health of a GPU. May be called from any thread."""
         return self._health[uuid]
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start monitoring."""
         self._thread.start()
         self._listener.start()
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop monitoring."""
         self._stopped.set()
-        self._look_now.set()
+        self._check_now.set()
         self._listener.stop()
 
-    def look(self) -> None:
-        """Look at every GPU once, and tell if the health of one has changed."""
-        looks = {uuid: self._look_at(uuid) for uuid in self._callers}
+    def check(self) -> None:
+        """Check every GPU once, and report changes of health."""
+        checks = {uuid: self._check(uuid) for uuid in self._callers}
         with self._lock:
-            # A look that began before an XID came says nothing about the time after it.
-            valid = {uuid: look for uuid, look in looks.items() if not self._is_outdated(uuid, look)}
-            self._take_in(valid)
-            self._rebooted = self._rebooted and len(valid) < len(looks)
+            # A check that began before an XID says nothing about the time after it.
+            valid = {uuid: check for uuid, check in checks.items() if not self._is_outdated(uuid, check)}
+            self._apply(valid)
+            self._rebooted = self._rebooted and len(valid) < len(checks)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            self._look_now.clear()
+            self._check_now.clear()
             try:
-                self.look()
+                self.check()
             except Exception:
-                _log.exception("looking at the GPUs failed; it is tried again")
-            self._look_now.wait(self._config.look_seconds)
+                _log.exception("checking GPUs failed, will retry")
+            self._check_now.wait(self._config.probe_seconds)
 
-    def _heard(self, events: tuple[XidEvent, ...]) -> None:
-        """Take in XIDs, on the listener's thread: a call about a GPU in trouble may keep the monitor's own for a while."""
-        now = Look(self._clock.monotonic(), self._clock.realtime())
+    def _on_xids(self, events: tuple[XidEvent, ...]) -> None:
+        """Apply XIDs on the listener's thread, because a driver call may block the monitor's thread for a
+        while."""
+        now = HealthCheck(self._clock.monotonic(), self._clock.realtime())
         with self._lock:
-            looks: dict[str, Look] = {}
+            checks: dict[str, HealthCheck] = {}
             for event in events:
                 if event.uuid not in self._callers:
-                    _log.warning(
-                        "%s came from %s, which is no GPU of ours", describe(event.number), event.uuid
-                    )
+                    _log.warning("XID of an unknown GPU gpu=%s xid=%r", event.uuid, describe(event.number))
                     continue
                 self._counts[event.uuid][event.number] += 1
                 if severity_of(event.number, self._config) is XidClass.IGNORED:
-                    _log.warning("GPU %s: %s; it stays in use", event.uuid, describe(event.number))
+                    _log.warning("XID ignored gpu=%s xid=%r", event.uuid, describe(event.number))
                 else:
-                    self._struck_seconds[event.uuid] = now.monotonic_seconds
-                    earlier = looks.get(event.uuid, now)
-                    looks[event.uuid] = replace(earlier, xids=(*earlier.xids, event.number))
-            self._take_in(looks)
-        self._look_now.set()
+                    self._last_xid_seconds[event.uuid] = now.monotonic_seconds
+                    earlier = checks.get(event.uuid, now)
+                    checks[event.uuid] = replace(earlier, xids=(*earlier.xids, event.number))
+            self._apply(checks)
+        self._check_now.set()
 
-    def _is_outdated(self, uuid: str, look: Look) -> bool:
-        return look.monotonic_seconds < self._struck_seconds.get(uuid, look.monotonic_seconds)
+    def _is_outdated(self, uuid: str, check: HealthCheck) -> bool:
+        return check.monotonic_seconds < self._last_xid_seconds.get(uuid, check.monotonic_seconds)
 
-    def _look_at(self, uuid: str) -> Look:
-        look = Look(
+    def _check(self, uuid: str) -> HealthCheck:
+        check = HealthCheck(
             self._clock.monotonic(),
             self._clock.realtime(),
             rebooted=self._rebooted,
-            cleared=self._file.asked_to_clear(uuid),
+            cleared=self._file.clear_requested(uuid),
         )
         try:
-            return replace(look, reading=self._callers[uuid].call(lambda: self._source.read(uuid)))
+            return replace(check, reading=self._callers[uuid].call(lambda: self._source.read(uuid)))
         except GPUError as error:
-            return replace(look, error=error)
+            return replace(check, error=error)
 
-    def _take_in(self, looks: Mapping[str, Look]) -> None:
-        """Draw the conclusions, remember them, and tell. Called with the lock."""
+    def _apply(self, checks: Mapping[str, HealthCheck]) -> None:
+        """Compute, save and report new states. Called with the lock held."""
         before = self._health
-        states = {uuid: after_look(self._states[uuid], look, self._config) for uuid, look in looks.items()}
-        self._unsaved |= any(_gist(states[uuid]) != _gist(self._states[uuid]) for uuid in states)
-        self._states |= states
-        self._save([uuid for uuid, look in looks.items() if look.cleared])
-        self._health = before | {
-            uuid: self._health_of(uuid, before[uuid].reading if look.xids else look.reading)
-            for uuid, look in looks.items()
+        states = {
+            uuid: after_check(self._states[uuid], check, self._config) for uuid, check in checks.items()
         }
-        changed = [uuid for uuid in looks if _seen(self._health[uuid]) != _seen(before[uuid])]
+        self._unsaved |= any(
+            _saved_fields(states[uuid]) != _saved_fields(self._states[uuid]) for uuid in states
+        )
+        self._states |= states
+        self._save([uuid for uuid, check in checks.items() if check.cleared])
+        self._health = before | {
+            uuid: self._health_of(uuid, before[uuid].reading if check.xids else check.reading)
+            for uuid, check in checks.items()
+        }
+        changed = [
+            uuid
+            for uuid in checks
+            if _published_fields(self._health[uuid]) != _published_fields(before[uuid])
+        ]
         for uuid in changed:
             self._log_change(uuid, before[uuid])
         if changed:
@@ -186,28 +193,28 @@ class GPUMonitor:
     def _log_change(self, uuid: str, before: GPUHealth) -> None:
         health = self._health[uuid]
         if not health.healthy:
-            _log.error("GPU %s is unhealthy: %s", uuid, health.reason)
+            _log.error("GPU unhealthy gpu=%s reason=%r", uuid, health.reason)
         elif not before.healthy:
-            _log.info("GPU %s is healthy again", uuid)
+            _log.info("GPU healthy again gpu=%s", uuid)
         elif health.reason:
-            _log.warning("GPU %s: %s", uuid, health.reason)
+            _log.warning("GPU warning gpu=%s reason=%r", uuid, health.reason)
 
-    def _remembered(self) -> tuple[dict[str, GPUState], dict[str, GPUState], bool]:
-        """Return what the agent before knew, of GPUs that are there and of others, and whether the node was booted since.
+    def _load(self) -> tuple[dict[str, GPUState], dict[str, GPUState], bool]:
+        """Return the saved states of present GPUs and of others, and whether the node was booted since.
 
-        A GPU that is not there may come back without a boot, and no sounder for it.
+        A GPU that is absent may return without a boot, and it is no healthier then.
         """
         try:
             record = self._file.read()
         except HealthFileError as error:
-            _log.error("%s; all GPUs count as healthy until they are looked at", error)
+            _log.error("health file ignored, all GPUs count as healthy until checked error=%r", str(error))
             record = None
         if record is None:
             return {uuid: GPUState() for uuid in self._callers}, {}, False
         known = {uuid: state_of(gpu) for uuid, gpu in record.gpus.items()}
-        there = {uuid: known.pop(uuid, GPUState()) for uuid in self._callers}
+        present = {uuid: known.pop(uuid, GPUState()) for uuid in self._callers}
         rebooted = record.boot_id != self._boot_id
-        return there, {} if rebooted else known, rebooted
+        return present, {} if rebooted else known, rebooted
 
     def _save(self, cleared: list[str]) -> None:
         try:
@@ -216,20 +223,20 @@ class GPUMonitor:
                 self._unsaved = False
             for uuid in cleared:
                 self._file.cleared(uuid)
-                _log.warning("GPU %s was cleared by an operator", uuid)
+                _log.warning("GPU cleared by an operator gpu=%s", uuid)
         except OSError as error:
             _log.error(
-                "%s cannot be written: %s; a restart of the agent would forget which GPUs are unhealthy",
+                "cannot save GPU health, a restart would forget it path=%s error=%r",
                 self._file.path,
-                error,
+                str(error),
             )
 
 
-def _gist(state: GPUState) -> tuple[object, ...]:
-    """Return what of a state is remembered."""
+def _saved_fields(state: GPUState) -> tuple[object, ...]:
+    """Return the fields that are saved."""
     return state.quarantine, state.uncorrected
 
 
-def _seen(health: GPUHealth) -> tuple[object, ...]:
-    """Return what of it others are told at once."""
+def _published_fields(health: GPUHealth) -> tuple[object, ...]:
+    """Return the fields whose change is reported at once."""
     return health.healthy, health.reason, health.unhealthy_since_seconds

@@ -1,6 +1,6 @@
 """Real GPUs, through NVML (the module ``pynvml`` of the package ``nvidia-ml-py``).
 
-https://docs.nvidia.com/deploy/nvml-api/ has the calls.
+API reference: https://docs.nvidia.com/deploy/nvml-api/
 """
 
 from __future__ import annotations
@@ -13,36 +13,37 @@ from pathlib import Path
 from typing import Any
 
 import pynvml
-from laneway.node_agent.gpus.nvml_calls import asking, supported
+from laneway.node_agent.gpus.nvml_calls import supported, translated_errors
 from laneway.node_agent.gpus.nvml_errors import read_errors
 from laneway.node_agent.gpus.nvml_events import XidEvents
 from laneway.node_agent.gpus.nvml_processes import read_processes
-from laneway.node_agent.gpus.protocol import GPUFacts, GPULostError, GPUReading, XidEvent
+from laneway.node_agent.gpus.protocol import GPUInfo, GPULostError, GPUReading, XidEvent
 
 _log = logging.getLogger(__name__)
 
 
 class NVML:
-    """The node's GPUs as its driver sees them."""
+    """The node's GPUs as the driver lists them."""
 
     def __init__(self) -> None:
         self._initialized = False
         self._xids = XidEvents()
 
-    def discover(self) -> tuple[GPUFacts, ...]:
-        """Return the node's GPUs, less those that are lost: one that fell off the bus must not cost the others.
+    def discover(self) -> tuple[GPUInfo, ...]:
+        """Return the node's GPUs without lost ones: a GPU that fell off the bus must not affect the
+        others.
 
         Raises:
             GPUError: they cannot be listed.
         """
         self._initialize()
-        with asking("the number of GPUs"):
+        with translated_errors("the number of GPUs"):
             count = pynvml.nvmlDeviceGetCount()
         handles: dict[int, Any] = {}
         uuids: dict[int, str] = {}
         for index in range(count):
             try:
-                with asking(f"GPU {index}"):
+                with translated_errors(f"GPU {index}"):
                     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
                     uuids[index] = pynvml.nvmlDeviceGetUUID(handle)
             except GPULostError as error:
@@ -51,28 +52,28 @@ class NVML:
             handles[index] = handle
         peers = _nvlink_peers(handles)
         return tuple(
-            self._facts(index, handle, uuids[index], tuple(uuids[peer] for peer in sorted(peers[index])))
+            self._gpu_info(index, handle, uuids[index], tuple(uuids[peer] for peer in sorted(peers[index])))
             for index, handle in handles.items()
         )
 
     def read(self, uuid: str) -> GPUReading:
-        """Return how a GPU does.
+        """Read a GPU's state.
 
         Raises:
-            GPUError: it does not answer as it should.
+            GPUError: it does not answer correctly.
         """
         self._initialize()
-        with asking(f"GPU {uuid}"):
+        with translated_errors(f"GPU {uuid}"):
             handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        with asking(f"the memory of GPU {uuid}"):
+        with translated_errors(f"the memory of GPU {uuid}"):
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-        with asking(f"the utilization of GPU {uuid}"):
+        with translated_errors(f"the utilization of GPU {uuid}"):
             rates = supported(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
-        with asking(f"the compute mode of GPU {uuid}"):
+        with translated_errors(f"the compute mode of GPU {uuid}"):
             mode = supported(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
-        with asking(f"the processes of GPU {uuid}"):
+        with translated_errors(f"the processes of GPU {uuid}"):
             processes = read_processes(handle)
-        with asking(f"the errors of GPU {uuid}"):
+        with translated_errors(f"the errors of GPU {uuid}"):
             errors = read_errors(handle)
         return GPUReading(
             used_bytes=int(memory.used),
@@ -85,26 +86,26 @@ class NVML:
         )
 
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
-        """Return the next XID, or nothing when none came in time.
+        """Return the next XID, or nothing if none came in time.
 
         Raises:
-            GPUError: NVML failed; the next call tries anew.
+            GPUError: NVML failed; the next call starts over.
         """
         self._initialize()
         return self._xids.wait(timeout_seconds)
 
     def _initialize(self) -> None:
         if not self._initialized:
-            with asking("NVML to start"):
+            with translated_errors("NVML to start"):
                 pynvml.nvmlInit()
             self._initialized = True
 
     @staticmethod
-    def _facts(index: int, handle: Any, uuid: str, peers: tuple[str, ...]) -> GPUFacts:
-        with asking(f"GPU {uuid}"):
+    def _gpu_info(index: int, handle: Any, uuid: str, peers: tuple[str, ...]) -> GPUInfo:
+        with translated_errors(f"GPU {uuid}"):
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
             minor = supported(lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
-            return GPUFacts(
+            return GPUInfo(
                 uuid=uuid,
                 index=index,
                 model=pynvml.nvmlDeviceGetName(handle),
@@ -116,8 +117,8 @@ class NVML:
 
 
 def _numa_node(handle: Any, pci_devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """Return the NUMA node of the CPUs next to a GPU, from the kernel: NVML's own call is about the GPU's memory as a
-    NUMA node, on machines that have that."""
+    """Return the NUMA node of the CPUs next to a GPU, from the kernel. NVML's own call describes GPU
+    memory as a NUMA node."""
     bus_id = supported(lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)
     if bus_id is None:
         return None
@@ -132,10 +133,10 @@ def _numa_node(handle: Any, pci_devices: Path = Path("/sys/bus/pci/devices")) ->
 
 
 def _nvlink_peers(handles: Mapping[int, Any]) -> dict[int, set[int]]:
-    """Return, for each GPU, the indices of those that NVLink reaches, directly or through a switch."""
+    """Return, for each GPU, the indices of its NVLink peers, direct or through a switch."""
     peers: dict[int, set[int]] = {index: set() for index in handles}
     for first, second in combinations(handles, 2):
-        with asking(f"NVLink between GPU {first} and GPU {second}"):
+        with translated_errors(f"NVLink between GPU {first} and GPU {second}"):
             status = supported(
                 partial(
                     pynvml.nvmlDeviceGetP2PStatus,

@@ -1,7 +1,7 @@
-"""How NVML's calls fail, in the agent's terms.
+"""Translates NVML's errors into the agent's.
 
-Each of them may fail in its own way on some GPU, so what an older GPU, a virtual one or MIG need not support is asked for with
-:func:`supported`.
+Any call may fail on some GPU in its own way. Optional features, which old or virtual GPUs or MIG may lack,
+are queried with :func:`supported`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _HINTS = {
     "or set gpuSource: simulated",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded on this node",
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the library and the loaded driver differ; the node needs a reboot",
-    pynvml.NVML_ERROR_NO_PERMISSION: "the agent may not ask that; it runs as root",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the agent has no permission; run it as root",
 }
 
 
-def supported(ask: Callable[[], Result]) -> Result | None:
-    """Return what NVML answers; None where the GPU, or the driver, does not have it."""
+def supported(call: Callable[[], Result]) -> Result | None:
+    """Return NVML's answer; None if the GPU or the driver does not support the call."""
     try:
-        return ask()
+        return call()
     except pynvml.NVMLLibraryMismatchError:
-        return None  # an older library does not have the call at all
+        return None  # an older library lacks the call
     except pynvml.NVMLError as error:
         if error.value in _UNSUPPORTED:
             return None
@@ -56,17 +56,17 @@ def supported(ask: Callable[[], Result]) -> Result | None:
 
 
 @contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Turn NVML's errors into the agent's.
+def translated_errors(what: str) -> Iterator[None]:
+    """Translate NVML's errors into the agent's.
 
     Raises:
-        GPUError: NVML failed; says what it was asked for.
+        GPUError: NVML failed; the text says what was requested.
     """
     try:
         yield
     except pynvml.NVMLError as error:
         hint = _HINTS.get(error.value)
-        text = f"NVML was asked for {what} and answered: {error}{f' ({hint})' if hint else ''}"
+        text = f"NVML failed to return {what}: {error}{f' ({hint})' if hint else ''}"
         if error.value in _UNAVAILABLE:
             raise DriverUnavailableError(text) from error
         if error.value in _LOST:

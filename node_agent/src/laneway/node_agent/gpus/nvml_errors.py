@@ -1,4 +1,4 @@
-"""What NVML tells of a GPU's own errors: memory that ECC could not correct, bad memory, and what the driver asks for."""
+"""Reads a GPU's own error state from NVML: uncorrected ECC errors, bad memory, and the requested recovery."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RECOVERY: Final = {
 
 
 def read_errors(handle: Any) -> GPUErrors:
-    """Return what the GPU says.
+    """Read a GPU's errors.
 
     Raises:
-        pynvml.NVMLError: it does not answer as it should.
+        pynvml.NVMLError: it does not answer correctly.
     """
     uncorrected = supported(
         lambda: pynvml.nvmlDeviceGetTotalEccErrors(
@@ -47,7 +47,7 @@ def read_errors(handle: Any) -> GPUErrors:
 
 
 def _recovery(handle: Any) -> Recovery | None:
-    """Return what the driver asks for; drivers before R565 do not say."""
+    """Return the recovery that the driver requests; drivers before R565 do not report it."""
     values = supported(
         lambda: pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
     )

@@ -1,7 +1,8 @@
-"""XIDs as NVML's event sets bring them.
+"""Reads XIDs from NVML's event sets.
 
-A wait fails for all GPUs of a set when one of them is lost, so the set is then made anew from those that answer; the others
-are asked again from time to time. NVML's events of double-bit ECC errors are left out: XID 48 says the same.
+A wait fails for all GPUs of a set if one of them is lost. The set is then recreated from those that answer,
+and the others are retried from time to time. Events of double-bit ECC errors are omitted, because XID 48
+reports the same.
 """
 
 from __future__ import annotations
@@ -12,30 +13,30 @@ import time
 from typing import Any
 
 import pynvml
-from laneway.node_agent.gpus.nvml_calls import asking, supported
+from laneway.node_agent.gpus.nvml_calls import supported, translated_errors
 from laneway.node_agent.gpus.protocol import GPUError, XidEvent
 
 _log = logging.getLogger(__name__)
 _RETRY_WAITS = 60
-"""After so many waits, GPUs that could not be registered are tried again."""
+"""GPUs that could not be registered are retried after this many waits."""
 
 
 class XidEvents:
-    """The event set of a node's GPUs. Used from one thread alone."""
+    """The event set of a node's GPUs. Use it from one thread only."""
 
     def __init__(self) -> None:
         self._set: Any = None
         self._uuids: dict[int, str] = {}
-        """By the address of NVML's handle, because a GPU that is lost need not tell its uuid any more."""
+        """By the address of NVML's handle, because a lost GPU may no longer report its uuid."""
 
         self._waits_left: int | None = None
-        """Until GPUs that were left out are tried again; None where none was."""
+        """Waits until unregistered GPUs are retried; None if there are none."""
 
     def wait(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
-        """Return the next XID, or nothing when none came in time.
+        """Return the next XID, or nothing if none came in time.
 
         Raises:
-            GPUError: NVML failed; the next call makes the set anew.
+            GPUError: NVML failed; the next call recreates the set.
         """
         if self._set is None or self._waits_left == 0:
             self._make()
@@ -45,7 +46,7 @@ class XidEvents:
             time.sleep(timeout_seconds)
             return ()
         try:
-            with asking("the next event"):
+            with translated_errors("the next event"):
                 return self._next(round(timeout_seconds * 1000))
         except GPUError:
             self._forget()
@@ -64,14 +65,14 @@ class XidEvents:
 
     def _make(self) -> None:
         self._forget()
-        with asking("an event set"):
+        with translated_errors("an event set"):
             self._set = pynvml.nvmlEventSetCreate()
             count = pynvml.nvmlDeviceGetCount()
         for index in range(count):
             try:
                 self._register(index)
             except pynvml.NVMLError as error:
-                _log.warning("GPU %d reports no XIDs for now: %s", index, error)
+                _log.warning("cannot register for XIDs, will retry index=%d error=%r", index, str(error))
                 self._waits_left = _RETRY_WAITS
 
     def _register(self, index: int) -> None:
@@ -80,7 +81,7 @@ class XidEvents:
         events = supported(lambda: pynvml.nvmlDeviceGetSupportedEventTypes(handle)) or 0
         wanted = events & pynvml.nvmlEventTypeXidCriticalError
         if not wanted:
-            _log.info("GPU %s reports no XIDs: it does not support events", uuid)
+            _log.info("GPU does not report XIDs gpu=%s", uuid)
             return
         pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
         self._uuids[_address(handle)] = uuid
@@ -97,7 +98,7 @@ class XidEvents:
             try:
                 pynvml.nvmlEventSetFree(events)
             except pynvml.NVMLError as error:
-                _log.warning("an event set could not be freed: %s", error)
+                _log.warning("cannot free event set error=%r", str(error))
 
 
 def _address(handle: Any) -> int:

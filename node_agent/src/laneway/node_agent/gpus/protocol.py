@@ -1,4 +1,4 @@
-"""What the agent asks of GPUs, whether they are real or simulated."""
+"""What the agent needs from GPUs, real or simulated."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 
 class GPUError(Exception):
-    """A GPU or the driver does not answer as it should; the text says what was asked and what came."""
+    """A GPU or the driver does not answer correctly; the text names the request and the answer."""
 
 
 class DriverUnavailableError(GPUError):
-    """There is no driver to ask: not loaded, not installed, or of the wrong version."""
+    """There is no usable driver: not loaded, not installed, or of the wrong version."""
 
 
 class GPULostError(GPUError):
@@ -25,8 +25,8 @@ class GPUHangError(GPUError):
 
 
 @dataclass(frozen=True, slots=True)
-class GPUFacts:
-    """What does not change about a GPU."""
+class GPUInfo:
+    """The constant properties of a GPU."""
 
     uuid: str
     index: int
@@ -39,7 +39,7 @@ class GPUFacts:
 
 
 class Recovery(Enum):
-    """What the driver says that a GPU needs."""
+    """The recovery that the driver requests for a GPU."""
 
     NONE = "nothing"
     DRAIN = "the end of what uses it and its NVLink peers"
@@ -49,23 +49,23 @@ class Recovery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GPUErrors:
-    """What a GPU says of its own errors; None wherever it does not tell."""
+    """A GPU's own error state; None for what it does not report."""
 
     uncorrected: int | None = None
-    """Memory errors that ECC could not correct since the GPU was reset last (NVML's volatile count)."""
+    """Memory errors that ECC could not correct since the last reset (NVML's volatile count)."""
 
     remap_failed: bool | None = None
-    """A bad row or page of its memory could not be replaced: there is no spare left."""
+    """A bad row or page of memory could not be replaced, because no spare is left."""
 
     remap_pending: bool | None = None
-    """A bad row or page is replaced at the next reset; until then it is not used."""
+    """A bad row or page will be replaced at the next reset; it is unused until then."""
 
     recovery: Recovery | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class XidEvent:
-    """The driver's message of an error on a GPU."""
+    """The driver's report of an error on a GPU."""
 
     uuid: str
     number: int
@@ -73,31 +73,31 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True)
 class GPUReading:
-    """How a GPU does at a moment."""
+    """The state of a GPU at one moment."""
 
     used_bytes: int
     utilization_ratio: float | None = None
-    """Part of the last moments in which it computed; None where the device does not tell (MIG)."""
+    """Fraction of the recent time in which it computed; None if the device does not report it (MIG)."""
 
     process_bytes: Mapping[int, int] = field(default_factory=dict)
-    """Memory of each process, by pid as the agent's namespace counts."""
+    """Memory of each process, by pid in the agent's namespace."""
 
     errors: GPUErrors = GPUErrors()
 
     processes_hidden: str = ""
-    """Why ``process_bytes`` cannot be relied on, as a clause; empty where every process is in it with its memory."""
+    """Why ``process_bytes`` is unreliable, as a clause; empty if it contains every process."""
 
     mps_pids: frozenset[int] = frozenset()
-    """Those of the processes that are clients of an MPS server."""
+    """The processes that are clients of an MPS server."""
 
     exclusive_process: bool = False
-    """Whether the GPU lets only one process in (compute mode EXCLUSIVE_PROCESS), which an MPS server then is."""
+    """Whether only one process may use the GPU (compute mode EXCLUSIVE_PROCESS), such as an MPS server."""
 
 
 class GPUSource(Protocol):
-    """Where GPUs come from."""
+    """The source of GPUs."""
 
-    def discover(self) -> tuple[GPUFacts, ...]:
+    def discover(self) -> tuple[GPUInfo, ...]:
         """Return the node's GPUs, ordered by index.
 
         Raises:
@@ -106,20 +106,20 @@ class GPUSource(Protocol):
         ...
 
     def read(self, uuid: str) -> GPUReading:
-        """Return how a GPU does. May take as long as the driver likes: call it with a deadline.
+        """Read a GPU's state. May block in the driver: call it with a deadline.
 
         Raises:
-            GPUError: it does not answer as it should.
+            GPUError: it does not answer correctly.
         """
         ...
 
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
-        """Return the XIDs that come within the time, as soon as there is one; empty when none came.
+        """Return the XIDs within the time, as soon as there is one; empty if none came.
 
-        Called from one thread alone, which may be blocked for as long as the driver likes. GPUs that report no events,
-        such as old and virtual ones, are not waited for.
+        Called from one thread only, which may block in the driver. GPUs without event support, such as old
+        and virtual ones, are omitted.
 
         Raises:
-            GPUError: events cannot be had; the next call tries anew.
+            GPUError: events are unavailable; the next call starts over.
         """
         ...

@@ -1,7 +1,7 @@
-"""GPUs that a file describes, for machines without any. They do what a real one does in what the agent can see.
+"""GPUs described by a file, for machines without any. To the agent they behave like real ones.
 
-Memory of a process is what its session reports; utilization is the time that sessions spent inside iterations. What goes wrong
-with a real one goes wrong with these where the file of faults says so.
+The memory of a process is what its session reports. Utilization is the time that sessions spend inside
+iterations. The file of faults makes them fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.gpus.protocol import (
     GPUError,
     GPUErrors,
-    GPUFacts,
+    GPUInfo,
     GPULostError,
     GPUReading,
     Recovery,
@@ -39,7 +39,7 @@ _RECOVERY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SessionUse:
-    """What one session uses of a simulated GPU."""
+    """One session's use of a simulated GPU."""
 
     pid: int
     held_bytes: int
@@ -49,16 +49,16 @@ class SessionUse:
 
 @dataclass(frozen=True, slots=True)
 class GPUUse:
-    """What all sessions use of a simulated GPU."""
+    """All sessions' use of a simulated GPU."""
 
     busy_seconds: float
-    """Time inside iterations, of all its sessions since the agent began."""
+    """Time inside iterations, of all its sessions since the agent started."""
 
     sessions: tuple[SessionUse, ...] = ()
 
 
 def simulated_uuid(node: str, index: int) -> str:
-    """Return the uuid of a node's simulated GPU: the same after a restart, different on every node."""
+    """Return the uuid of a node's simulated GPU: stable over restarts, and different on every node."""
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}"
 
 
@@ -71,12 +71,12 @@ class SimulatedGPUSource:
         self._clock = clock
         self._faults = faults
         self._uuids: tuple[str, ...] = ()
-        self._beyond_bytes: dict[str, int] = {}
+        self._external_bytes: dict[str, int] = {}
         self._uses: dict[str, deque[tuple[float, float]]] = {}
         self.use_of: Callable[[str], GPUUse] | None = None
-        """Tells what the sessions of a GPU use; set once there can be sessions."""
+        """Returns the use of a GPU by its sessions; set once there can be sessions."""
 
-    def discover(self) -> tuple[GPUFacts, ...]:
+    def discover(self) -> tuple[GPUInfo, ...]:
         """Return the GPUs of the profile."""
         kinds = [kind for kind in self._profile.gpus for _ in range(kind.count)]
         uuids = [simulated_uuid(self._node, index) for index in range(len(kinds))]
@@ -87,7 +87,7 @@ class SimulatedGPUSource:
         self._uses = {gpu: deque() for gpu in uuids}
         self._uuids = tuple(uuids)
         return tuple(
-            GPUFacts(
+            GPUInfo(
                 uuid=uuids[index],
                 index=index,
                 model=kind.model,
@@ -100,7 +100,7 @@ class SimulatedGPUSource:
         )
 
     def read(self, uuid: str) -> GPUReading:
-        """Return how a GPU does. While its fault is to hang, this does not return.
+        """Read a GPU's state. While its fault is to hang, this does not return.
 
         Raises:
             GPUError: the profile has no such GPU, or it is lost.
@@ -116,8 +116,8 @@ class SimulatedGPUSource:
             raise GPULostError(f"the simulated GPU {uuid} fell off the bus")
         use = GPUUse(0.0) if self.use_of is None else self.use_of(uuid)
         processes = _process_bytes(use, fault)
-        told_bytes = sum(session.held_bytes for session in use.sessions)
-        self._beyond_bytes[uuid] = max(0, sum(processes.values()) - told_bytes)
+        reported_bytes = sum(session.held_bytes for session in use.sessions)
+        self._external_bytes[uuid] = max(0, sum(processes.values()) - reported_bytes)
         return GPUReading(
             used_bytes=sum(processes.values()),
             utilization_ratio=self._utilization_ratio(uuid, use.busy_seconds),
@@ -127,9 +127,10 @@ class SimulatedGPUSource:
             ),
         )
 
-    def beyond_bytes(self, uuid: str) -> int:
-        """Return how much memory was taken at the last look beyond what sessions say. May be called from any thread."""
-        return self._beyond_bytes.get(uuid, 0)
+    def external_bytes(self, uuid: str) -> int:
+        """Return the memory that the last reading showed beyond the sessions' reports. May be called from
+        any thread."""
+        return self._external_bytes.get(uuid, 0)
 
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Return the XIDs that appear in the file of faults within the time, as soon as there is one."""
@@ -144,7 +145,7 @@ class SimulatedGPUSource:
         )
 
     def _utilization_ratio(self, uuid: str, busy_seconds: float) -> float:
-        """Return the part of the last seconds spent inside iterations; lanes that run side by side fill it once."""
+        """Return the fraction of recent time spent inside iterations; parallel lanes count once."""
         now_seconds = self._clock.monotonic()
         samples = self._uses[uuid]
         samples.append((now_seconds, busy_seconds))

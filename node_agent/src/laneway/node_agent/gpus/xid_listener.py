@@ -1,4 +1,4 @@
-"""Waits for XIDs in a thread of its own: the driver's call blocks until one comes, and sometimes for ever."""
+"""Waits for XIDs on its own thread: the driver's call blocks until one comes, and sometimes forever."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _PAUSE_SECONDS = 5.0
 
 
 class XidListener:
-    """Hands every XID to ``heard``, on its own thread."""
+    """Passes every XID to ``on_xids``, on its own thread."""
 
-    def __init__(self, source: GPUSource, heard: Callable[[tuple[XidEvent, ...]], None]) -> None:
+    def __init__(self, source: GPUSource, on_xids: Callable[[tuple[XidEvent, ...]], None]) -> None:
         self._source = source
-        self._heard = heard
+        self._on_xids = on_xids
         self._stopped = threading.Event()
-        self._complaint = ""
+        self._last_error = ""
         self._thread = threading.Thread(target=self._run, name="xid-listener", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Listen no longer; a call that is under way is not waited for."""
+        """Stop listening. A call in progress is not waited for."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -37,18 +37,18 @@ class XidListener:
             try:
                 events = self._source.wait_for_xids(_WAIT_SECONDS)
             except GPUError as error:
-                self._complain(str(error))
+                self._log_error(str(error))
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
             except Exception:
-                _log.exception("waiting for XIDs failed; it is tried again")
+                _log.exception("waiting for XIDs failed, will retry")
                 self._stopped.wait(_PAUSE_SECONDS)
                 continue
-            self._complaint = ""
+            self._last_error = ""
             if events:
-                self._heard(events)
+                self._on_xids(events)
 
-    def _complain(self, text: str) -> None:
-        if text != self._complaint:
-            _log.warning("XIDs cannot be waited for; GPUs are still looked at: %s", text)
-        self._complaint = text
+    def _log_error(self, text: str) -> None:
+        if text != self._last_error:
+            _log.warning("cannot wait for XIDs, GPUs are still checked error=%r", text)
+        self._last_error = text

@@ -1,9 +1,9 @@
-"""What the driver's XID errors mean for the use of a GPU: one table, which ``node.yaml`` may overrule.
+"""The meaning of the driver's XID errors: one table, which ``node.yaml`` may override.
 
 Sources: NVIDIA's XID catalogue, column *Resolution Bucket (Immediate Action)*
-(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); the XIDs that NVIDIA's device plugin ignores because
-they come from applications (k8s-device-plugin, ``internal/rm/health.go``: 13, 31, 43, 45, 68, 109); DCGM's health checks,
-which take memory errors that were not contained for a failure.
+(https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); the XIDs that NVIDIA's device plugin
+ignores as application errors (k8s-device-plugin, ``internal/rm/health.go``: 13, 31, 43, 45, 68, 109); DCGM's
+health checks, which treat uncontained memory errors as failures.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from laneway.api.health_config import HealthConfig
 
 
 class XidClass(Enum):
-    """What is to be done about a GPU after an XID."""
+    """What to do about a GPU after an XID."""
 
     IGNORED = "ignored"
-    """The error is an application's own, or the message tells nothing by itself: the GPU stays in use."""
+    """An application's error, or a message without consequences: the GPU stays in use."""
 
     QUARANTINE = "quarantine"
-    """The GPU may be at fault: it is out of use until it was without errors for a while."""
+    """The GPU may be at fault: it is unhealthy until a period without errors has passed."""
 
     RESET = "reset"
-    """The GPU does not work as it should until it was reset, or the node rebooted."""
+    """The GPU is unhealthy until it is reset or the node is rebooted."""
 
 
 @dataclass(frozen=True, slots=True)
 class XidKind:
-    """An XID: what the catalogue calls it, and what follows."""
+    """An XID: its name in the catalogue, and its severity."""
 
     name: str
     severity: XidClass
@@ -46,7 +46,7 @@ _IGNORED: Final = {
     43: "GPU stopped processing for an application",  # IGNORE; plugin
     44: "fault during a context switch",  # IGNORE
     45: "preemptive cleanup after previous errors",  # follows another XID; plugin
-    63: "memory page retired or row remapped",  # IGNORE: whether a reset is due, the driver says itself
+    63: "memory page retired or row remapped",  # IGNORE: the driver itself reports whether a reset is due
     68: "video decoder exception",  # RESTART_APP; plugin
     69: "graphics engine class error",  # RESTART_APP, CHECK_APP
     80: "corrupted data sent to the GPU",  # RESTART_APP, CHECK_APP
@@ -69,7 +69,7 @@ _QUARANTINE: Final = {
     38: "driver firmware error",
     61: "internal micro-controller breakpoint",
     74: "NVLink error",  # WORKFLOW_NVLINK_ERR: a link may train again
-    94: "contained memory error",  # RESTART_APP: only the application that met it is lost
+    94: "contained memory error",  # RESTART_APP: only the affected application is lost
     122: "SPI read failure",
     123: "SPI write failure",
     157: "resource retirement failure",
@@ -107,16 +107,16 @@ XIDS: Final[Mapping[int, XidKind]] = MappingProxyType(
 )
 
 _UNLISTED: Final = XidKind("not in the agent's table", XidClass.QUARANTINE)
-"""As NVIDIA's device plugin does it: what is not known to be harmless is taken for an error of the GPU."""
+"""As in NVIDIA's device plugin: an unlisted XID counts as an error of the GPU."""
 
 
 def describe(number: int) -> str:
-    """Return an XID as people read it: ``XID 79 (GPU has fallen off the bus)``."""
+    """Return an XID for people: ``XID 79 (GPU has fallen off the bus)``."""
     return f"XID {number} ({XIDS.get(number, _UNLISTED).name})"
 
 
 def severity_of(number: int, config: HealthConfig) -> XidClass:
-    """Return what follows an XID on this node."""
+    """Return the severity of an XID on this node."""
     if number in config.ignored_xids:
         return XidClass.IGNORED
     if number in config.quarantine_xids:

@@ -1,1 +1,1 @@
-"""Jobs on a machine without Kubernetes: ``run-job`` gives a command a share of a GPU for as long as it runs."""
+"""Jobs on a machine without Kubernetes: ``run-job`` gives a command a share of a GPU while it runs."""

@@ -1,4 +1,4 @@
-"""``laneway-node-agent run-job``: starts a command with a share of a GPU, on a machine without Kubernetes."""
+"""``laneway-node-agent run-job``: runs a command with a share of a GPU, on a machine without Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from laneway.api.names import CLIENT_FOLDER
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs.errors import JobError
-from laneway.node_agent.jobs.job_folder import Share, Wish, read_inventory, share
+from laneway.node_agent.jobs.job_folder import Share, ShareRequest, read_inventory, share
 from laneway.node_agent.jobs.launch import launch
-from laneway.node_agent.recovery.processes import start_ticks
+from laneway.node_agent.processes import start_ticks
 
 _NOT_STARTED = 125
-"""The exit status where the command was not started; env(1) and timeout(1) have the same."""
+"""The exit status if the command was not started, as for env(1) and timeout(1)."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a job to its end; returns its exit status, or 125 with a sentence on standard error where it was not started."""
+    """Run a job to its end. Return its exit status, or 125 with a sentence on standard error if it was not
+    started."""
     options = _parser().parse_args(arguments)
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     folders = HostFolders(options.root.absolute())
@@ -34,11 +35,11 @@ def run(arguments: Sequence[str]) -> int:
     launcher = Launcher(pid=me, start_ticks=start_ticks(me) or 0)
     try:
         if not command:
-            raise JobError("there is no command: write `run-job --share 50 -- python train.py`")
+            raise JobError("no command given: write `run-job --share 50 -- python train.py`")
         client = _client(options.client or folders.root / CLIENT_FOLDER.lstrip("/"))
-        config = read_node_config(options.config, may_lack=True)
-        wish = Wish(options.name or _name_of(command, me), options.share, options.gpu)
-        with share(folders, wish, launcher) as held:
+        config = read_node_config(options.config, optional=True)
+        request = ShareRequest(options.name or _name_of(command, me), options.share, options.gpu)
+        with share(folders, request, launcher) as held:
             gpu = _gpu_of(held, read_inventory(folders).gpus)
             mps = mps_limits(
                 [gpu], options.share, str(folders.mps / "pipe"), config.enforcement.limit_threads
@@ -50,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def environment_of(held: Share, gpu: InventoryGPU, client: Path, around: Mapping[str, str]) -> dict[str, str]:
-    """Return what a job's environment is: as `Allocate` makes a container's, with the machine's own paths."""
+    """Return a job's environment: like that of `Allocate` for a container, with paths of the machine."""
     path = [str(client), around["PYTHONPATH"]] if around.get("PYTHONPATH") else [str(client)]
     environment = {
         **around,
@@ -68,38 +69,46 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="laneway-node-agent run-job",
         description="Run a command with a share of a GPU. The share is the command's until the last process of it has ended.",
-        epilog="The agent has to run: laneway-node-agent --standalone --root ROOT",
+        epilog="The agent must be running: laneway-node-agent --standalone --root ROOT",
     )
     parser.add_argument(
-        "--root", type=Path, default=Path("/"), help="where the agent's folders begin (%(default)s)"
+        "--root", type=Path, default=Path("/"), help="root of the agent's folders (%(default)s)"
     )
-    parser.add_argument("--config", type=Path, default=DEFAULT_PATH, help="the agent's (%(default)s)")
+    parser.add_argument(
+        "--config", type=Path, default=DEFAULT_PATH, help="the agent's configuration file (%(default)s)"
+    )
     parser.add_argument(
         "--share", type=_percent, default=100, metavar="PERCENT", help="of one GPU (%(default)s)"
     )
-    parser.add_argument("--gpu", default="", help="its index or uuid; else the fullest that holds the share")
-    parser.add_argument("--name", type=_name, help="for orders and reports; else after the command")
-    parser.add_argument("--client", type=Path, help=f"the client's folder (ROOT{CLIENT_FOLDER})")
+    parser.add_argument(
+        "--gpu", default="", help="index or uuid; default: the fullest GPU that holds the share"
+    )
+    parser.add_argument(
+        "--name", type=_name, help="name in orders and reports; default: derived from the command"
+    )
+    parser.add_argument("--client", type=Path, help=f"folder of the client (ROOT{CLIENT_FOLDER})")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
     return parser
 
 
 def _percent(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write a whole number of percent, 1 or more")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a share: write a whole number of percent, 1 or more"
+        )
     return int(text)
 
 
 def _name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no name: write up to 63 small letters, digits, - and ., the first and last a letter or digit"
+            f"{text!r} is not a valid name: write up to 63 small letters, digits, - and ., the first and last a letter or digit"
         )
     return text
 
 
 def _name_of(command: Sequence[str], pid: int) -> str:
-    scripts = [word for word in command if word.endswith(".py")] or list(command)
+    scripts = [argument for argument in command if argument.endswith(".py")] or list(command)
     letters = re.sub(r"[^a-z0-9]+", "-", Path(scripts[0]).stem.lower()).strip("-")
     return f"{letters[:48] or 'job'}-{pid}".strip("-")
 
@@ -107,7 +116,7 @@ def _name_of(command: Sequence[str], pid: int) -> str:
 def _client(folder: Path) -> Path:
     if not (folder / "sitecustomize.py").is_file():
         raise JobError(
-            f"{folder} holds no client: put it there (client/src of the sources), or name its folder with --client"
+            f"{folder} holds no client: install it there (client/src of the sources), or name its folder with --client"
         )
     return folder.absolute()
 
@@ -117,4 +126,4 @@ def _gpu_of(held: Share, gpus: Sequence[InventoryGPU]) -> InventoryGPU:
     for gpu in gpus:
         if gpu.uuid == uuid:
             return gpu
-    raise JobError(f"GPU {uuid} was taken out of the inventory just now: try again")
+    raise JobError(f"GPU {uuid} just left the inventory: try again")

@@ -1,7 +1,7 @@
-"""Why a job cannot be started."""
+"""The error of a job that cannot be started."""
 
 from __future__ import annotations
 
 
 class JobError(Exception):
-    """It is not started; the text says why, and what to do instead."""
+    """The job is not started; the text says why, and what to do instead."""

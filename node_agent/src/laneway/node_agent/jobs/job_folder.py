@@ -1,7 +1,7 @@
-"""A job's folder: what says to the agent that the job holds a share, and its door to the agent.
+"""A job's folder: it tells the agent that the job holds a share, and contains the socket to the agent.
 
-In a cluster the device plugin writes these folders. Here the launcher does, under a lock that all launchers of the machine take; a
-folder whose launcher has ended without taking it away is taken away by the next one.
+In a cluster the device plugin writes these folders. Here the launcher does, under a lock shared by all
+launchers of the machine. If a launcher ends without removing its folder, the next one removes it.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from laneway.api.records import explain
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs.errors import JobError
 from laneway.node_agent.jobs.free_slots import choose_ids
-from laneway.node_agent.recovery.processes import start_ticks
+from laneway.node_agent.processes import start_ticks
 from pydantic import ValidationError
 
 NAMESPACE = "local"
-DOOR_SECONDS = 10.0
-"""How long the agent may take to open the job's door."""
+_SOCKET_SECONDS = 10.0
+"""How long the agent may take to open the job's socket."""
 _LOOK_SECONDS = 0.01
 _LONGEST_SOCKET_BYTES = 107
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a job asks for."""
+class ShareRequest:
+    """A job's request."""
 
     name: str
     percent: int
-    """Of one GPU."""
+    """Percent of one GPU."""
     gpu: str = ""
-    """Its uuid or index; empty: any."""
+    """A uuid or index; empty: any GPU."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a job holds."""
+    """The share that a job holds."""
 
     record: ContainerRecord
     folder: Path
 
 
 @contextmanager
-def share(folders: HostFolders, wish: Wish, launcher: Launcher) -> Iterator[Share]:
+def share(folders: HostFolders, request: ShareRequest, launcher: Launcher) -> Iterator[Share]:
     """Hold a share until the block is left.
 
     Raises:
-        JobError: there is none to be had, or no agent that knows of it.
+        JobError: no share is free, or no agent runs.
     """
     with _locked(folders):
         inventory = read_inventory(folders)
         records = _living_records(folders)
         held = {each for record in records for each in record.device_ids}
-        if any((record.namespace, record.pod) == (NAMESPACE, wish.name) for record in records):
-            raise JobError(f"there is a job {wish.name} already: write another --name")
-        ids = choose_ids(inventory.gpus, held, wish.percent, wish.gpu)
+        if any((record.namespace, record.pod) == (NAMESPACE, request.name) for record in records):
+            raise JobError(f"job {request.name} already exists: write another --name")
+        ids = choose_ids(inventory.gpus, held, request.percent, request.gpu)
         record = ContainerRecord(
             key=container_key(ids),
             namespace=NAMESPACE,
-            pod=wish.name,
+            pod=request.name,
             container="job",
             device_ids=ids,
             shares=shares_of(ids),
@@ -77,22 +77,22 @@ def share(folders: HostFolders, wish: Wish, launcher: Launcher) -> Iterator[Shar
         folder = folders.containers / record.key
         _put(folder, record)
     try:
-        _await_door(folder)
+        _await_socket(folder)
         yield Share(record, folder)
     finally:
         _take_away(folder)
 
 
 def read_inventory(folders: HostFolders) -> Inventory:
-    """Return the machine's GPUs, as the agent wrote them.
+    """Read the machine's GPUs, as the agent wrote them.
 
     Raises:
-        JobError: the agent has not, or not so that it can be read.
+        JobError: the file is missing or cannot be read.
     """
     try:
         return Inventory.model_validate_json(folders.inventory.read_bytes())
     except FileNotFoundError as error:
-        raise JobError(f"{folders.inventory} is not there: {_start_one(folders)}") from error
+        raise JobError(f"{folders.inventory} does not exist: {_start_one(folders)}") from error
     except OSError as error:
         raise JobError(f"{folders.inventory}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
@@ -111,21 +111,21 @@ def _locked(folders: HostFolders) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except FileNotFoundError as error:
-        raise JobError(f"{path.parent} is not there: {_start_one(folders)}") from error
+        raise JobError(f"{path.parent} does not exist: {_start_one(folders)}") from error
     except OSError as error:
         raise JobError(
-            f"{error.filename}: {error.strerror}; jobs are started by the user whose agent this is, or by root"
+            f"{error.filename}: {error.strerror}; only the agent's user or root can start jobs"
         ) from error
 
 
 def _living_records(folders: HostFolders) -> list[ContainerRecord]:
-    """Return who holds shares; takes the folders of those away whose launcher has ended."""
+    """Return the records that hold shares. Removes the folders of launchers that have ended."""
     living = []
     for path in sorted(folders.containers.glob(f"*/{RECORD_NAME}")):
         try:
             record = ContainerRecord.model_validate_json(path.read_bytes())
         except (FileNotFoundError, ValidationError):
-            continue  # just taken away, or the agent's to complain of
+            continue  # just removed, or invalid; the agent logs it
         who = record.launcher
         if who is not None and start_ticks(who.pid) != who.start_ticks:
             _take_away(path.parent)
@@ -135,7 +135,7 @@ def _living_records(folders: HostFolders) -> list[ContainerRecord]:
 
 
 def _put(folder: Path, record: ContainerRecord) -> None:
-    """Make the folder whole or not at all."""
+    """Create the folder completely or not at all."""
     if len(bytes(folder / SOCKET_NAME)) > _LONGEST_SOCKET_BYTES:
         raise JobError(f"{folder} is too long a path for a socket in it: take a shorter --root")
     new = folder.with_name(f".new-{record.key}")
@@ -154,11 +154,11 @@ def _take_away(folder: Path) -> None:
     shutil.rmtree(dead, ignore_errors=True)
 
 
-def _await_door(folder: Path) -> None:
-    until = time.monotonic() + DOOR_SECONDS
+def _await_socket(folder: Path) -> None:
+    until = time.monotonic() + _SOCKET_SECONDS
     while not (folder / SOCKET_NAME).exists():
         if time.monotonic() > until:
             raise JobError(
-                f"no agent has opened {folder / SOCKET_NAME} within {DOOR_SECONDS:g} s: is it running? its log says why"
+                f"no agent has opened {folder / SOCKET_NAME} within {_SOCKET_SECONDS:g} s: is it running? its log says why"
             )
         time.sleep(_LOOK_SECONDS)

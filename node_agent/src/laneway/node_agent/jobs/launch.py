@@ -1,6 +1,8 @@
-"""Runs a command as its launcher: passes signals on, and ends when the last process that it started has ended.
+"""Runs a command as its launcher: forwards signals, and ends when the last process that it started has
+ended.
 
-Processes that the command leaves behind become the launcher's children (it is their subreaper), so that they stay the job's.
+Orphaned processes of the command become the launcher's children (it is their subreaper), so they still belong
+to the job.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def launch(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command until it and all that it started have ended; returns its exit status, 128 and the number for a signal.
+    """Run a command until it and all its processes have ended. Return its exit status, or 128 plus the
+    signal's number.
 
     Raises:
         JobError: it cannot be started.
@@ -34,7 +37,7 @@ def launch(command: Sequence[str], environment: Mapping[str, str]) -> int:
         child = subprocess.Popen(
             command,
             env=environment,
-            # A job must not outlive its share. There is no other thread.
+            # A job must not outlive its share. The launcher has no other thread.
             preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),  # noqa: PLW1509
         )
     except OSError as error:
@@ -58,7 +61,7 @@ def _pass_signals_on(pid: int) -> None:
             os.kill(pid, number)
 
     def leave(number: int, frame: FrameType | None) -> None:
-        """The command has it already."""
+        """Do nothing: the terminal has sent it to the command."""
 
     for number in _PASSED_ON:
         signal.signal(number, pass_on)

@@ -1,1 +1,1 @@
-"""Orders to pause and to offload: where they come from (the GPUNode's spec, a file), and how containers follow them."""
+"""Orders to pause and to offload, and their sources: the GPUNode's spec and a file."""

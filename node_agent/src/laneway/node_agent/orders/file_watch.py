@@ -1,4 +1,5 @@
-"""Follows the orders' file. A bad file is named in the log once, and the last good orders stay; no file, no orders."""
+"""Watches the orders file. An invalid file is logged once and the last valid orders stay. No file means no
+orders."""
 
 from __future__ import annotations
 
@@ -13,17 +14,18 @@ from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, rea
 
 _log = logging.getLogger(__name__)
 _RESCAN_SECONDS = 1.0
-"""A change that inotify missed is found so soon: it may be out of instances, or the folder replaced."""
+"""The longest delay of a change that inotify missed: no instance may be left, or the folder was replaced."""
 
 
 class OrdersFileWatch:
-    """Tells a listener the orders of a file, now and whenever it changes. Lives on the loop's thread."""
+    """Passes the orders of a file to a callback, at the start and on every change. Used on the loop's
+    thread."""
 
     def __init__(
-        self, path: Path, listener: Callable[[tuple[FileOrder, ...]], None], loop: EventLoop, clock: Clock
+        self, path: Path, on_orders: Callable[[tuple[FileOrder, ...]], None], loop: EventLoop, clock: Clock
     ) -> None:
         self._path = path
-        self._listener = listener
+        self._on_orders = on_orders
         self._loop = loop
         self._clock = clock
         self._seen: tuple[int, int, int] | None = None
@@ -31,25 +33,25 @@ class OrdersFileWatch:
         self._inotify: Inotify | None = None
 
     def start(self) -> None:
-        """Look now, and watch from now on."""
+        """Read the file and start watching it."""
         try:
             self._inotify = Inotify()
         except OSError as error:
-            _log.warning("no inotify instance (%s): %s is looked at every second", error, self._path)
+            _log.warning("no inotify instance, polling every second path=%s error=%r", self._path, str(error))
         else:
             self._loop.add_reader(self._inotify.descriptor, self._changed)
         self._rescan()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
         if self._inotify is not None:
             self._loop.remove_reader(self._inotify.descriptor)
             self._inotify.close()
 
-    def look(self) -> None:
-        """Read the file if it is not the one that was read last."""
+    def read_if_changed(self) -> None:
+        """Read the file if it changed since the last reading."""
         try:
             status = self._path.stat()
             signature = (status.st_ino, status.st_mtime_ns, status.st_size)
@@ -61,9 +63,9 @@ class OrdersFileWatch:
         try:
             orders = read_orders(self._path)
         except BadOrdersError as error:
-            _log.error("ignored, the orders before it stay: %s", error)
+            _log.error("orders file ignored, keeping the previous orders error=%r", str(error))
             return
-        self._listener(orders)
+        self._on_orders(orders)
 
     def _rescan(self) -> None:
         self._timer = self._loop.call_at(self._clock.monotonic() + _RESCAN_SECONDS, self._rescan)
@@ -71,10 +73,10 @@ class OrdersFileWatch:
             try:
                 self._inotify.watch(self._path.parent)
             except OSError as error:
-                _log.debug("%s is not watched: %s", self._path.parent, error)
-        self.look()
+                _log.debug("cannot watch folder folder=%s error=%s", self._path.parent, error)
+        self.read_if_changed()
 
     def _changed(self) -> None:
         changes = list(self._inotify.changes()) if self._inotify is not None else []
         if any(name in ("", self._path.name) for _, name in changes):
-            self.look()
+            self.read_if_changed()

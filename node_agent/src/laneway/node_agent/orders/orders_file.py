@@ -1,6 +1,7 @@
-"""Orders in a file: ``/run/laneway/orders.json``, which an operator at the node's shell edits; and the copy that the agent keeps of the cluster's.
+"""Orders in a file: ``/run/laneway/orders.json``, edited at the node's shell, and the saved copy of the
+cluster's orders.
 
-A file names pods by namespace and name as well as by uid, because a node without an API server does not know uids.
+A file names pods by namespace and name as well as by uid, because a node without an API server knows no uids.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from laneway.api.records import Record, explain
 from laneway.node_agent.atomic_file import write_atomically
 from pydantic import Field, ValidationError, model_validator
 
-_MOST_BYTES = 4 << 20
+_MAX_BYTES = 4 << 20
 
 
 class FileOrder(PodOrder):
-    """An order to one pod, by its uid, by its name, or both: then it is to that pod and not to a later one of its name."""
+    """An order to one pod, by uid, by name, or both; with both, a later pod of the same name is not meant."""
 
     pod_uid: str = Field(default="", alias="podUID", max_length=64, pattern="^[0-9A-Za-z-]*$")
     namespace: str = Field(default="", max_length=63)
@@ -35,7 +36,7 @@ class FileOrder(PodOrder):
         return self
 
     def concerns(self, pod_uid: str, namespace: str, pod: str) -> bool:
-        """Whether the order is to this pod; ``pod_uid`` is empty while the node could not learn it."""
+        """Return whether the order is for this pod; ``pod_uid`` is empty while the node does not know it."""
         if self.pod_uid and pod_uid:
             return self.pod_uid == pod_uid
         return bool(self.pod) and (self.namespace, self.pod) == (namespace, pod)
@@ -49,24 +50,24 @@ class FileOrders(Record):
 
 
 class BadOrdersError(Exception):
-    """The file cannot be used; the text names it, and the field."""
+    """The file cannot be used; the text names the file and the field."""
 
 
 def read_orders(path: Path) -> tuple[FileOrder, ...]:
-    """Return the orders of a file; none where there is no file.
+    """Read the orders of a file; none if there is no file.
 
     Raises:
         BadOrdersError: it cannot be read, or something in it is wrong.
     """
     try:
         with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+            text = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise BadOrdersError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(text) > _MOST_BYTES:
-        raise BadOrdersError(f"{path}: is longer than {_MOST_BYTES} bytes")
+    if len(text) > _MAX_BYTES:
+        raise BadOrdersError(f"{path}: is longer than {_MAX_BYTES} bytes")
     try:
         return FileOrders.model_validate_json(text).orders
     except ValidationError as error:
@@ -85,10 +86,10 @@ def write_orders(path: Path, orders: Iterable[FileOrder]) -> None:
 
 @contextmanager
 def edited(path: Path) -> Iterator[list[FileOrder]]:
-    """Yield the orders of the file to be changed in place, and write them back; edits of two shells follow one another.
+    """Yield the file's orders for editing in place, and write them back. A lock serialises edits.
 
     Raises:
-        BadOrdersError: the file as it is cannot be used.
+        BadOrdersError: the file cannot be used.
         OSError: the folder cannot be written to.
     """
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

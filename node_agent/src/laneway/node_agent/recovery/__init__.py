@@ -1,1 +1,1 @@
-"""What the agent remembers over its own restart, and how it finds back: lanes, counters, and who was connected."""
+"""Recovery after a restart of the agent: lanes, counters, and which processes were connected."""

@@ -1,6 +1,6 @@
 """The state file, ``/var/lib/laneway/agent/state.json``.
 
-Turns are not in it: they change too often. Who holds one, the processes themselves say when they come back.
+It does not contain turns, which change too often. A process that holds a turn says so when it reconnects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 from laneway.api.records import Record, explain
 from laneway.node_agent.turns.gpu_turns import GPUTurns
-from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Sizes
 from pydantic import Field, ValidationError
 
@@ -38,21 +38,21 @@ class ProcessState(Record):
 
     pid: int
     start_ticks: int
-    """When it started, so that it is not taken for a later process of that number."""
+    """When the process started, to tell it from a later process with the same pid."""
 
     iterations: int
     busy_ns: int
     data_ns: int = 0
     held_bytes: int
     offloaded_bytes: int | None = None
-    """What it has moved to the host; None: its memory is where it belongs."""
+    """The bytes moved to the host; None if its memory is on the GPU."""
     sizes: SizesState | None = None
     framework_seen_bytes: int = 0
     framework_reserve_bytes: int = 0
 
 
-class HoldState(Record):
-    """A container on one GPU."""
+class LeaseState(Record):
+    """A container's lease of one GPU."""
 
     key: str
     namespace: str
@@ -67,10 +67,10 @@ class HoldState(Record):
     last_sizes: SizesState | None
     processes: tuple[ProcessState, ...]
     admitted: bool = True
-    """It has a lane or had one, so its processes may have memory on the GPU."""
+    """It has or had a lane, so its processes may have memory on the GPU."""
 
-    parked: bool = False
-    """Kept out of the lanes by order."""
+    paused: bool = False
+    """An order keeps it out of the lanes."""
 
     offloaded: bool = False
     """It has left the lane table, because its memory is on the host."""
@@ -89,14 +89,14 @@ class GPUState(Record):
     uuid: str
     lanes: tuple[LaneState, ...]
     waiting: tuple[str, ...]
-    holds: tuple[HoldState, ...]
+    leases: tuple[LeaseState, ...]
 
 
 class AgentState(Record):
     """The whole file."""
 
     version: Literal[1] = 1
-    boot_id: str = Field(description="Of the kernel: process ids of another boot mean nothing.")
+    boot_id: str = Field(description="The kernel's boot id: process ids are valid within one boot only.")
     gpus: tuple[GPUState, ...]
 
 
@@ -105,7 +105,7 @@ class StateError(Exception):
 
 
 def read_state(path: Path) -> AgentState | None:
-    """Return what was remembered; None if there is nothing.
+    """Read the saved state; None if there is none.
 
     Raises:
         StateError: the file cannot be read, or is not a state of this version.
@@ -121,33 +121,35 @@ def read_state(path: Path) -> AgentState | None:
 
 
 def gpu_state(turns: GPUTurns) -> GPUState:
-    """Return what is to be remembered of a GPU."""
+    """Return the state of a GPU to be saved."""
     return GPUState(
         uuid=turns.gpu.uuid,
         lanes=tuple(LaneState(id=lane.id, tenants=lane.tenants) for lane in turns.memory.lanes),
         waiting=tuple(waiting.tenant.key for waiting in turns.memory.table.waiting),
-        holds=tuple(
-            _hold_state(hold, admitted=turns.memory.is_admitted(hold), parked=turns.memory.is_parked(hold))
-            for hold in turns.holds.values()
-            if hold.welcomed
+        leases=tuple(
+            _lease_state(
+                lease, admitted=turns.memory.is_admitted(lease), paused=turns.memory.is_paused(lease)
+            )
+            for lease in turns.leases.values()
+            if lease.welcomed
         ),
     )
 
 
-def _hold_state(hold: Hold, *, admitted: bool, parked: bool) -> HoldState:
-    record = hold.record
-    return HoldState(
+def _lease_state(lease: Lease, *, admitted: bool, paused: bool) -> LeaseState:
+    record = lease.record
+    return LeaseState(
         key=record.key,
         namespace=record.namespace,
         pod=record.pod,
         container=record.container,
         pod_uid=record.pod_uid,
-        turns=hold.counters.turns,
-        iterations=hold.counters.iterations,
-        busy_ns=hold.counters.busy_ns,
-        data_ns=hold.counters.data_ns,
-        counted=_sizes_state(hold.counted),
-        last_sizes=_sizes_state(hold.last_sizes),
+        turns=lease.counters.turns,
+        iterations=lease.counters.iterations,
+        busy_ns=lease.counters.busy_ns,
+        data_ns=lease.counters.data_ns,
+        counted=_sizes_state(lease.counted),
+        last_sizes=_sizes_state(lease.last_sizes),
         processes=tuple(
             ProcessState(
                 pid=session.pid,
@@ -159,13 +161,15 @@ def _hold_state(hold: Hold, *, admitted: bool, parked: bool) -> HoldState:
                 sizes=_sizes_state(session.sizes),
                 framework_seen_bytes=session.framework_seen_bytes,
                 framework_reserve_bytes=session.framework_reserve_bytes,
-                offloaded_bytes=session.standing.offloaded_bytes if session.standing.offloaded else None,
+                offloaded_bytes=session.order_state.offloaded_bytes
+                if session.order_state.offloaded
+                else None,
             )
-            for session in hold.sessions
+            for session in lease.sessions
         ),
         admitted=admitted,
-        parked=parked,
-        offloaded=hold.offloaded,
+        paused=paused,
+        offloaded=lease.offloaded,
     )
 
 
@@ -176,5 +180,5 @@ def _sizes_state(sizes: Sizes | None) -> SizesState | None:
 
 
 def sizes_of(state: SizesState | None) -> Sizes | None:
-    """Return remembered sizes."""
+    """Convert saved sizes."""
     return None if state is None else Sizes(**state.model_dump())

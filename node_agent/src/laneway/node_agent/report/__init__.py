@@ -1,4 +1,4 @@
-"""What the agent tells others: the cluster (GPUNode), Prometheus, and people who ask over HTTP.
+"""Reports of the agent: the GPUNode, Prometheus metrics, and HTTP answers.
 
-All of it is built from frozen snapshots, on other threads than the loop's.
+All are built from frozen snapshots, on other threads than the loop's.
 """

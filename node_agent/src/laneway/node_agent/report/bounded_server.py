@@ -1,9 +1,9 @@
-"""An HTTP server whose threads, memory and share of the interpreter are bounded, whoever connects.
+"""An HTTP server with bounded threads, memory and CPU time, whatever its clients do.
 
-Each connection has a thread, as in the standard library's server, and at most so many have one: those of one address, and all
-together. When all are taken, the newcomer takes the place of who has been connected the longest without having sent a whole
-request. Answers come from the same interpreter as turns, and it runs one thread at a time: an address that has had some of its
-time waits before it is answered again, so that all addresses together have a tenth of it.
+Each connection has a thread, as in the standard library's server. The number of threads is limited per
+address and in total. If all are taken, a new connection replaces the one that has gone longest without a
+complete request. Answers share the interpreter with turns, and it runs one thread at a time. So an address
+waits after each answer, and all addresses together get a tenth of the time.
 """
 
 from __future__ import annotations
@@ -21,182 +21,186 @@ from io import BufferedIOBase
 from typing import Any
 
 _log = logging.getLogger(__name__)
-MOST_CONNECTIONS = 64
-MOST_OF_AN_ADDRESS = 16
-MOST_LEAVING = 16
-"""Threads of connections that had to make room and have not ended yet."""
+MAX_CONNECTIONS = 64
+MAX_CONNECTIONS_PER_ADDRESS = 16
+MAX_CLOSING = 16
+"""Threads of replaced connections that have not ended yet."""
 
-MOST_REQUEST_BYTES = 16_384
+MAX_REQUEST_BYTES = 16_384
 REQUEST_SECONDS = 10.0
-"""To send a whole request in, from the connection or the last answer on."""
+"""Time limit for a complete request, from the connection or the last answer on."""
 
 ANSWER_SECONDS = 30.0
-"""To take the whole answer in."""
+"""Time limit for reading the whole answer."""
 
-REST_FACTOR = 9
-"""How long an address waits for, in times what an answer cost, and for each address that there is."""
+COOLDOWN_FACTOR = 9
+"""The cooldown of an address, in multiples of the answer's cost and of the number of addresses."""
 
-LONGEST_REST_SECONDS = 20.0
-_ANSWER_ALONE_SECONDS = 1.0
-"""An answer that takes longer, because it is not read, does not keep its address from the next one."""
+MAX_COOLDOWN_SECONDS = 20.0
+_ANSWER_RESERVATION_SECONDS = 1.0
+"""A slower answer, because it is not read, does not delay the address's next one."""
 
-_TURNED_AWAY_AT_ONCE = 32
-_TURN_AWAY_SECONDS = 0.05
-"""Pause after so many that were turned away: some six hundred a second are looked at, and turns go on in between."""
+_REJECTIONS_PER_PAUSE = 32
+_REJECTION_PAUSE_SECONDS = 0.05
+"""The pause after this many rejections: about six hundred per second are handled, and turns continue in
+between."""
 
 _SWEEP_SECONDS = 0.5
 
 
 @dataclass(eq=False, slots=True)
-class _Guest:
-    """A connection that has a thread."""
+class _Client:
+    """A connection with a thread."""
 
     address: str
     connection: socket.socket
     since_seconds: float
-    """Since when it is in the state that it is in."""
+    """When its present state began."""
 
     answered: bool = False
-    """A whole request has come and is being answered."""
+    """A complete request has arrived and is being answered."""
 
-    leaves: threading.Event = field(default_factory=threading.Event)
-    """It has to make room."""
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set when it has to close for another connection."""
 
-    def send_away(self) -> None:
+    def disconnect(self) -> None:
         """Wake its thread, which finds the connection closed."""
-        self.leaves.set()
+        self.closing.set()
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class BoundedHTTPServer(ThreadingHTTPServer):
-    """Give it handlers that are :class:`BoundedHandler`."""
+    """Its handlers must be of :class:`BoundedHandler`."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 512
 
-    def __init__(self, place: tuple[str, int], handler: type[BoundedHandler]) -> None:
+    def __init__(self, address: tuple[str, int], handler: type[BoundedHandler]) -> None:
         """Open the port.
 
         Raises:
             OSError: the port is taken, or the address is not this machine's.
         """
-        super().__init__(place, handler)
+        super().__init__(address, handler)
         self._lock = threading.Lock()
-        self._guests: dict[socket.socket, _Guest] = {}
-        self._rests_until_seconds: dict[str, float] = {}
-        self._turned_away = 0
+        self._clients: dict[socket.socket, _Client] = {}
+        self._cooldown_until_seconds: dict[str, float] = {}
+        self._rejected = 0
         self._swept_seconds = 0.0
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether a connection gets a thread."""
+        """Return whether a connection gets a thread."""
         address = str(client_address[0])
         with self._lock:
-            full = sum(guest.address == address for guest in self._guests.values()) >= MOST_OF_AN_ADDRESS
-            full = full or not self._has_room()
+            full = (
+                sum(peer.address == address for peer in self._clients.values()) >= MAX_CONNECTIONS_PER_ADDRESS
+            )
+            full = full or not self._make_slot()
             if not full:
-                self._guests[request] = _Guest(address, request, time.monotonic())
+                self._clients[request] = _Client(address, request, time.monotonic())
         if full:
-            self._turned_away += 1
-            if self._turned_away % _TURNED_AWAY_AT_ONCE == 0:
-                time.sleep(_TURN_AWAY_SECONDS)
+            self._rejected += 1
+            if self._rejected % _REJECTIONS_PER_PAUSE == 0:
+                time.sleep(_REJECTION_PAUSE_SECONDS)
         return not full
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection, and forget it."""
+        """Close and forget a connection."""
         with self._lock:
-            self._guests.pop(request, None)
+            self._clients.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Called at least twice a second: ends what takes too long."""
+        """Close connections that take too long. Called at least twice a second."""
         now_seconds = time.monotonic()
         if now_seconds < self._swept_seconds + _SWEEP_SECONDS:
             return
         self._swept_seconds = now_seconds
         with self._lock:
-            for guest in self._guests.values():
-                patience_seconds = ANSWER_SECONDS if guest.answered else REQUEST_SECONDS
-                if now_seconds - guest.since_seconds > patience_seconds:
-                    guest.send_away()
-            self._rests_until_seconds = {
+            for peer in self._clients.values():
+                limit_seconds = ANSWER_SECONDS if peer.answered else REQUEST_SECONDS
+                if now_seconds - peer.since_seconds > limit_seconds:
+                    peer.disconnect()
+            self._cooldown_until_seconds = {
                 address: until_seconds
-                for address, until_seconds in self._rests_until_seconds.items()
+                for address, until_seconds in self._cooldown_until_seconds.items()
                 if until_seconds > now_seconds
             }
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log what went wrong, unless the connection broke: that is its client's business."""
+        """Log the error, unless the connection broke."""
         if not isinstance(sys.exc_info()[1], OSError):
-            _log.exception("a request could not be answered")
+            _log.exception("answering a request failed")
 
     def may_answer(self, request: socket.socket) -> bool:
-        """Wait until the address of a request that has come as a whole has rested; false if it has to make room first."""
+        """Wait for the cooldown of a complete request's address. Return False if the connection has to
+        close first."""
         while True:
             with self._lock:
-                guest = self._guests.get(request)
-                if guest is None or guest.leaves.is_set():
+                peer = self._clients.get(request)
+                if peer is None or peer.closing.is_set():
                     return False
                 now_seconds = time.monotonic()
-                until_seconds = self._rests_until_seconds.get(guest.address, now_seconds)
+                until_seconds = self._cooldown_until_seconds.get(peer.address, now_seconds)
                 if now_seconds >= until_seconds:
-                    self._rests_until_seconds[guest.address] = now_seconds + _ANSWER_ALONE_SECONDS
-                    guest.answered, guest.since_seconds = True, now_seconds
+                    self._cooldown_until_seconds[peer.address] = now_seconds + _ANSWER_RESERVATION_SECONDS
+                    peer.answered, peer.since_seconds = True, now_seconds
                     return True
-            guest.leaves.wait(until_seconds - now_seconds)
+            peer.closing.wait(until_seconds - now_seconds)
 
-    def answer_is_sent(self, request: socket.socket, worked_seconds: float) -> None:
-        """Note that an answer has gone out, and let the address rest for it.
+    def answer_sent(self, request: socket.socket, worked_seconds: float) -> None:
+        """Record that an answer was sent, and start the address's cooldown.
 
         Args:
             request: the connection.
-            worked_seconds: what the answer cost of the interpreter's time.
+            worked_seconds: the interpreter time that the answer cost.
         """
         with self._lock:
-            guest = self._guests.get(request)
-            if guest is None or not guest.answered:
+            peer = self._clients.get(request)
+            if peer is None or not peer.answered:
                 return
-            addresses = {other.address for other in self._guests.values()}
-            rest_seconds = min(REST_FACTOR * len(addresses) * worked_seconds, LONGEST_REST_SECONDS)
+            addresses = {other.address for other in self._clients.values()}
+            cooldown_seconds = min(COOLDOWN_FACTOR * len(addresses) * worked_seconds, MAX_COOLDOWN_SECONDS)
             now_seconds = time.monotonic()
-            self._rests_until_seconds[guest.address] = now_seconds + rest_seconds
-            guest.answered, guest.since_seconds = False, now_seconds
+            self._cooldown_until_seconds[peer.address] = now_seconds + cooldown_seconds
+            peer.answered, peer.since_seconds = False, now_seconds
 
-    def _has_room(self) -> bool:
-        """Whether one more gets a thread; sees to it that somebody leaves for that."""
-        if len(self._guests) < MOST_CONNECTIONS:
+    def _make_slot(self) -> bool:
+        """Return whether one more connection gets a thread, closing another one if necessary."""
+        if len(self._clients) < MAX_CONNECTIONS:
             return True
-        waiting = [g for g in self._guests.values() if not g.answered and not g.leaves.is_set()]
-        if not waiting or len(self._guests) >= MOST_CONNECTIONS + MOST_LEAVING:
+        waiting = [g for g in self._clients.values() if not g.answered and not g.closing.is_set()]
+        if not waiting or len(self._clients) >= MAX_CONNECTIONS + MAX_CLOSING:
             return False
-        min(waiting, key=lambda guest: guest.since_seconds).send_away()
+        min(waiting, key=lambda peer: peer.since_seconds).disconnect()
         return True
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
-    """Tells the server how far a connection has come, and reads no more than a short request."""
+    """Reports a connection's progress to the server, and reads only short requests."""
 
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_SECONDS
     server: BoundedHTTPServer
 
     def handle_one_request(self) -> None:
-        """Read a request, and answer it when its address has rested."""
+        """Read a request, and answer it after its address's cooldown."""
         began_seconds = time.thread_time()
-        self.rfile = _ShortReader(self.rfile)  # type: ignore[assignment]
+        self.rfile = _LimitedReader(self.rfile)  # type: ignore[assignment]
         try:
             super().handle_one_request()
-        except _LongRequestError:
+        except _RequestTooLongError:
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", ""
             self.close_connection = True
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         finally:
             self.rfile = self.rfile.whole  # type: ignore[attr-defined]
-            self.server.answer_is_sent(self.connection, time.thread_time() - began_seconds)
+            self.server.answer_sent(self.connection, time.thread_time() - began_seconds)
 
     def parse_request(self) -> bool:
-        """Read the rest of a request, after its first line; returns whether it is to be answered."""
+        """Read the rest of a request after its first line. Return whether to answer it."""
         if not super().parse_request():
             return False
         if not self.server.may_answer(self.connection):
@@ -205,20 +209,20 @@ class BoundedHandler(BaseHTTPRequestHandler):
         return True
 
 
-class _LongRequestError(Exception):
-    """A request is longer than it has any reason to be."""
+class _RequestTooLongError(Exception):
+    """A request is longer than any legitimate one."""
 
 
-class _ShortReader:
-    """Reads lines of one request, which has so many bytes at most."""
+class _LimitedReader:
+    """Reads the lines of one request up to a total limit."""
 
     def __init__(self, whole: BufferedIOBase) -> None:
         self.whole = whole
-        self._left_bytes = MOST_REQUEST_BYTES
+        self._left_bytes = MAX_REQUEST_BYTES
 
     def readline(self, limit: int = -1) -> bytes:
         line = self.whole.readline(self._left_bytes + 1)
         self._left_bytes -= len(line)
         if self._left_bytes < 0:
-            raise _LongRequestError
+            raise _RequestTooLongError
         return line

@@ -1,4 +1,4 @@
-"""What the agent writes to the API server: this node's GPUNode, by server-side apply as ``laneway-node``."""
+"""Writes this node's GPUNode to the API server, by server-side apply as ``laneway-node``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from laneway.api.names import API_VERSION, GROUP, NODE_FIELD_MANAGER, VERSION
-from laneway.node_agent.report.writing import MissingError, NoAPIServerError, WriteError
+from laneway.node_agent.report.gpu_node_writer import MissingError, NoAPIServerError, WriteError
 
 _log = logging.getLogger(__name__)
 PLURAL: Final = "gpunodes"
@@ -31,10 +31,10 @@ class KubernetesWriter:
 
     @classmethod
     def connect(cls, node: str) -> KubernetesWriter:
-        """Use the pod's service account, or ``KUBECONFIG`` where there is none.
+        """Connect with the pod's service account, or with ``KUBECONFIG`` if there is none.
 
         Raises:
-            NoAPIServerError: there is neither.
+            NoAPIServerError: neither is available.
         """
         try:
             config.load_incluster_config()
@@ -43,13 +43,13 @@ class KubernetesWriter:
                 config.load_kube_config()
             except (config.ConfigException, OSError) as error:
                 raise NoAPIServerError(
-                    f"no API server: this is no pod with a service account, and no kubeconfig can be read ({error}); "
+                    f"no API server: there is no service account, and no kubeconfig can be read ({error}); "
                     "set KUBECONFIG, or run with --standalone to publish no GPUNode"
                 ) from error
         return cls(node, client.ApiClient())
 
     def apply_object(self) -> None:
-        """Make sure that the object is there, owned by its Node, so that it goes when the Node goes.
+        """Create the object if necessary. It is owned by its Node, so it is deleted with it.
 
         Raises:
             WriteError: it could not be written.
@@ -65,7 +65,7 @@ class KubernetesWriter:
         """Replace the status.
 
         Raises:
-            MissingError: the object is not there.
+            MissingError: the object does not exist.
             WriteError: it could not be written.
         """
         body = {
@@ -102,9 +102,7 @@ class KubernetesWriter:
             except ApiException as error:
                 if error.status not in (403, 404):
                     raise WriteError(f"node {self._node} could not be read: {message_of(error)}") from error
-                _log.info(
-                    "GPUNode %s gets no owner and will outlive its Node: %s", self._node, message_of(error)
-                )
+                _log.info("GPUNode gets no owner node=%s reason=%r", self._node, message_of(error))
                 self._owner = []
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise WriteError(f"node {self._node} could not be read: {error}") from error
@@ -115,7 +113,7 @@ class KubernetesWriter:
 
 
 def message_of(error: ApiException) -> str:
-    """Return the sentence of a Status object, which is what a person can use."""
+    """Return the message of a Status object."""
     try:
         return str(json.loads(error.body)["message"])
     except (TypeError, ValueError, KeyError):

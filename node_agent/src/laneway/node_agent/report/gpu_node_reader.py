@@ -1,4 +1,4 @@
-"""What the agent reads of the API server: the spec of this node's own GPUNode."""
+"""Reads the spec of this node's GPUNode from the API server."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 from laneway.api.names import GROUP, VERSION
 from laneway.node_agent.report.gpu_node_api import PLURAL, message_of
-from laneway.node_agent.report.writing import ReadError
+from laneway.node_agent.report.gpu_node_writer import ReadError
 
 _WATCH_SECONDS: Final = 300
 _TIMEOUT_SECONDS: Final = (3.0, _WATCH_SECONDS + 30.0)
-"""To connect, and to hear anything at all: the server ends a watch in time, so silence beyond that is a connection that died."""
+"""To connect, and to receive anything. The server ends a watch in time, so longer silence means a dead
+connection."""
 _EXPIRED: Final = 410
 
 
 class GPUNodeReader:
-    """Reads through the cluster's API server. Only the object of this name is asked for."""
+    """Reads through the cluster's API server. Only this node's object is requested."""
 
     def __init__(self, node: str, api: client.ApiClient) -> None:
         self._objects = client.CustomObjectsApi(api)
         self._selector = f"metadata.name={node}"
 
     def specs(self) -> Iterator[dict[str, Any]]:
-        """Yield the spec as it is (empty where there is no object), and again whenever the object changes; ends after minutes.
+        """Yield the current spec (empty if there is no object), and again whenever the object changes;
+        ends after minutes.
 
         Raises:
             ReadError: the API server could not be read.

@@ -1,4 +1,4 @@
-"""What the agent answers over HTTP: ``/metrics``, ``/healthz``, ``/turns``, ``/sessions``."""
+"""The agent's HTTP endpoints: ``/metrics``, ``/healthz``, ``/turns``, ``/sessions``."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from laneway.node_agent.report.bounded_server import BoundedHandler, BoundedHTTP
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 _log = logging.getLogger(__name__)
-_TURNS_A_CHUNK = 100
+_TURNS_PER_CHUNK = 100
 
 
 class BadQueryError(Exception):
-    """A query is wrong; the text says what to write."""
+    """A query is invalid; the text says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Where the answers come from. All are called on the server's threads."""
+    """The sources of the answers. All are called on the server's threads."""
 
     registry: CollectorRegistry
-    ailment: Callable[[], str]
-    """Returns why the agent is not well; empty while it is."""
+    health_problem: Callable[[], str]
+    """Returns why the agent is unhealthy; empty while it is healthy."""
 
     turns: Callable[[str | None, float], Iterator[dict[str, Any]]]
-    """Returns the turns of a GPU, or of all, that ended after a time or still run."""
+    """Returns the turns of one GPU, or of all, that ended after a time or still run."""
 
     sessions: Callable[[], list[dict[str, Any]]]
 
 
 class AgentHTTPServer:
-    """Serves from threads of its own."""
+    """Serves on its own threads."""
 
     def __init__(self, address: str, port: int, answers: Answers) -> None:
         """Open the port.
@@ -52,11 +52,11 @@ class AgentHTTPServer:
 
     @property
     def port(self) -> int:
-        """Return the port that is served."""
+        """Return the port."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -74,26 +74,26 @@ class _Handler(BoundedHandler):
             if url.path == "/metrics":
                 self._send(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.answers.registry))
             elif url.path == "/healthz":
-                ailment = self.answers.ailment()
-                status = HTTPStatus.SERVICE_UNAVAILABLE if ailment else HTTPStatus.OK
-                self._send(status, "text/plain; charset=utf-8", f"{ailment or 'ok'}\n".encode())
+                health_problem = self.answers.health_problem()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if health_problem else HTTPStatus.OK
+                self._send(status, "text/plain; charset=utf-8", f"{health_problem or 'ok'}\n".encode())
             elif url.path == "/turns":
                 self._send_turns(parse_qs(url.query))
             elif url.path == "/sessions":
                 self._send(HTTPStatus.OK, "application/json", json.dumps(self.answers.sessions()).encode())
             else:
-                self._refuse(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz, /turns and /sessions")
+                self._refuse(HTTPStatus.NOT_FOUND, "available: /metrics, /healthz, /turns, /sessions")
         except BadQueryError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except TimeoutError:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the event loop does not answer")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are not worth a line each."""
+        """Log requests at debug level only."""
         _log.debug(format, *args)
 
     def _send_turns(self, query: dict[str, list[str]]) -> None:
-        """Send the turns in parts: encoding all in one call would keep the loop's thread waiting."""
+        """Send the turns in chunks: encoding all at once would block the loop's thread."""
         gpu = query["gpu"][0] if "gpu" in query else None
         turns = self.answers.turns(gpu, _seconds(query))
         self.send_response(HTTPStatus.OK)
@@ -136,7 +136,7 @@ def _parts(turns: Iterator[dict[str, Any]]) -> Iterator[list[str]]:
     part = []
     for turn in turns:
         part.append(json.dumps(turn))
-        if len(part) == _TURNS_A_CHUNK:
+        if len(part) == _TURNS_PER_CHUNK:
             yield part
             part = []
     if part:

@@ -1,6 +1,6 @@
 """Prometheus metrics from snapshots (names and labels: docs/contracts.md, "Ports and metrics").
 
-Nothing is kept here: a series is there as long as what it is about is.
+Nothing is stored here: a series exists as long as its object.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from laneway.api.gpu_node import SessionState
 from laneway.node_agent.gpus.monitor import GPUHealth
-from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
+from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 from laneway.node_agent.turns.turn_log import BUCKETS_SECONDS
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -18,15 +18,15 @@ GPUs = Sequence[tuple[GPUSnapshot, GPUHealth]]
 
 
 class AgentCollector:
-    """Builds all metrics anew for every scrape."""
+    """Builds all metrics for every scrape."""
 
-    def __init__(self, node: str, look: Callable[[], GPUs]) -> None:
+    def __init__(self, node: str, snapshots: Callable[[], GPUs]) -> None:
         self._node = node
-        self._look = look
+        self._snapshots = snapshots
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of the moment."""
-        gpus = self._look()
+        """Return the current metrics."""
+        gpus = self._snapshots()
         yield from self._gpu_metrics(gpus)
         yield from self._lane_metrics(gpus)
         yield from self._session_metrics(gpus)
@@ -34,24 +34,26 @@ class AgentCollector:
         yield from self._report_metrics(gpus)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: registering must not take a snapshot."""
+        """Return nothing, because registering must not take a snapshot."""
         return ()
 
     def _gpu_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         memory = GaugeMetricFamily(
             "laneway_gpu_memory_bytes",
-            "Memory of a GPU: all, kept for frameworks, and what is promised to sessions or free.",
+            "Memory of a GPU by kind: total, reserve, persistent, ephemeral, free.",
             labels=["node", "gpu", "model", "kind"],
         )
         healthy = GaugeMetricFamily(
             "laneway_gpu_healthy", "1 while the GPU is healthy.", labels=["node", "gpu"]
         )
         xids = CounterMetricFamily(
-            "laneway_gpu_xid_errors", "XID errors of a GPU.", labels=["node", "gpu", "xid"]
+            "laneway_gpu_xid_errors",
+            "XID errors of a GPU since the agent started.",
+            labels=["node", "gpu", "xid"],
         )
         utilization = GaugeMetricFamily(
             "laneway_gpu_utilization_ratio",
-            "Part of the time in which the GPU computes.",
+            "Fraction of time in which the GPU computes.",
             labels=["node", "gpu"],
         )
         for snapshot, health in gpus:
@@ -77,9 +79,9 @@ class AgentCollector:
         yield utilization
 
     def _lane_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        lanes = GaugeMetricFamily("laneway_gpu_lanes", "Lanes of a GPU.", labels=["node", "gpu"])
+        lanes = GaugeMetricFamily("laneway_gpu_lanes", "Number of lanes of a GPU.", labels=["node", "gpu"])
         sizes = GaugeMetricFamily(
-            "laneway_lane_ephemeral_bytes", "Size of a lane.", labels=["node", "gpu", "lane"]
+            "laneway_lane_ephemeral_bytes", "Ephemeral memory of a lane.", labels=["node", "gpu", "lane"]
         )
         for snapshot, _ in gpus:
             lanes.add_metric([self._node, snapshot.gpu.uuid], len(snapshot.lanes))
@@ -91,31 +93,35 @@ class AgentCollector:
     def _session_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         labels = ["node", "gpu", "lane", "namespace", "pod"]
         persistent = GaugeMetricFamily(
-            "laneway_session_persistent_bytes", "Measured: kept between iterations.", labels=labels
+            "laneway_session_persistent_bytes",
+            "Measured memory that a container keeps between iterations.",
+            labels=labels,
         )
         ephemeral = GaugeMetricFamily(
             "laneway_session_ephemeral_bytes",
-            "Measured: used beyond that inside an iteration.",
+            "Measured additional memory that a container uses inside an iteration.",
             labels=labels,
         )
         quota = GaugeMetricFamily(
-            "laneway_session_quota_bytes", "What the share entitles to of the GPU's memory.", labels=labels
+            "laneway_session_quota_bytes", "Memory quota of a container.", labels=labels
         )
         held = GaugeMetricFamily(
-            "laneway_session_held_bytes", "What its processes say they hold now.", labels=labels
+            "laneway_session_held_bytes", "Memory that a container's processes report holding.", labels=labels
         )
         offloaded = GaugeMetricFamily(
-            "laneway_session_offloaded_bytes", "What they have moved to the host by order.", labels=labels
+            "laneway_session_offloaded_bytes",
+            "Memory that a container's processes have offloaded to the host.",
+            labels=labels,
         )
-        for gpu, hold in _holds(gpus):
-            lane = "" if hold.lane is None else str(hold.lane)
-            values = [self._node, gpu, lane, hold.record.namespace, hold.record.pod]
-            quota.add_metric(values, hold.quota_bytes)
-            held.add_metric(values, hold.held_bytes)
-            offloaded.add_metric(values, hold.offloaded_bytes)
-            if hold.sizes is not None:
-                persistent.add_metric(values, hold.sizes.persistent_bytes + hold.sizes.framework_bytes)
-                ephemeral.add_metric(values, hold.sizes.ephemeral_bytes)
+        for gpu, lease in _leases(gpus):
+            lane = "" if lease.lane is None else str(lease.lane)
+            values = [self._node, gpu, lane, lease.record.namespace, lease.record.pod]
+            quota.add_metric(values, lease.quota_bytes)
+            held.add_metric(values, lease.held_bytes)
+            offloaded.add_metric(values, lease.offloaded_bytes)
+            if lease.sizes is not None:
+                persistent.add_metric(values, lease.sizes.persistent_bytes + lease.sizes.framework_bytes)
+                ephemeral.add_metric(values, lease.sizes.ephemeral_bytes)
         yield persistent
         yield ephemeral
         yield quota
@@ -125,32 +131,42 @@ class AgentCollector:
 
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         labels = ["node", "gpu", "namespace", "pod"]
-        turns = CounterMetricFamily("laneway_turns", "Turns granted.", labels=labels)
-        iterations = CounterMetricFamily("laneway_iterations", "Iterations completed.", labels=labels)
-        seconds = CounterMetricFamily("laneway_gpu_seconds", "Time inside iterations.", labels=labels)
+        turns = CounterMetricFamily("laneway_turns", "Turns granted to a container.", labels=labels)
+        iterations = CounterMetricFamily(
+            "laneway_iterations", "Iterations completed by a container.", labels=labels
+        )
+        seconds = CounterMetricFamily(
+            "laneway_gpu_seconds", "Time that a container spent inside iterations.", labels=labels
+        )
         data = CounterMetricFamily(
             "laneway_data_seconds",
-            "Time between iterations that was no wait for a turn: loading of data, mostly.",
+            "Time between iterations without waiting for turns, mostly for loading data.",
             labels=labels,
         )
-        for gpu, hold in _holds(gpus):
-            values = [self._node, gpu, hold.record.namespace, hold.record.pod]
-            turns.add_metric(values, hold.turns)
-            iterations.add_metric(values, hold.iterations)
-            seconds.add_metric(values, hold.busy_seconds)
-            data.add_metric(values, hold.data_seconds)
+        for gpu, lease in _leases(gpus):
+            values = [self._node, gpu, lease.record.namespace, lease.record.pod]
+            turns.add_metric(values, lease.turns)
+            iterations.add_metric(values, lease.iterations)
+            seconds.add_metric(values, lease.busy_seconds)
+            data.add_metric(values, lease.data_seconds)
         yield turns
         yield iterations
         yield seconds
         yield data
         durations = HistogramMetricFamily(
-            "laneway_turn_duration_seconds", "From grant to release.", labels=["node", "gpu"]
+            "laneway_turn_duration_seconds",
+            "Duration of turns, from grant to release.",
+            labels=["node", "gpu"],
         )
         waits = HistogramMetricFamily(
-            "laneway_turn_wait_seconds", "From request to grant.", labels=["node", "gpu"]
+            "laneway_turn_wait_seconds",
+            "Waiting time for turns, from request to grant.",
+            labels=["node", "gpu"],
         )
         revoked = CounterMetricFamily(
-            "laneway_turns_revoked", "Turns taken away.", labels=["node", "gpu", "reason"]
+            "laneway_turns_revoked",
+            "Turns revoked from holders that did not yield.",
+            labels=["node", "gpu", "reason"],
         )
         for snapshot, _ in gpus:
             values = [self._node, snapshot.gpu.uuid]
@@ -164,12 +180,16 @@ class AgentCollector:
 
     def _report_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         labels = ["node", "gpu", "namespace", "pod"]
-        step = GaugeMetricFamily("laneway_session_step", "Steps done, as last reported.", labels=labels)
-        steps = GaugeMetricFamily("laneway_session_steps", "Steps in all, as last reported.", labels=labels)
-        loss = GaugeMetricFamily("laneway_session_loss", "The loss, as last reported.", labels=labels)
-        for gpu, hold in _holds(gpus):
-            report = hold.report
-            values = [self._node, gpu, hold.record.namespace, hold.record.pod]
+        step = GaugeMetricFamily(
+            "laneway_session_step", "Completed training steps, as last reported.", labels=labels
+        )
+        steps = GaugeMetricFamily(
+            "laneway_session_steps", "Total training steps, as last reported.", labels=labels
+        )
+        loss = GaugeMetricFamily("laneway_session_loss", "Training loss, as last reported.", labels=labels)
+        for gpu, lease in _leases(gpus):
+            report = lease.report
+            values = [self._node, gpu, lease.record.namespace, lease.record.pod]
             if report is not None and report.step is not None:
                 step.add_metric(values, report.step)
             if report is not None and report.steps is not None:
@@ -180,26 +200,28 @@ class AgentCollector:
 
 
 def _states(node: str, gpus: GPUs) -> Metric:
-    """Return how many containers of a GPU are in which state."""
+    """Return the number of containers of a GPU by state."""
     states = GaugeMetricFamily(
-        "laneway_sessions", "Containers that hold a share of a GPU.", labels=["node", "gpu", "state"]
+        "laneway_sessions",
+        "Containers that hold a share of a GPU, by state.",
+        labels=["node", "gpu", "state"],
     )
     for snapshot, _ in gpus:
-        counts = Counter(hold.state.value for hold in snapshot.holds)
+        counts = Counter(lease.state.value for lease in snapshot.leases)
         for state in SessionState:
             states.add_metric([node, snapshot.gpu.uuid, state.value], counts[state.value])
     return states
 
 
-def _holds(gpus: GPUs) -> Iterator[tuple[str, HoldSnapshot]]:
-    """Return the containers that live; one a pod and GPU, as the labels have it."""
+def _leases(gpus: GPUs) -> Iterator[tuple[str, LeaseSnapshot]]:
+    """Return the running containers, one per pod and GPU, as the labels require."""
     for snapshot, _ in gpus:
         seen = set()
-        for hold in snapshot.holds:
-            identity = (hold.record.namespace, hold.record.pod)
-            if hold.state != "Ended" and identity not in seen:
+        for lease in snapshot.leases:
+            identity = (lease.record.namespace, lease.record.pod)
+            if lease.state != "Ended" and identity not in seen:
                 seen.add(identity)
-                yield snapshot.gpu.uuid, hold
+                yield snapshot.gpu.uuid, lease
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -1,22 +1,22 @@
-"""``GPUNode.status`` from snapshots: pure."""
+"""Builds ``GPUNode.status`` from snapshots: pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laneway.api.clock_text import to_text
 from laneway.api.conditions import Condition
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, ReportStatus, SessionStatus
+from laneway.api.rfc3339 import format_time
 from laneway.node_agent.gpus.monitor import GPUHealth
-from laneway.node_agent.report.snapshot import GPUSnapshot, HoldSnapshot
+from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 
-_MOST = 2**53
+_MAX_INTEGER = 2**53
 
 
 def node_status(
     gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], conditions: tuple[Condition, ...]
 ) -> GPUNodeStatus:
-    """Return what a node with these GPUs reports; the time of writing is added by who writes."""
+    """Return the status of a node with these GPUs; the writer adds the time."""
     return GPUNodeStatus(
         conditions=conditions,
         gpu_count=len(gpus),
@@ -25,42 +25,45 @@ def node_status(
 
 
 def ready_condition(gpus: Sequence[GPUHealth], since_seconds: float) -> Condition:
-    """Return the condition Ready of an agent that runs: it holds as long as a GPU is healthy."""
-    sick = sum(not health.healthy for health in gpus)
-    if sick == len(gpus):
+    """Return the condition Ready of a running agent: true as long as a GPU is healthy."""
+    unhealthy = sum(not health.healthy for health in gpus)
+    if unhealthy == len(gpus):
         reasons = "; ".join(health.reason for health in gpus)[:1024]
         return not_ready("NoHealthyGPU", f"none of the {len(gpus)} GPUs is healthy: {reasons}", since_seconds)
-    message = f"the agent runs and sees {len(gpus)} GPUs" + (f", {sick} of them unhealthy" if sick else "")
+    message = f"the agent is running with {len(gpus)} GPUs" + (
+        f", {unhealthy} of them unhealthy" if unhealthy else ""
+    )
     return Condition(
         type="Ready",
         status="True",
         reason="AgentRuns",
         message=message,
-        last_transition_time=to_text(since_seconds),
+        last_transition_time=format_time(since_seconds),
     )
 
 
 def gpus_healthy_condition(gpus: Sequence[tuple[str, GPUHealth]], since_seconds: float) -> Condition:
-    """Return the condition GPUsHealthy of these (uuid, health); its message names those that are not, and why."""
-    sick = [f"{uuid}: {health.reason}" for uuid, health in gpus if not health.healthy]
+    """Return the condition GPUsHealthy of these (uuid, health). Its message names unhealthy GPUs and the
+    reasons."""
+    unhealthy = [f"{uuid}: {health.reason}" for uuid, health in gpus if not health.healthy]
     warnings = [f"{uuid}: {health.reason}" for uuid, health in gpus if health.healthy and health.reason]
     return Condition(
         type="GPUsHealthy",
-        status="False" if sick else "True",
-        reason="GPUUnhealthy" if sick else "AllHealthy",
-        message="; ".join([*sick, *warnings])[:4096] or f"all {len(gpus)} GPUs are healthy",
-        last_transition_time=to_text(since_seconds),
+        status="False" if unhealthy else "True",
+        reason="GPUUnhealthy" if unhealthy else "AllHealthy",
+        message="; ".join([*unhealthy, *warnings])[:4096] or f"all {len(gpus)} GPUs are healthy",
+        last_transition_time=format_time(since_seconds),
     )
 
 
 def not_ready(reason: str, message: str, since_seconds: float) -> Condition:
-    """Return the condition Ready of a node that has no GPUs to offer."""
+    """Return the condition Ready of a node without usable GPUs."""
     return Condition(
         type="Ready",
         status="False",
         reason=reason,
         message=message,
-        last_transition_time=to_text(since_seconds),
+        last_transition_time=format_time(since_seconds),
     )
 
 
@@ -79,7 +82,7 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         health_reason=health.reason,
         unhealthy_since=None
         if health.unhealthy_since_seconds is None
-        else to_text(health.unhealthy_since_seconds),
+        else format_time(health.unhealthy_since_seconds),
         simulated=gpu.simulated,
         enforcement=gpu.enforcement,
         enforcement_reason=gpu.enforcement_reason,
@@ -87,20 +90,20 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
             for lane in snapshot.lanes
         ),
-        sessions=tuple(_bounded(_session_status(gpu.uuid, hold)) for hold in snapshot.holds),
+        sessions=tuple(_bounded(_session_status(gpu.uuid, lease)) for lease in snapshot.leases),
     )
 
 
 def _bounded(session: SessionStatus) -> SessionStatus:
-    """Return it with integers that the API server takes: much of it is what processes say, and one liar must not keep the
-    node from reporting."""
+    """Return it with integers that the API server accepts. Much of it is reported by processes, and a
+    false figure must not stop the node from reporting."""
     values = ((name, getattr(session, name)) for name in SessionStatus.model_fields)
-    large = {name: _MOST for name, value in values if isinstance(value, int) and value > _MOST}
+    large = {name: _MAX_INTEGER for name, value in values if isinstance(value, int) and value > _MAX_INTEGER}
     return session.model_copy(update=large) if large else session
 
 
-def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
-    record, sizes = hold.record, hold.sizes
+def _session_status(gpu: str, lease: LeaseSnapshot) -> SessionStatus:
+    record, sizes = lease.record, lease.sizes
     return SessionStatus(
         key=record.key,
         namespace=record.namespace,
@@ -111,12 +114,12 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         rank=record.rank,
         attempt=record.attempt,
         share_percent=record.shares[gpu],
-        quota_bytes=hold.quota_bytes,
-        lane=hold.lane,
-        state=hold.state,
-        enforcement=hold.enforcement,
-        evicted=hold.evicted,
-        profiled=hold.profiled,
+        quota_bytes=lease.quota_bytes,
+        lane=lease.lane,
+        state=lease.state,
+        enforcement=lease.enforcement,
+        evicted=lease.evicted,
+        profiled=lease.profiled,
         persistent_bytes=0 if sizes is None else sizes.persistent_bytes + sizes.framework_bytes,
         ephemeral_bytes=0 if sizes is None else sizes.ephemeral_bytes,
         framework_bytes=0 if sizes is None else sizes.framework_bytes,
@@ -124,37 +127,37 @@ def _session_status(gpu: str, hold: HoldSnapshot) -> SessionStatus:
         iteration_microseconds=0 if sizes is None else round(sizes.iteration_seconds * 1_000_000),
         model_bytes=0 if sizes is None else sizes.model_bytes,
         largest_tensor_bytes=0 if sizes is None else sizes.largest_tensor_bytes,
-        turns=hold.turns,
-        iterations=hold.iterations,
+        turns=lease.turns,
+        iterations=lease.iterations,
         data_microseconds=0 if sizes is None else round(sizes.data_seconds * 1e6),
-        gpu_milliseconds=round(hold.busy_seconds * 1000),
-        data_milliseconds=round(hold.data_seconds * 1000),
-        report=_report_status(hold),
-        held_bytes=hold.held_bytes,
-        offloaded_bytes=hold.offloaded_bytes,
-        message=hold.message,
+        gpu_milliseconds=round(lease.busy_seconds * 1000),
+        data_milliseconds=round(lease.data_seconds * 1000),
+        report=_report_status(lease),
+        held_bytes=lease.held_bytes,
+        offloaded_bytes=lease.offloaded_bytes,
+        message=lease.message,
     )
 
 
-def _report_status(hold: HoldSnapshot) -> ReportStatus | None:
-    """Return what the script said. Of one that says only how many steps there are, iterations are taken for steps."""
-    report, remaining_seconds = hold.report, hold.remaining_seconds
+def _report_status(lease: LeaseSnapshot) -> ReportStatus | None:
+    """Return the script's report. If it reported only the total steps, iterations count as steps."""
+    report, remaining_seconds = lease.report, lease.remaining_seconds
     if report is None and remaining_seconds is None:
         return None
-    said = ReportStatus(
-        remaining_seconds=None if remaining_seconds is None else min(_MOST, round(remaining_seconds))
+    status = ReportStatus(
+        remaining_seconds=None if remaining_seconds is None else min(_MAX_INTEGER, round(remaining_seconds))
     )
     if report is None:
-        return said
+        return status
     step = report.step
     if step is None and report.steps is not None:
-        step = min(hold.iterations, report.steps)
-    return said.model_copy(
+        step = min(lease.iterations, report.steps)
+    return status.model_copy(
         update={
             "step": step,
             "steps": report.steps,
             "epoch": report.epoch,
             "loss": report.loss,
-            "reported_at": to_text(report.heard_seconds),
+            "reported_at": format_time(report.heard_seconds),
         }
     )

@@ -1,16 +1,16 @@
-"""A container's hold as ``/sessions`` tells it."""
+"""A container's lease as ``/sessions`` shows it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from laneway.node_agent.report.snapshot import HoldSnapshot
+from laneway.node_agent.report.snapshot import LeaseSnapshot
 
 
-def session_record(node: str, gpu: str, hold: HoldSnapshot) -> dict[str, Any]:
-    """Return what goes into JSON."""
-    record = hold.record
+def session_record(node: str, gpu: str, lease: LeaseSnapshot) -> dict[str, Any]:
+    """Return the JSON object."""
+    record = lease.record
     return {
         "node": node,
         "gpu": gpu,
@@ -20,19 +20,19 @@ def session_record(node: str, gpu: str, hold: HoldSnapshot) -> dict[str, Any]:
         "container": record.container,
         "job": record.job,
         "share_percent": record.shares[gpu],
-        "quota_bytes": hold.quota_bytes,
-        "lane": hold.lane,
-        "state": hold.state.value,
-        "enforcement": hold.enforcement.value,
-        "evicted": hold.evicted,
-        "sizes": None if hold.sizes is None else asdict(hold.sizes),
-        "report": None if hold.report is None else asdict(hold.report),
-        "turns": hold.turns,
-        "iterations": hold.iterations,
-        "gpu_seconds": hold.busy_seconds,
-        "data_seconds": hold.data_seconds,
-        "held_bytes": hold.held_bytes,
-        "offloaded_bytes": hold.offloaded_bytes,
-        "message": hold.message,
-        "processes": [asdict(process) for process in hold.processes],
+        "quota_bytes": lease.quota_bytes,
+        "lane": lease.lane,
+        "state": lease.state.value,
+        "enforcement": lease.enforcement.value,
+        "evicted": lease.evicted,
+        "sizes": None if lease.sizes is None else asdict(lease.sizes),
+        "report": None if lease.report is None else asdict(lease.report),
+        "turns": lease.turns,
+        "iterations": lease.iterations,
+        "gpu_seconds": lease.busy_seconds,
+        "data_seconds": lease.data_seconds,
+        "held_bytes": lease.held_bytes,
+        "offloaded_bytes": lease.offloaded_bytes,
+        "message": lease.message,
+        "processes": [asdict(process) for process in lease.processes],
     }

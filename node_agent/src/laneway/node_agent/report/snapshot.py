@@ -1,4 +1,4 @@
-"""A frozen picture of one GPU, taken on the loop's thread and read on others."""
+"""A frozen snapshot of one GPU, taken on the loop's thread and read on others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement, stronger
 from laneway.api.gpu_node import SessionState
 from laneway.api.inventory import InventoryGPU
-from laneway.node_agent.orders.telling import order_text
+from laneway.node_agent.report.order_message import order_message
 from laneway.node_agent.turns.gpu_turns import GPUTurns
-from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Report, Sizes
 from laneway.node_agent.turns.turn_log import TurnRecord
 
@@ -37,8 +37,8 @@ class ProcessSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldSnapshot:
-    """A container's hold."""
+class LeaseSnapshot:
+    """A container's lease."""
 
     record: ContainerRecord
     quota_bytes: int
@@ -54,7 +54,7 @@ class HoldSnapshot:
     data_seconds: float
     report: Report | None
     remaining_seconds: float | None
-    """How long it still runs, as time passes when it is alone; None: not known."""
+    """How long it would still run alone; None if unknown."""
     held_bytes: int
     offloaded_bytes: int
     message: str
@@ -68,7 +68,7 @@ class GPUSnapshot:
     gpu: InventoryGPU
     promised_bytes: int
     lanes: tuple[LaneSnapshot, ...]
-    holds: tuple[HoldSnapshot, ...]
+    leases: tuple[LeaseSnapshot, ...]
     running: tuple[TurnRecord, ...]
     durations: tuple[tuple[int, ...], float]
     """Counts by bucket, and the sum in seconds."""
@@ -78,49 +78,49 @@ class GPUSnapshot:
 
 
 def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
-    """Return how a GPU stands. Called on the loop's thread; costs a few microseconds a container."""
+    """Take a snapshot of a GPU. Called on the loop's thread; costs a few microseconds per container."""
     names = {
-        hold.key: f"{hold.record.namespace}/{hold.record.pod}"
-        for hold in (*turns.holds.values(), *turns.ended)
+        lease.key: f"{lease.record.namespace}/{lease.record.pod}"
+        for lease in (*turns.leases.values(), *turns.ended)
     }
-    holds = [_take(turns, hold, ended=False, names=names) for hold in turns.holds.values()]
-    holds += [_take(turns, hold, ended=True, names=names) for hold in turns.ended]
+    leases = [_take(turns, lease, ended=False, names=names) for lease in turns.leases.values()]
+    leases += [_take(turns, lease, ended=True, names=names) for lease in turns.ended]
     log = turns.log
     return GPUSnapshot(
         gpu=turns.gpu,
         promised_bytes=turns.memory.table.promised_bytes,
         lanes=tuple(LaneSnapshot(lane.id, lane.ephemeral_bytes, lane.tenants) for lane in turns.memory.lanes),
-        holds=tuple(holds),
-        running=tuple(log.running(turn, now_seconds) for turn in turns.giver.turns.values()),
+        leases=tuple(leases),
+        running=tuple(log.running(turn, now_seconds) for turn in turns.scheduler.turns.values()),
         durations=(tuple(log.durations.counts), log.durations.sum_seconds),
         waits=(tuple(log.waits.counts), log.waits.sum_seconds),
         revoked=dict(log.revoked),
     )
 
 
-def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str]) -> HoldSnapshot:
-    connected = bool(hold.connected)
-    return HoldSnapshot(
-        record=hold.record,
-        quota_bytes=hold.quota_bytes,
-        lane=None if ended else turns.memory.lane_of(hold),
-        state=SessionState.ENDED if ended else hold.state(hold in turns.giver.turns),
+def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str]) -> LeaseSnapshot:
+    connected = bool(lease.connected)
+    return LeaseSnapshot(
+        record=lease.record,
+        quota_bytes=lease.quota_bytes,
+        lane=None if ended else turns.memory.lane_of(lease),
+        state=SessionState.ENDED if ended else lease.state(lease in turns.scheduler.turns),
         enforcement=stronger(
-            hold.watched,
-            Enforcement.COOPERATIVE if connected or (ended and hold.welcomed) else Enforcement.NONE,
+            lease.watchdog_enforcement,
+            Enforcement.COOPERATIVE if connected or (ended and lease.welcomed) else Enforcement.NONE,
         ),
-        evicted=hold.evicted,
-        profiled=hold.last_sizes is not None,
-        sizes=hold.last_sizes,
-        turns=hold.counters.turns,
-        iterations=hold.iterations,
-        busy_seconds=hold.busy_seconds,
-        data_seconds=hold.data_seconds,
-        report=hold.report,
-        remaining_seconds=_remaining_seconds(hold),
-        held_bytes=hold.held_bytes,
-        offloaded_bytes=hold.offloaded_bytes,
-        message=_message(turns, hold, ended=ended, names=names),
+        evicted=lease.evicted,
+        profiled=lease.last_sizes is not None,
+        sizes=lease.last_sizes,
+        turns=lease.counters.turns,
+        iterations=lease.iterations,
+        busy_seconds=lease.busy_seconds,
+        data_seconds=lease.data_seconds,
+        report=lease.report,
+        remaining_seconds=_remaining_seconds(lease),
+        held_bytes=lease.held_bytes,
+        offloaded_bytes=lease.offloaded_bytes,
+        message=_message(turns, lease, ended=ended, names=names),
         processes=tuple(
             ProcessSnapshot(
                 session.pid,
@@ -129,32 +129,39 @@ def _take(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str])
                 session.page.held_bytes,
                 session.page.iterations,
             )
-            for session in hold.sessions
+            for session in lease.sessions
         ),
     )
 
 
-def _remaining_seconds(hold: Hold) -> float | None:
-    """Return what a script said by steps; of one that only said how many iterations are left, those with the time for their data."""
-    if hold.report is not None and hold.report.remaining_seconds is not None:
-        return hold.report.remaining_seconds
-    service_seconds, sizes = hold.remaining_seconds(), hold.last_sizes
+def _remaining_seconds(lease: Lease) -> float | None:
+    """Return the remaining time that the script reported in steps. If it reported only remaining
+    iterations, add the time for their data."""
+    if lease.report is not None and lease.report.remaining_seconds is not None:
+        return lease.report.remaining_seconds
+    service_seconds, sizes = lease.remaining_seconds(), lease.last_sizes
     if service_seconds is None or sizes is None or not sizes.iteration_seconds:
         return service_seconds
     return service_seconds * (1 + sizes.data_seconds / sizes.iteration_seconds)
 
 
-def _message(turns: GPUTurns, hold: Hold, *, ended: bool, names: Mapping[str, str]) -> str:
+def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str]) -> str:
     if ended:
-        return "; ".join(text for text in (hold.epitaph, hold.note) if text)
-    parts = [order_text(hold)]
-    if hold.in_table:
-        parts.append(turns.memory.why_no_lane(hold))
-    parts += [hold.uncovered, hold.over_quota, hold.watch_text, hold.epitaph, hold.note]
-    if hold.lost:
-        parts.append("its client went away without a goodbye")
-        if hold.sessions:
-            parts.append("its process lives, so its memory counts")
+        return "; ".join(text for text in (lease.eviction_message, lease.last_event) if text)
+    parts = [order_message(lease)]
+    if lease.in_table:
+        parts.append(turns.memory.no_lane_reason(lease))
+    parts += [
+        lease.uncovered,
+        lease.over_quota,
+        lease.watchdog_message,
+        lease.eviction_message,
+        lease.last_event,
+    ]
+    if lease.lost:
+        parts.append("its client disconnected without a goodbye")
+        if lease.sessions:
+            parts.append("its process is alive, so its memory counts")
     text = "; ".join(part for part in parts if part)
     for key, name in names.items():
         text = text.replace(key, name)

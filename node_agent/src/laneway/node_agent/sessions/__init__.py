@@ -1,4 +1,5 @@
-"""The doors of the containers and the processes that come through them: sockets, packets, the shared page, identities.
+"""The containers' listeners and the processes that connect to them: sockets, packets, the shared page,
+identities.
 
-What a client sends is checked here; what is decided about it is decided in ``laneway.node_agent.turns``.
+This package checks what a client sends. ``laneway.node_agent.turns`` decides what follows from it.
 """

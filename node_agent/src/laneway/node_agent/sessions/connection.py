@@ -1,4 +1,4 @@
-"""One connection: packets in, packets out, and what happens when either goes wrong."""
+"""One connection: receiving, sending, and handling failures of either."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Protocol
 
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
-from laneway.node_agent.orders.standing import OrderWord
-from laneway.node_agent.quiet_log import QuietLog
-from laneway.node_agent.sessions.allowance import Allowance
+from laneway.node_agent.rate_limited_log import RateLimitedLog
 from laneway.node_agent.sessions.identity import Peer
 from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.packets import MAX_PACKET_BYTES, Packet, PacketError, decode, encode
 from laneway.node_agent.sessions.shared_page import SharedPage
+from laneway.node_agent.sessions.token_bucket import TokenBucket
+from laneway.node_agent.turns.order_state import OrderCommand
 
 _buffer = bytearray(MAX_PACKET_BYTES + 1)
 _view = memoryview(_buffer)
 
 
 class RefusedError(Exception):
-    """A packet that is well formed and not acceptable now; the text says why."""
+    """A well-formed packet that is not acceptable now; the text says why."""
 
 
 class Receiver(Protocol):
-    """Who deals with what comes over a connection."""
+    """Handles what arrives over a connection."""
 
     def received(self, connection: Connection, packet: Packet) -> None:
-        """Deal with a packet.
+        """Handle a packet.
 
         Raises:
-            RefusedError: it is not acceptable now; the client is told and the connection closed.
+            RefusedError: the packet is not acceptable now. The client is told and the connection closed.
         """
         ...
 
     def closed(self, connection: Connection) -> None:
-        """The connection is over."""
+        """Handle the end of the connection."""
         ...
 
 
 class Connection:
-    """A process of a container that connected; the agent's line to it.
+    """The connection of one process of a container, and the agent's channel to it.
 
-    A failure while sending closes the connection a moment later, not inside the call: whoever sends is in the middle of
-    a decision.
+    A failure while sending closes the connection a moment later, not inside the call, because the sender is
+    in the middle of a decision.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class Connection:
         loop: EventLoop,
         clock: Clock,
         limits: Limits,
-        packets: Allowance,
-        log: QuietLog,
-        who: str,
+        packets: TokenBucket,
+        log: RateLimitedLog,
+        name: str,
     ) -> None:
         self.peer = peer
         self.pidfd = pidfd
-        """Becomes readable when the process ends; whoever takes it sets this to None."""
+        """Becomes readable when the process ends. Its new owner sets this to None."""
 
-        self.who = who
+        self.name = name
         self.page: SharedPage | None = None
         self._socket = connected
         self._descriptor = connected.fileno()
@@ -74,10 +74,10 @@ class Connection:
         self._limits = limits
         self._log = log
         self._open = True
-        self._asked = False
-        """The client was asked for its turn."""
-        self._told = False
-        """It was sent a packet that says so."""
+        self._yield_requested = False
+        """The client was asked to yield its turn."""
+        self._yield_sent = False
+        """A packet with that request was sent."""
         self._packets = packets
         connected.setblocking(False)
         connected.setsockopt(
@@ -102,48 +102,54 @@ class Connection:
 
     def grant(self, turn: int) -> None:
         """Tell the client that it holds a turn."""
-        self._asked = self._told = False
-        self._page().show_turn(turn)
+        self._yield_requested = self._yield_sent = False
+        self._page().write_turn(turn)
         self._send(b'{"type":"grant","turn":%d}' % turn)
 
-    def ask_yield(self, turn: int) -> None:
-        """Ask the client to release, which pays for the packets that this takes. May be called again.
+    def request_yield(self, turn: int) -> None:
+        """Ask the client to release, and credit the packets that this takes. May be called again.
 
-        Inside an iteration the client reads the page at its next boundary, where a packet would only have woken it up.
+        Inside an iteration no packet is sent: the client reads the page at its next boundary, and a packet
+        would only wake it up.
         """
         page = self._page()
-        page.show_yield()
-        if not self._asked:
-            self._asked = True
-            self._packets.give(self._limits.packets_per_yield)
-        if not self._told and not page.inside:
-            self._told = True
+        page.write_yield()
+        if not self._yield_requested:
+            self._yield_requested = True
+            self._packets.refund(self._limits.packets_per_yield)
+        if not self._yield_sent and not page.inside:
+            self._yield_sent = True
             self._send(b'{"type":"yield","turn":%d}' % turn)
 
-    def excuse(self) -> None:
-        """Pay for a release that the page asked for by its time. One that comes unasked is paid for by nobody: whoever takes turns
-        and gives them back at once is held to the packets that everybody has."""
-        self._packets.give(self._limits.packets_per_yield)
+    def credit_release(self) -> None:
+        """Credit the packets of a release that the page announced by its time.
+
+        An unrequested release gets no credit: a client that takes turns and returns them at once stays within
+        its normal packet rate.
+        """
+        self._packets.refund(self._limits.packets_per_yield)
 
     def revoke(self, turn: int, reason: str) -> None:
-        """Tell the client that it holds no turn any more."""
-        self._page().show_turn(0)
+        """Tell the client that it no longer holds a turn."""
+        self._page().write_turn(0)
         self._send(encode("revoke", turn=turn, reason=reason))
 
     def answer_ping(self) -> None:
-        """Tell the client that the agent lives."""
+        """Tell the client that the agent is alive."""
         self._send(b'{"type":"pong"}')
 
-    def order(self, word: OrderWord) -> None:
+    def order(self, command: OrderCommand) -> None:
         """Tell the client to pause, resume, offload or restore."""
-        self._page().show_paused(word != "resume")
-        self._send(encode(word))
+        self._page().write_paused(command != "resume")
+        self._send(encode(command))
 
     def refuse(self, reason: str, kind: str = "refused") -> None:
-        """Tell the client why, and close; of one kind, not every case is logged."""
+        """Tell the client the reason, and close. The log is rate-limited per kind."""
         if not self._open:
             return
-        self._log.warning(kind, f"{self.who}: process {self.peer.pid} is cut off: {reason}")
+        self._log.warning(
+            kind, f"client disconnected container={self.name} pid={self.peer.pid} reason={reason!r}"
+        )
         self._send(encode("error", reason=reason))
         self.close()
 
@@ -157,18 +163,19 @@ class Connection:
         self._socket.close()
         self._receiver.closed(self)
 
-    def read_last_words(self) -> None:
-        """Take what a process said just before it ended, as far as one that keeps to the protocol has something to say then."""
-        for _ in range(self._limits.last_words):
+    def read_final_packets(self) -> None:
+        """Read the packets that a process sent just before it ended, as many as a correct client may have
+        sent."""
+        for _ in range(self._limits.final_packets):
             if self._open:
                 self._readable()
 
     def _page(self) -> SharedPage:
-        assert self.page is not None, "turns are given to sessions that were welcomed"
+        assert self.page is not None, "only a welcomed session gets turns"
         return self.page
 
     def _readable(self) -> None:
-        """Take one packet: a client that floods gets no more of the loop's time than the others."""
+        """Read one packet: a client that floods gets no more of the loop's time than others."""
         try:
             length = self._socket.recv_into(_buffer)
         except (BlockingIOError, InterruptedError):
@@ -180,20 +187,20 @@ class Connection:
             return
         if not self._packets.take(1 + length // self._limits.packet_bytes):
             self.refuse(
-                f"more than {self._limits.packets_per_second} packets a second that no yield asked for",
+                f"more than {self._limits.packets_per_second} packets a second without a request to yield",
                 "flood",
             )
             return
         try:
             self._receiver.received(self, decode(bytes(_view[:length])))
         except PacketError as error:
-            self.refuse(str(error), "not of the protocol")
+            self.refuse(str(error), "protocol error")
         except RefusedError as error:
             self.refuse(str(error))
         except Exception:
-            # A packet that trips the agent must not trip it again and again over the same connection.
-            self._log.warning("fault", f"{self.who}: a packet could not be dealt with", traceback=True)
-            self.refuse("the agent could not deal with that packet", "fault")
+            # A packet that makes the agent fail must not do so again over the same connection.
+            self._log.warning("fault", f"packet handling failed container={self.name}", traceback=True)
+            self.refuse("the agent failed to handle that packet", "fault")
 
     def _send(self, packet: bytes, ancillary: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
         if not self._open:
@@ -204,7 +211,9 @@ class Connection:
             else:
                 self._socket.send(packet, socket.MSG_NOSIGNAL)
         except BlockingIOError:
-            self._log.warning("full", f"{self.who}: process {self.peer.pid} does not read; closing")
+            self._log.warning(
+                "full", f"client does not read, closing container={self.name} pid={self.peer.pid}"
+            )
             self._loop.post(self.close)
         except OSError:
             self._loop.post(self.close)

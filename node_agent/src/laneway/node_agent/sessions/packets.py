@@ -1,6 +1,7 @@
-"""Packets of the session protocol (docs/contracts.md, "Session"): what a client may send, checked, and what it is sent.
+"""Packets of the session protocol (docs/contracts.md, "Session"): checks what clients send and encodes
+answers.
 
-Hand-written rather than a pydantic model: two packets pass here for each turn.
+Hand-written rather than a pydantic model, because two packets pass here for each turn.
 """
 
 from __future__ import annotations
@@ -15,34 +16,35 @@ PROTOCOL_VERSION: Final = 1
 _MAX_TEXT: Final = 4096
 _MAX_WORD: Final = 2**63 - 1
 _MAX_BYTES: Final = 2**50
-"""A pebibyte. What is counted here is added up, over processes and time, and has to fit a Kubernetes integer in the end."""
+"""A pebibyte. These values are added up over processes and time, and the sum must fit a Kubernetes
+integer."""
 _MAX_ITERATIONS: Final = 2**53
 _MAX_SECONDS: Final = 1e9
 _LOSS: Final = re.compile(r"NaN|-?Infinity|-?[0-9]{1,12}(\.[0-9]{1,12})?(e[+-]?[0-9]{1,3})?")
-"""A loss comes as text: JSON has no NaN, and a custom resource no floats."""
+"""A loss is sent as text: JSON has no NaN, and a custom resource has no floats."""
 
 
 class PacketError(Exception):
-    """A packet is not one of the protocol; the text says which field is wrong and what is expected."""
+    """A packet violates the protocol; the text names the wrong field and what is expected."""
 
 
 class Packet(NamedTuple):
-    """A packet that has been checked: its fields are there and of the right kind."""
+    """A checked packet: all its fields are present and valid."""
 
     type: str
     fields: Mapping[str, Any]
 
 
 def encode(kind: str, **fields: Any) -> bytes:
-    """Return the packet of a message."""
+    """Return a message as a packet."""
     return json.dumps({"type": kind, **fields}, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Packet:
-    """Return what a client sent.
+    """Decode a client's packet.
 
     Raises:
-        PacketError: it is not JSON, not an object, of an unknown type, or a field is missing or wrong.
+        PacketError: it is not a JSON object of a known type, or a field is missing or wrong.
     """
     if data == _REQUEST_BYTES:
         return _REQUEST
@@ -151,14 +153,14 @@ def _version(value: Any) -> str:
     return "" if good else f"this agent speaks version {PROTOCOL_VERSION}"
 
 
-# JSON can spell them, UTF-8 cannot: whoever writes such text on would fail.
+# JSON can spell lone surrogates, UTF-8 cannot: writing such text would fail.
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-# A decoder made once: json.loads makes one a call when it is given an option.
+# Created once: json.loads creates a decoder per call when it is given an option.
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
-# Nearly all packets are one of these two: the first is always the same, the second nearly so. Digits are few enough for any number that
-# matches to pass the checks; any other spelling takes the way of all packets.
+# Nearly all packets are one of these two. The first is always the same, the second nearly so. The digits are
+# few enough that any match passes the checks. Any other spelling takes the general path.
 _REQUEST: Final = Packet("request", {})
 _REQUEST_BYTES: Final = encode("request")
 _NUMBER: Final = rb"(0|[1-9]\d{0,14})"
@@ -168,7 +170,7 @@ _RELEASE: Final = re.compile(
 )
 
 Check = Callable[[Any], str]
-"""Returns what is wrong with a value; empty where nothing is."""
+"""Returns what is wrong with a value; empty if nothing is."""
 
 _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
     "hello": {
@@ -219,4 +221,5 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
     },
     "goodbye": {},
 }
-"""Per type: the check of each field, and whether the field may be absent. Further fields are let through: a newer client."""
+"""Per type: the check of each field, and whether the field is optional. Unknown fields are accepted,
+because a client may be newer than the agent."""

@@ -1,6 +1,6 @@
 """The page of one session: 4,096 bytes shared with the client (docs/contracts.md, "The page").
 
-The memfd is sealed, so that a client cannot shrink it under the agent's feet (reading past its end would kill the agent).
+The memfd is sealed against shrinking, because reading past its end would kill the agent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from laneway.node_agent.turns.session import Page
 PAGE_BYTES: Final = 4096
 MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 
-_TURN, _YIELD, _PAUSED, _ROOM = 1, 2, 3, 4
-_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _HIGHEST_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
+_TURN, _YIELD, _PAUSED, _AVAILABLE_BYTES = 1, 2, 3, 4
+_ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _PEAK_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
 
 
 class SharedPage:
-    """The agent's side. A word is eight bytes, aligned, with one writer: no read is torn and none needs a lock."""
+    """The agent's side. A word is eight aligned bytes with one writer: reads are never torn and need no
+    lock."""
 
     def __init__(self) -> None:
         descriptor = os.memfd_create("laneway-session", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -33,7 +34,7 @@ class SharedPage:
             os.close(descriptor)
             raise
         self.descriptor = descriptor
-        """What the client gets; closed by :meth:`close_descriptor` once it is sent."""
+        """The descriptor for the client; closed by :meth:`close_descriptor` once it is sent."""
         self._words = memoryview(self._memory).cast("Q")
         self._words[0] = MAGIC
 
@@ -44,7 +45,7 @@ class SharedPage:
             self.descriptor = -1
 
     def close(self) -> None:
-        """Unmap the page; it must not be read any more. Closing it again does nothing."""
+        """Unmap the page, which must not be read afterwards. Closing twice does nothing."""
         self.close_descriptor()
         if self._memory.closed:
             return
@@ -52,28 +53,29 @@ class SharedPage:
         self._memory.close()
 
     def carry_over(self, earlier: Page) -> None:
-        """Begin with the figures of the process's earlier page; only before the client has this one."""
+        """Start with the counters of the process's earlier page; call this before the client has the page."""
         self._words[_ITERATIONS] = earlier.iterations
         self._words[_BUSY_NS] = earlier.busy_ns
         self._words[_DATA_NS] = earlier.data_ns
         self._words[_HELD_BYTES] = earlier.held_bytes
 
-    def show_turn(self, turn: int) -> None:
-        """Write the turn that the session holds, 0 for none, and take back the wish that it yield."""
+    def write_turn(self, turn: int) -> None:
+        """Write the turn that the session holds, 0 for none, and clear the request to yield."""
         self._words[_YIELD] = 0
         self._words[_TURN] = turn
 
-    def show_yield(self, from_ns: int = 1) -> None:
-        """Write that the session is to release at its first boundary from that time on (CLOCK_MONOTONIC); 1: at the next one."""
+    def write_yield(self, from_ns: int = 1) -> None:
+        """Ask the session to release at its first boundary after a time (CLOCK_MONOTONIC); 1: at the next
+        boundary."""
         self._words[_YIELD] = from_ns
 
-    def show_paused(self, paused: bool) -> None:
-        """Write whether the session is to hold no turn."""
+    def write_paused(self, paused: bool) -> None:
+        """Write whether the session may hold no turn."""
         self._words[_PAUSED] = paused
 
-    def show_room(self, room_bytes: int) -> None:
-        """Write how much the process may hold of a simulated GPU."""
-        self._words[_ROOM] = room_bytes
+    def write_available(self, available_bytes: int) -> None:
+        """Write how much of a simulated GPU the process may hold."""
+        self._words[_AVAILABLE_BYTES] = available_bytes
 
     @property
     def iterations(self) -> int:
@@ -96,9 +98,9 @@ class SharedPage:
         return self._words[_HELD_BYTES]
 
     @property
-    def highest_bytes(self) -> int:
+    def peak_bytes(self) -> int:
         """Return the most bytes that the process held since its last boundary."""
-        return self._words[_HIGHEST_BYTES]
+        return self._words[_PEAK_BYTES]
 
     @property
     def busy_ns(self) -> int:
@@ -107,5 +109,5 @@ class SharedPage:
 
     @property
     def data_ns(self) -> int:
-        """Return the time that the process spent between iterations, waits for turns not counted."""
+        """Return the time that the process spent between iterations, without waiting for turns."""
         return self._words[_DATA_NS]

@@ -1,6 +1,7 @@
-"""What counts of a container's memory: what its processes measured, what is known of its template, or nothing yet.
+"""Compute which memory sizes the lane table counts for a container.
 
-Processes of one container run side by side, so their memory adds up.
+The sources are the measurements of its processes and the profile of its template. Processes of one container
+run side by side, so their memory adds up.
 """
 
 from __future__ import annotations
@@ -13,32 +14,34 @@ from laneway.node_agent.turns.session import Session, Sizes
 
 
 def measured_sizes(sessions: Sequence[Session]) -> Sizes | None:
-    """Return what was measured; None as long as a process that may have used memory owes its profile."""
+    """Return the measured sizes; None while a process that may have used memory has sent no profile."""
     parts = _measured(sessions)
-    return _together(parts) if parts and not _owed(sessions) else None
+    return _summed(parts) if parts and not _profile_missing(sessions) else None
 
 
 def counted_sizes(sessions: Sequence[Session], template: Sizes | None, before: Sizes | None) -> Sizes | None:
-    """Return what the lane table is to count; None: nothing is known, so the whole quota counts.
+    """Return the sizes that the lane table counts; None if nothing is known, so that the whole quota
+    counts.
 
-    A process that was not measured yet counts from its first request on, because it may use memory from then on. Of its
-    framework's own memory the configured reserve counts until it is known.
+    A process without a profile counts from its first request on, because it may use memory from then on. The
+    configured reserve counts for its framework's own memory until that is known.
 
     Args:
         sessions: the container's processes.
-        template: what another container of the same template measured, all its processes together; never counted below.
-        before: what counted up to now; goes on while none of the processes uses memory.
+        template: the sizes of another container of the same template, all its processes together; a lower
+            bound.
+        before: the sizes counted so far; they stay while no process uses memory.
     """
     parts = _measured(sessions)
     if template is not None:
-        return _larger(_together(parts), template) if parts else template
-    if _owed(sessions):
+        return _larger(_summed(parts), template) if parts else template
+    if _profile_missing(sessions):
         return None
-    return _together(parts) if parts else before
+    return _summed(parts) if parts else before
 
 
 def template_sizes(profile: TemplateProfile | None) -> Sizes | None:
-    """Return a template's profile as sizes."""
+    """Convert a template's profile to sizes."""
     return None if profile is None else Sizes(**profile.model_dump())
 
 
@@ -46,11 +49,11 @@ def _measured(sessions: Sequence[Session]) -> list[Sizes]:
     return [replace(s.sizes, framework_bytes=s.framework_bytes) for s in sessions if s.sizes is not None]
 
 
-def _owed(sessions: Sequence[Session]) -> bool:
+def _profile_missing(sessions: Sequence[Session]) -> bool:
     return any(session.has_run and session.sizes is None for session in sessions)
 
 
-def _together(parts: Sequence[Sizes]) -> Sizes:
+def _summed(parts: Sequence[Sizes]) -> Sizes:
     remaining = [sizes.remaining_seconds for sizes in parts if sizes.remaining_seconds is not None]
     slowest = max(parts, key=lambda sizes: sizes.iteration_seconds)
     return Sizes(

@@ -1,4 +1,5 @@
-"""The lane table of one GPU, with the holds that are in it: which lane, why none, and whether a turn fits right now."""
+"""The lane table of one GPU and the leases in it: each lease's lane, why it has none, and whether a turn
+fits."""
 
 from __future__ import annotations
 
@@ -14,157 +15,166 @@ from laneway.lanes import (
     counted_persistent_bytes,
 )
 from laneway.node_agent.turns.counting import counted_sizes
-from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.lease import Lease
 
 
 class LaneMemory:
-    """Keeps the table, and remembers whose growth it refused to cover."""
+    """Maintains the lane table and records leases whose growth it could not cover."""
 
     def __init__(self, capacity_bytes: int, rules: LaneRules) -> None:
         self.table = LaneTable.empty(capacity_bytes, rules)
-        self._holds: dict[str, Hold] = {}
+        self._leases: dict[str, Lease] = {}
         self._lane_of: dict[str, int] = {}
-        self._members: dict[int, tuple[Hold, ...]] = {}
+        self._members: dict[int, tuple[Lease, ...]] = {}
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """Return the lanes, ordered by id."""
         return self.table.lanes
 
-    def lane_of(self, hold: Hold) -> int | None:
-        """Return the hold's lane; None while it has none."""
-        return self._lane_of.get(hold.key)
+    def lane_of(self, lease: Lease) -> int | None:
+        """Return the lease's lane; None if it has none."""
+        return self._lane_of.get(lease.key)
 
-    def hold(self, key: str) -> Hold:
-        """Return the hold of a tenant of the table."""
-        return self._holds[key]
+    def lease(self, key: str) -> Lease:
+        """Return the lease of a tenant of the table."""
+        return self._leases[key]
 
-    def members(self, lane: int) -> tuple[Hold, ...]:
-        """Return the holds that take turns in a lane, in order of entry."""
+    def members(self, lane: int) -> tuple[Lease, ...]:
+        """Return the leases of a lane, in order of entry."""
         return self._members.get(lane, ())
 
-    def restore(self, table: LaneTable, holds: Iterable[Hold]) -> None:
-        """Go on with the table of an agent that is gone."""
-        self._holds = {hold.key: hold for hold in holds}
-        for hold in self._holds.values():
-            hold.in_table = True
-        self._take(table)
+    def restore(self, table: LaneTable, leases: Iterable[Lease]) -> None:
+        """Restore the table of an earlier agent process."""
+        self._leases = {lease.key: lease for lease in leases}
+        for lease in self._leases.values():
+            lease.in_table = True
+        self._set_table(table)
 
-    def enter(self, hold: Hold, *, was_admitted: bool = True) -> frozenset[Hold]:
-        """Take a hold in; it gets a lane, or waits for one.
+    def enter(self, lease: Lease, *, was_admitted: bool = True) -> frozenset[Lease]:
+        """Add a lease. It gets a lane or waits for one.
 
         Args:
-            hold: whom.
-            was_admitted: it had a lane before; who never had one had no turn, and so has nothing on the GPU.
+            lease: the lease.
+            was_admitted: whether it had a lane before. Without a lane it had no turn, so it has nothing on
+                the GPU.
 
         Returns:
-            The holds whose lane changed, this one included where it got one.
+            The leases whose lane changed, including this one if it got a lane.
         """
-        self._holds[hold.key] = hold
-        hold.in_table = True
-        hold.counted = counted_sizes(hold.sessions, hold.template, hold.counted)
-        outcome = self.table.admit(hold.tenant(), holds_memory=was_admitted and hold.holds_memory)
+        self._leases[lease.key] = lease
+        lease.in_table = True
+        lease.counted = counted_sizes(lease.sessions, lease.template, lease.counted)
+        outcome = self.table.admit(lease.tenant(), holds_memory=was_admitted and lease.holds_memory)
         if outcome.evict:
-            outcome = self.table.admit(hold.tenant())
-            hold.uncovered = _not_covered(outcome)
-        return self._follow(outcome)
+            outcome = self.table.admit(lease.tenant())
+            lease.uncovered = _not_covered(outcome)
+        return self._apply(outcome)
 
-    def measure(self, hold: Hold) -> frozenset[Hold]:
-        """Take note of a hold's sizes; returns the holds whose lane changed."""
-        before = hold.tenant()
-        hold.counted = counted_sizes(hold.sessions, hold.template, hold.counted)
-        # Most news are of the iteration's time, which says nothing about lanes.
-        if not hold.in_table or (hold.tenant() == before and not hold.uncovered):
+    def measure(self, lease: Lease) -> frozenset[Lease]:
+        """Update a lease's sizes. Return the leases whose lane changed."""
+        before = lease.tenant()
+        lease.counted = counted_sizes(lease.sessions, lease.template, lease.counted)
+        # Most updates change only the iteration time, which does not affect lanes.
+        if not lease.in_table or (lease.tenant() == before and not lease.uncovered):
             return frozenset()
-        return self._cover(hold) | self._cover_others(hold)
+        return self._resize(lease) | self._resize_uncovered(lease)
 
-    def leave(self, hold: Hold, *, keep_sizes: bool = False) -> frozenset[Hold]:
-        """Let a hold go; returns the holds whose lane changed.
+    def leave(self, lease: Lease, *, keep_sizes: bool = False) -> frozenset[Lease]:
+        """Remove a lease. Return the leases whose lane changed.
 
         Args:
-            hold: whom.
-            keep_sizes: it will be back as it was, so its sizes go on being known.
+            lease: the lease.
+            keep_sizes: it will return unchanged, so its sizes stay known.
         """
-        hold.in_table = False
-        hold.uncovered = ""
+        lease.in_table = False
+        lease.uncovered = ""
         if not keep_sizes:
-            hold.counted = None
-        moved = self._follow(self.table.leave(hold.key))
-        del self._holds[hold.key]
-        return (moved - {hold}) | self._cover_others(hold)
+            lease.counted = None
+        moved = self._apply(self.table.leave(lease.key))
+        del self._leases[lease.key]
+        return (moved - {lease}) | self._resize_uncovered(lease)
 
-    def readmit(self, hold: Hold) -> frozenset[Hold]:
-        """Let a hold in anew, because what it may share has changed; returns the holds whose lane changed."""
-        return self._cover(hold) | self._cover_others(hold) | {hold}
+    def readmit(self, lease: Lease) -> frozenset[Lease]:
+        """Admit a lease again because its sharing terms changed. Return the leases whose lane changed."""
+        return self._resize(lease) | self._resize_uncovered(lease) | {lease}
 
-    def is_admitted(self, hold: Hold) -> bool:
-        """Return whether a hold's memory counts: it has a lane, or had one. Who waits for its first is not admitted."""
-        return not any(entry.tenant.key == hold.key and not entry.parked for entry in self.table.waiting)
+    def is_admitted(self, lease: Lease) -> bool:
+        """Return whether a lease's memory counts: it has or had a lane. One that waits for its first lane
+        does not count."""
+        return not any(
+            entry.tenant.key == lease.key and not entry.holds_memory for entry in self.table.waiting
+        )
 
-    def is_parked(self, hold: Hold) -> bool:
-        """Return whether a hold is kept out of the lanes by order."""
-        return any(entry.paused and entry.tenant.key == hold.key for entry in self.table.waiting)
+    def is_paused(self, lease: Lease) -> bool:
+        """Return whether an order keeps a lease out of the lanes."""
+        return any(entry.paused and entry.tenant.key == lease.key for entry in self.table.waiting)
 
-    def park(self, hold: Hold) -> frozenset[Hold]:
-        """Take a hold out of its lane, and keep it out; returns the holds whose lane changed, this one included.
+    def pause(self, lease: Lease) -> frozenset[Lease]:
+        """Take a lease out of its lane and keep it out. Return the leases whose lane changed, including
+        this one.
 
-        Its persistent bytes go on counting; its ephemeral, which it does not use between turns, goes to others.
+        Its persistent bytes still count. Its ephemeral bytes, unused between turns, become available to
+        others.
         """
-        return self._follow(self.table.park(hold.key)) | self._cover_others(hold)
+        return self._apply(self.table.pause(lease.key)) | self._resize_uncovered(lease)
 
-    def unpark(self, hold: Hold) -> frozenset[Hold]:
-        """Let a hold have a lane again, or wait for one; returns the holds whose lane changed."""
-        return self._follow(self.table.unpark(hold.key))
+    def resume(self, lease: Lease) -> frozenset[Lease]:
+        """Let a paused lease have a lane again, or wait for one. Return the leases whose lane changed."""
+        return self._apply(self.table.resume(lease.key))
 
-    def why_no_lane(self, hold: Hold) -> str:
-        """Return why a hold has no lane, as a sentence; empty where it has one."""
+    def no_lane_reason(self, lease: Lease) -> str:
+        """Return why a lease has no lane, as a clause; empty if it has one."""
         for waiting in self.table.waiting:
-            if waiting.tenant.key == hold.key and not waiting.paused:
-                what = "has no lane any more and is held back" if waiting.parked else "waits for a lane"
+            if waiting.tenant.key == lease.key and not waiting.paused:
+                what = "lost its lane and gets no turns" if waiting.holds_memory else "waits for a lane"
                 return f"{what}: {waiting.refusal.message}"
         return ""
 
-    def has_room(self, hold: Hold, running: Iterable[Hold]) -> bool:
-        """Whether memory covers one more turn beside those that run.
+    def fits(self, lease: Lease, running: Iterable[Lease]) -> bool:
+        """Return whether memory covers one more turn beside the running ones.
 
-        In a settled table this follows from the safety condition. It does not while turns of an earlier table run on:
-        then what counts is who is really inside, not which lane he is in.
+        For a current table the safety condition guarantees this. While turns of an earlier table still run it
+        does not: then the leases that hold turns count, not their present lanes.
         """
         rules = self.table.rules
-        promised = sum(counted_persistent_bytes(tenant, rules) for tenant in self._held())
-        keys = {hold.key} | {other.key for other in running}
+        promised = sum(counted_persistent_bytes(tenant, rules) for tenant in self._memory_holders())
+        keys = {lease.key} | {other.key for other in running}
         promised += sum(
-            counted_ephemeral_bytes(tenant, rules) for tenant in self._held() if tenant.key in keys
+            counted_ephemeral_bytes(tenant, rules) for tenant in self._memory_holders() if tenant.key in keys
         )
         return promised <= self.table.capacity_bytes
 
-    def _held(self) -> list[Tenant]:
-        return [*self.table.tenants, *(waiting.tenant for waiting in self.table.waiting if waiting.parked)]
+    def _memory_holders(self) -> list[Tenant]:
+        return [
+            *self.table.tenants,
+            *(waiting.tenant for waiting in self.table.waiting if waiting.holds_memory),
+        ]
 
-    def _cover(self, hold: Hold) -> frozenset[Hold]:
-        outcome = self.table.resize(hold.tenant())
-        hold.uncovered = ""
+    def _resize(self, lease: Lease) -> frozenset[Lease]:
+        outcome = self.table.resize(lease.tenant())
+        lease.uncovered = ""
         if outcome.evict:
-            hold.uncovered = _not_covered(outcome)
-        return self._follow(outcome)
+            lease.uncovered = _not_covered(outcome)
+        return self._apply(outcome)
 
-    def _cover_others(self, changed: Hold) -> frozenset[Hold]:
-        moved: frozenset[Hold] = frozenset()
-        for hold in self._holds.values():
-            if hold.uncovered and hold is not changed:
-                moved |= self._cover(hold)
+    def _resize_uncovered(self, changed: Lease) -> frozenset[Lease]:
+        moved: frozenset[Lease] = frozenset()
+        for lease in self._leases.values():
+            if lease.uncovered and lease is not changed:
+                moved |= self._resize(lease)
         return moved
 
-    def _follow(self, outcome: Outcome) -> frozenset[Hold]:
-        self._take(outcome.table)
-        return frozenset(self._holds[moved.key] for moved in outcome.moved)
+    def _apply(self, outcome: Outcome) -> frozenset[Lease]:
+        self._set_table(outcome.table)
+        return frozenset(self._leases[moved.key] for moved in outcome.lane_changes)
 
-    def _take(self, table: LaneTable) -> None:
+    def _set_table(self, table: LaneTable) -> None:
         self.table = table
         self._lane_of = {key: lane.id for lane in table.lanes for key in lane.tenants}
-        self._members = {lane.id: tuple(self._holds[key] for key in lane.tenants) for lane in table.lanes}
+        self._members = {lane.id: tuple(self._leases[key] for key in lane.tenants) for lane in table.lanes}
 
 
 def _not_covered(outcome: Outcome) -> str:
-    reason = outcome.refusal.message if outcome.refusal else "its memory is more than the GPU can cover"
-    return f"gets no turns, and has to be stopped if that lasts: {reason}"
+    reason = outcome.refusal.message if outcome.refusal else "its memory exceeds what the GPU can cover"
+    return f"gets no turns and will be stopped if this persists: {reason}"

@@ -1,4 +1,4 @@
-"""How turns are given: the configuration, in seconds, and the bounds that are ours."""
+"""Settings of the turn scheduler: the configuration, in seconds, and fixed bounds."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from laneway.lanes.turns import TurnPolicy, turn_policy
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """What one GPU's turns follow."""
+    """The turn settings of one GPU."""
 
     policy: TurnPolicy
     quantum_seconds: float = 0.1
     timeout_seconds: float = 30.0
 
     idle_seconds: float = 0.002
-    """A holder between iterations for so long is asked to make room: its lane is idle. A gap shorter than that is no
-    more than the few hand-offs that filling it would cost."""
+    """A holder between iterations for this long is asked to yield, because its lane is idle. Filling a
+    shorter gap would cost more in hand-offs than it gains."""
 
     poll_seconds: float = 0.005
-    """How often a holder is looked at while somebody waits; where it leaves by itself, holders of all lanes are looked at together."""
+    """How often a holder is checked while somebody waits. Holders that yield by themselves are checked
+    together, across lanes."""
 
     recall_seconds: float = 1.0
-    """Service that a session may save up by being away for short; away for longer, it saves up none."""
+    """Service that a lease may save while it is briefly away; a longer absence saves none."""
 
     framework_bytes: int = 0
-    """Counted for the framework's own memory of a process on a real GPU that is not measured yet."""
+    """Counted for the framework's own memory of an unmeasured process on a real GPU."""
 
     @classmethod
     def of(cls, config: NodeConfig) -> TurnSettings:
-        """Return what the configuration file says."""
+        """Return the settings from the configuration file."""
         turns = config.turns
         quantum_seconds = turns.quantum_milliseconds / 1000
         of_policies: dict[str, dict[str, object]] = {
@@ -50,5 +51,5 @@ class TurnSettings:
 
 
 def lane_rules(config: NodeConfig) -> LaneRules:
-    """Return how the configuration file cuts memory into lanes."""
+    """Return the lane rules from the configuration file."""
     return LaneRules(max_lanes=config.lanes.max_per_gpu, padding_percent=config.lanes.padding_percent)

@@ -1,4 +1,4 @@
-"""Where turns get their timers from: the event loop, or a test."""
+"""The source of the scheduler's timers: the event loop, or a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laneway.node_agent.event_loop import Timer
 
 
 class Timers(Protocol):
-    """Something that calls back."""
+    """Calls back at a given time."""
 
     def call_at(self, due_seconds: float, callback: Callable[[], None]) -> Timer:
         """Call back when CLOCK_MONOTONIC passes ``due_seconds``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from laneway.node_agent.event_loop import Timer
-from laneway.node_agent.turns.hold import Hold
+from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import NANOSECONDS, Session
 
 
@@ -20,45 +20,45 @@ class TurnEnd(StrEnum):
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A turn that runs."""
+    """A turn in progress."""
 
     number: int
     lane: int
-    """The lane that it was granted in. It keeps that lane busy until it ends, wherever its tenant is moved meanwhile."""
+    """The lane that it was granted in. It occupies that lane until it ends, even if its tenant moves."""
 
-    hold: Hold
+    lease: Lease
     began_seconds: float
-    """CLOCK_MONOTONIC, as all times here."""
+    """CLOCK_MONOTONIC, like all times here."""
 
     waited_seconds: float = 0.0
     holders: list[Session] = field(default_factory=list)
     """The processes that have not released yet."""
 
-    yield_asked_seconds: float | None = None
-    wanted_since_seconds: float | None = None
-    """Since when somebody else wants the lane."""
+    yield_requested_seconds: float | None = None
+    contended_since_seconds: float | None = None
+    """Since when another lease wants the lane."""
 
     busy_before_seconds: float = 0.0
-    """Time inside iterations up to then."""
+    """Time inside iterations before that."""
 
     check: Timer | None = None
-    """When to see whether somebody else is to run."""
+    """The timer of the next check whether another lease should run."""
 
     quantum_ends_seconds: float = 0.0
-    heir: str = ""
-    """Who the policy prefers to follow, as it was when the turn was asked for; empty where that is not known (any more)."""
+    next_holder: str = ""
+    """The lease that the policy prefers next, as of the request to yield; empty if unknown."""
 
-    leaves_seconds: float | None = None
-    """From when on its holder releases at a boundary without being asked again: its page says so."""
+    yield_at_seconds: float | None = None
+    """From when on the holder releases at a boundary without another request, because its page says so."""
 
-    left_idle: bool = False
-    """It was asked for because its holder was between iterations: who comes next fills a gap."""
+    yielded_idle: bool = False
+    """It was requested because its holder was between iterations, so the next holder fills a gap."""
 
     iterations: int = 0
-    """Of the processes that have released."""
+    """Iterations of the processes that have released."""
 
     gpu_seconds: float = 0.0
-    """Of the processes that have released."""
+    """GPU time of the processes that have released."""
 
     def busy_seconds(self, now_seconds: float) -> float:
         """Return the time inside iterations so far; processes that run side by side count once."""
@@ -71,23 +71,27 @@ class Turn:
         return longest_seconds
 
     def charge_seconds(self, now_seconds: float) -> float:
-        """Return the service that the turn costs its hold: what its pages say, until somebody else wants the lane; from
-        then on the time that it keeps others waiting, whatever its pages say."""
-        if self.wanted_since_seconds is None:
+        """Return the service that the turn costs its lease.
+
+        Until another lease wants the lane, this is the time inside iterations, as the pages report it. From
+        then on it is the time that the turn keeps others waiting, whatever the pages report.
+        """
+        if self.contended_since_seconds is None:
             return self.busy_seconds(now_seconds)
-        kept_seconds = self.busy_before_seconds + now_seconds - self.wanted_since_seconds
+        kept_seconds = self.busy_before_seconds + now_seconds - self.contended_since_seconds
         if kept_seconds >= now_seconds - self.began_seconds:
-            return kept_seconds  # wanted from the beginning, as most are: no page can say more than the turn's length
+            return kept_seconds  # contended from the beginning, as most turns are: no page can report more than the turn's length
         return max(self.busy_seconds(now_seconds), kept_seconds)
 
-    def note_wanted(self, now_seconds: float) -> None:
-        """Somebody else wants the lane from now on."""
-        if self.wanted_since_seconds is None:
+    def mark_contended(self, now_seconds: float) -> None:
+        """Record that another lease wants the lane from now on."""
+        if self.contended_since_seconds is None:
             self.busy_before_seconds = self.busy_seconds(now_seconds)
-            self.wanted_since_seconds = now_seconds
+            self.contended_since_seconds = now_seconds
 
     def idle_since_seconds(self, now_seconds: float) -> float | None:
-        """Return since when no process is inside an iteration; None while one is. A boundary is not in the future."""
+        """Return since when no process is inside an iteration; None while one is. A boundary is never in
+        the future."""
         now_ns = int(now_seconds * NANOSECONDS)
         since_ns = int(self.began_seconds * NANOSECONDS)
         for session in self.holders:
@@ -97,15 +101,18 @@ class Turn:
         return since_ns / NANOSECONDS
 
     def waits_for(self, session: Session) -> bool:
-        """Return whether a process that holds it may be waiting, inside an iteration, for one of its container that has not
-        begun that iteration: ranks of a gang that train together count alike."""
+        """Return whether a holder may be inside an iteration, waiting for a process of its container that
+        has not started it. Ranks of a gang that train together count iterations alike."""
         return any(
             holder.page.inside and holder.page.iterations >= session.page.iterations
             for holder in self.holders
         )
 
-    def count_out(self, session: Session, iterations: int, gpu_seconds: float, now_seconds: float) -> None:
-        """Take a process out of the turn, with what it did in it; a claim beyond the turn's length counts as its length."""
+    def remove_process(
+        self, session: Session, iterations: int, gpu_seconds: float, now_seconds: float
+    ) -> None:
+        """Remove a process from the turn and add what it did. A claim beyond the turn's length counts as
+        its length."""
         self.holders.remove(session)
         self.iterations += iterations
         self.gpu_seconds = max(self.gpu_seconds, min(gpu_seconds, now_seconds - self.began_seconds))

@@ -1,4 +1,4 @@
-"""The record of turns: the last ones, and how long turns and waiting took, for people and Prometheus."""
+"""The log of turns: the latest ones, and histograms of durations and waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUCKETS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn, as ``/turns`` shows it. Times are CLOCK_REALTIME; an open turn has no end."""
+    """One turn, as ``/turns`` shows it. Times are CLOCK_REALTIME; a turn in progress has no end."""
 
     gpu: str
     lane: int
@@ -32,12 +32,12 @@ class TurnRecord:
 
 
 Entry = tuple[int, int, str, str, str, str | None, float, float | None, int, float, str | None]
-"""A record without its GPU, in the order of the fields: a bare tuple of numbers and texts, because every hand-off writes one and few
-are ever read, and because the garbage collector leaves such tuples alone."""
+"""A record without its GPU, as a plain tuple in field order. Every hand-off writes one and few are ever
+read. The garbage collector does not track such tuples."""
 
 
 class Histogram:
-    """Counts of durations, as Prometheus wants them."""
+    """Counts of durations in Prometheus buckets."""
 
     __slots__ = ("counts", "sum_seconds")
 
@@ -52,23 +52,23 @@ class Histogram:
 
 
 class TurnLog:
-    """What happened on one GPU. Bounded: the oldest turns are forgotten."""
+    """The turns of one GPU. Bounded: the oldest turns are dropped."""
 
-    def __init__(self, gpu: str, realtime: SteadyRealtime, most_turns: int = 32_768) -> None:
+    def __init__(self, gpu: str, realtime: SteadyRealtime, max_turns: int = 32_768) -> None:
         self.gpu = gpu
         self._realtime = realtime
-        self._ended: deque[Entry] = deque(maxlen=most_turns)
+        self._ended: deque[Entry] = deque(maxlen=max_turns)
         self.durations = Histogram()
         self.waits = Histogram()
         self.revoked: Counter[str] = Counter()
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
-        """Return the turns that are over, the oldest first."""
+        """Return the ended turns, the oldest first."""
         return tuple(self.records(self.entries()))
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return them as they are kept, which is quick; any thread may make records of them."""
+        """Return the ended turns as stored, which is quick. Any thread may turn them into records."""
         return tuple(self._ended)
 
     def records(self, entries: Iterable[Entry]) -> Iterator[TurnRecord]:
@@ -80,7 +80,7 @@ class TurnLog:
         self.waits.observe(turn.waited_seconds)
 
     def ended(self, turn: Turn, end: TurnEnd, reason: str, now_seconds: float) -> None:
-        """Remember a turn that is over."""
+        """Append a turn that has ended."""
         self.durations.observe(now_seconds - turn.began_seconds)
         if end is TurnEnd.REVOKED:
             self.revoked[reason] += 1
@@ -88,7 +88,7 @@ class TurnLog:
         self._ended.append(self._entry(turn, end_seconds, turn.iterations, turn.gpu_seconds, end.value))
 
     def running(self, turn: Turn, now_seconds: float) -> TurnRecord:
-        """Return the record of a turn that still runs."""
+        """Return the record of a turn in progress."""
         iterations = turn.iterations + sum(
             session.page.iterations - session.granted_iterations for session in turn.holders
         )
@@ -99,7 +99,7 @@ class TurnLog:
     def _entry(
         self, turn: Turn, end_seconds: float | None, iterations: int, gpu_seconds: float, end: str | None
     ) -> Entry:
-        of = turn.hold.record
+        of = turn.lease.record
         start_seconds = self._realtime.at(turn.began_seconds)
         return (
             turn.lane,

@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: no script, no font, no request. Plots are SVG, drawn here.
+"""The report as one HTML file that makes no request: figures, parameters and plots, with Plotly's script inside.
 
-``page`` lays it out; ``outcome`` is what goes in; ``svg`` and ``axes`` draw; each of the other files is one plot. Every plot
-is bounded in size, however long the trace is: what would be too fine to be seen is averaged.
+``outcome`` is the input, ``page`` lays it out, and each plot has a module. A plot is plain data for Plotly (``plot``); only
+rendering imports the library. The size of the data is bounded, however long the trace: what would be too fine to see is averaged.
 """
 
 from laneway.simulator.html_report.outcome import Outcome, outcome_of

@@ -1,4 +1,4 @@
-"""Averages over equal parts of the time, so that a long history makes no larger a drawing than a short one."""
+"""Averages over equal parts of the time: a long history makes no larger a plot than a short one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Equal parts of a time."""
+    """Equal parts of a time span."""
 
     from_seconds: float
     to_seconds: float
@@ -16,15 +16,15 @@ class Buckets:
 
     @property
     def width_seconds(self) -> float:
-        """Return how long each is."""
+        """Return the length of each."""
         return (self.to_seconds - self.from_seconds) / self.count
 
     def edges(self) -> list[float]:
-        """Return where they begin, and where the last ends."""
+        """Return the start of each, and the end of the last."""
         return [self.from_seconds + self.width_seconds * number for number in range(self.count + 1)]
 
     def parts(self, from_seconds: float, to_seconds: float) -> Iterable[tuple[int, float]]:
-        """Yield the buckets that a span touches, each with the part of the bucket that it covers."""
+        """Yield each bucket that a span touches, with the fraction of the bucket that it covers."""
         width = self.width_seconds
         if width <= 0 or to_seconds <= from_seconds:
             return
@@ -37,7 +37,7 @@ class Buckets:
                 yield number, covered / width
 
     def averages(self, steps: Sequence[tuple[float, float]]) -> list[float]:
-        """Return the mean in each bucket of a value that holds from each moment to the next; the last, to the end."""
+        """Return the mean per bucket of a step function: each value holds until the next one, the last until the end."""
         means = [0.0] * self.count
         for (begin, value), (end, _) in zip(steps, [*steps[1:], (self.to_seconds, 0.0)], strict=True):
             if value:

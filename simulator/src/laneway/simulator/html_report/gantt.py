@@ -1,84 +1,91 @@
-"""Plot: who holds which GPU when. Every hold where they are few; how full each row is where they are many."""
+"""Plot: which job holds which GPU when. Every hold if there are few; the occupancy of each row if there are many."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 from laneway.simulator.history import Interval, Phase
-from laneway.simulator.html_report.axes import BOTTOM, TOP, WIDTH, Axis, along, time_text, x_axis
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.outcome import Outcome
-from laneway.simulator.html_report.svg import color, element, label, legend, picture, tooltip
+from laneway.simulator.html_report.plot import Plot, color, time_axis
+from laneway.simulator.html_report.units import rounded, time_text
 
 MOST_ROWS = 64
 MOST_HOLDS = 2500
-"""More rectangles than that, and holds are drawn as how full a row is."""
+"""With more rectangles than that, the plot shows occupancy."""
 
 BUCKETS = 200
-LEVELS = 8
-_HEIGHT = 448
+_MOST_PIXELS = 480
+_PIXELS_PER_ROW = 24
+_PIXELS_AROUND = 110
+"""Axis and legend."""
+
+_SHOWN_PHASES: Mapping[str, tuple[tuple[Phase, ...], float]] = {
+    "running": ((Phase.RUNNING,), 1.0),
+    "starting or ending": ((Phase.STARTING, Phase.LEAVING), 0.45),
+    "paused or offloaded": ((Phase.PAUSED,), 0.2),
+}
+"""By name in the legend: the phases and their opacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the drawing: a GPU, a node, or several nodes."""
+    """One row of the plot: a GPU, a node, or several nodes."""
 
     name: str
     gpus: tuple[str, ...]
 
 
-def gantt(outcome: Outcome) -> str:
-    """Return the plot."""
+def gantt(outcome: Outcome) -> Plot | None:
+    """Return the plot, or None if no job has held a GPU."""
     if not outcome.intervals:
-        return "<p>No job has held a GPU.</p>"
+        return None
     rows = rows_of(outcome.gpus_by_node)
-    height = min(_HEIGHT, 24 * len(rows)) + TOP + BOTTOM
-    x = x_axis(0.0, outcome.to_seconds - outcome.from_seconds)
-    y = Axis(0.0, float(len(rows)), TOP, height - BOTTOM)
-    body = list(_names(rows, x, y))
+    unit_seconds, x_axis = time_axis(outcome.to_seconds - outcome.from_seconds)
     holds = _holds(outcome.intervals, rows) if all(len(row.gpus) == 1 for row in rows) else None
     if holds is not None and len(holds) <= MOST_HOLDS:
-        body += _rectangles(outcome, holds, x, y)
-        below = legend([("wait", "starts or leaves"), ("parked", "paused or offloaded")])
-        words = "Each colour is a job; point at one for its name."
+        traces = list(_bars(outcome, holds, unit_seconds))
+        stride = -(-len(rows) // 24)
+        y_axis: dict[str, Any] = {
+            "range": [len(rows), 0],
+            "tickvals": [number + 0.5 for number in range(0, len(rows), stride)],
+            "ticktext": [escape(row.name) for row in rows[::stride]],
+            "showgrid": False,
+        }
     else:
-        body += _fullness(outcome, rows, x, y)
-        below = legend((f"level l{level}", f"{100 * level // LEVELS} %") for level in range(1, LEVELS + 1))
-        words = (
-            "Too many holds to draw each: the darker, the more of a row was held, as a mean over "
-            f"1/{BUCKETS} of the time."
-        )
-    return f"<p>{words}</p>" + picture(WIDTH, height, f"GPUs over time, {outcome.name}", body) + below
+        traces = [_occupancy(outcome, rows, unit_seconds)]
+        y_axis = {"type": "category", "autorange": "reversed", "showgrid": False}
+    return Plot(
+        f"GPUs over time, {outcome.name}",
+        traces,
+        x_axis,
+        y_axis | {"automargin": True},
+        min(_MOST_PIXELS, _PIXELS_PER_ROW * len(rows)) + _PIXELS_AROUND,
+        {"barmode": "overlay", "hovermode": "closest"},
+    )
 
 
 def rows_of(gpus_by_node: Sequence[tuple[str, tuple[str, ...]]]) -> list[Row]:
-    """Return a row for each GPU; where those are too many, for each node; else for as many nodes as it takes."""
+    """Return a row per GPU; if those are too many, per node; else per group of nodes."""
     gpus = [uuid for _, uuids in gpus_by_node for uuid in uuids]
     if len(gpus) <= MOST_ROWS:
         return [Row(uuid, (uuid,)) for uuid in gpus]
-    each = -(-len(gpus_by_node) // MOST_ROWS)
+    nodes_per_row = -(-len(gpus_by_node) // MOST_ROWS)
     rows = []
-    for begin in range(0, len(gpus_by_node), each):
-        group = gpus_by_node[begin : begin + each]
+    for start in range(0, len(gpus_by_node), nodes_per_row):
+        group = gpus_by_node[start : start + nodes_per_row]
         name = group[0][0] if len(group) == 1 else f"{group[0][0]} to {group[-1][0]}"
         rows.append(Row(name, tuple(uuid for _, uuids in group for uuid in uuids)))
     return rows
 
 
-def _names(rows: Sequence[Row], x: Axis, y: Axis) -> Iterator[str]:
-    yield from along(x, y.from_pixel, y.to_pixel, "time since the first submission")
-    stride = -(-len(rows) // 24)
-    for number in range(0, len(rows), stride):
-        name = rows[number].name
-        short = name if len(name) <= 9 else f"…{name[-8:]}"
-        yield label(x.from_pixel - 6, y.at(number + 0.5) + 4, short, "end")
-
-
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A job's hold on neighbouring rows, or on part of one."""
+    """A job's hold on neighboring rows, or on part of one."""
 
     interval: Interval
     top: float
@@ -87,7 +94,7 @@ class Hold:
 
 
 def _holds(intervals: Sequence[Interval], rows: Sequence[Row]) -> list[Hold]:
-    """Return what is to be drawn of each row's GPU: beside one another where one is shared, else neighbours joined."""
+    """Return the rectangles: holds of a shared GPU side by side; otherwise neighboring rows joined."""
     by_gpu = _by_gpu(intervals)
     slots = {row.gpus[0]: list(_slots(by_gpu[row.gpus[0]])) for row in rows}
     most = max((slot + 1 for used in slots.values() for slot in used), default=1)
@@ -114,33 +121,36 @@ def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = index + 1
 
 
-def _rectangles(outcome: Outcome, holds: Iterable[Hold], x: Axis, y: Axis) -> Iterator[str]:
-    colors: dict[str, int] = {}
+def _bars(outcome: Outcome, holds: Sequence[Hold], unit_seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield the bars of each phase; a job has the same color in all of them."""
+    colors: dict[str, str] = {}
     for hold in holds:
-        interval = hold.interval
-        begin = interval.from_seconds - outcome.from_seconds
-        end = interval.to_seconds - outcome.from_seconds
-        words = (
-            f"{interval.job} {interval.phase}, {interval.share_percent} % of {len(interval.gpus)} GPU, "
-            f"{time_text(end - begin)} from {time_text(begin)}"
-        )
-        yield element(
-            "rect",
-            tooltip(words),
-            x=x.at(begin),
-            y=y.at(hold.top) + 0.5,
-            width=max(0.5, x.at(end) - x.at(begin)),
-            height=max(0.5, y.at(hold.bottom) - y.at(hold.top) - 1.0),
-            class_=f"area {color(colors.setdefault(interval.job, len(colors)))}{_PHASE_CLASSES[interval.phase]}",
-        )
-
-
-_PHASE_CLASSES = {
-    Phase.RUNNING: "",
-    Phase.STARTING: " wait",
-    Phase.LEAVING: " wait",
-    Phase.PARKED: " parked",
-}
+        colors.setdefault(hold.interval.job, color(len(colors)))
+    for name, (phases, opacity) in _SHOWN_PHASES.items():
+        shown = [hold for hold in holds if hold.interval.phase in phases]
+        if not shown:
+            continue
+        starts = [hold.interval.from_seconds - outcome.from_seconds for hold in shown]
+        spans = [hold.interval.to_seconds - hold.interval.from_seconds for hold in shown]
+        yield {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "opacity": opacity,
+            "base": rounded(start / unit_seconds for start in starts),
+            "x": rounded(span / unit_seconds for span in spans),
+            "y": rounded((hold.top + hold.bottom) / 2 for hold in shown),
+            "width": rounded(0.94 * (hold.bottom - hold.top) for hold in shown),
+            "marker": {"color": [colors[hold.interval.job] for hold in shown], "line": {"width": 0}},
+            "hovertext": [
+                escape(
+                    f"{hold.interval.job} {hold.interval.phase}, {hold.interval.share_percent} % of "
+                    f"{len(hold.interval.gpus)} GPU, {time_text(span)} from {time_text(start)}"
+                )
+                for hold, start, span in zip(shown, starts, spans, strict=True)
+            ],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+        }
 
 
 def _by_gpu(intervals: Iterable[Interval]) -> defaultdict[str, list[Interval]]:
@@ -152,7 +162,7 @@ def _by_gpu(intervals: Iterable[Interval]) -> defaultdict[str, list[Interval]]:
 
 
 def _slots(intervals: Iterable[Interval]) -> Iterator[int]:
-    """Yield which of the places beside one another each hold has: its job's last one, else the first that is free."""
+    """Yield the slot of each hold on a GPU: its job's previous slot if free, else the first free one."""
     until: list[float] = []
     job: list[str] = []
     for interval in intervals:
@@ -166,27 +176,24 @@ def _slots(intervals: Iterable[Interval]) -> Iterator[int]:
         yield place
 
 
-def _fullness(outcome: Outcome, rows: Sequence[Row], x: Axis, y: Axis) -> Iterator[str]:
-    """Yield a path for each level of fullness: its cells, row by row, neighbours joined."""
-    span = outcome.to_seconds - outcome.from_seconds
-    edges = Buckets(0.0, span, BUCKETS).edges()
-    paths: list[list[str]] = [[] for _ in range(LEVELS + 1)]
-    for number, cells in enumerate(_cells(outcome, rows)):
-        levels = [min(LEVELS, round(LEVELS * cell)) for cell in cells]
-        begin = 0
-        for end in range(1, BUCKETS + 1):
-            if end == BUCKETS or levels[end] != levels[begin]:
-                left, top = x.at(edges[begin]), y.at(number) + 0.5
-                right, bottom = x.at(edges[end]), y.at(number + 1) - 0.5
-                paths[levels[begin]].append(f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}Z")
-                begin = end
-    for level in range(1, LEVELS + 1):
-        if paths[level]:
-            yield element("path", d="".join(paths[level]), class_=f"level l{level}")
+def _occupancy(outcome: Outcome, rows: Sequence[Row], unit_seconds: float) -> dict[str, Any]:
+    """Return a heat map: the mean part of each row's GPUs that was held, in percent."""
+    edges = Buckets(0.0, outcome.to_seconds - outcome.from_seconds, BUCKETS).edges()
+    return {
+        "type": "heatmap",
+        "x": rounded(edge / unit_seconds for edge in edges),
+        "y": [escape(row.name) for row in rows],
+        "z": [[round(100 * cell, 1) for cell in cells] for cells in _cells(outcome, rows)],
+        "zmin": 0,
+        "zmax": 100,
+        "colorscale": [[0, "rgba(59,130,246,0)"], [1, "rgba(59,130,246,1)"]],
+        "colorbar": {"ticksuffix": " %", "outlinewidth": 0, "thickness": 12},
+        "hovertemplate": "%{y}: %{z} % held at %{x}<extra></extra>",
+    }
 
 
 def _cells(outcome: Outcome, rows: Sequence[Row]) -> list[list[float]]:
-    """Return how much of each row was held in every bucket, as a part of its GPUs; shared GPUs count up to whole."""
+    """Return the held part of each row's GPUs in every bucket; a shared GPU counts at most once."""
     buckets = Buckets(outcome.from_seconds, outcome.to_seconds, BUCKETS)
     row_of = {uuid: number for number, row in enumerate(rows) for uuid in row.gpus}
     held = {uuid: [0.0] * BUCKETS for uuid in row_of}

@@ -1,24 +1,24 @@
-"""What the report shows of one simulation."""
+"""The input of the report: one simulation's figures and history."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laneway.simulator.history import Interval, Moment
+from laneway.simulator.history import Interval, Sample
 from laneway.simulator.report import Report
 from laneway.simulator.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of one policy, and what happened."""
+    """The figures and the history of one policy."""
 
     report: Report
     completion_seconds: tuple[float, ...]
-    """JCTs of the finished jobs, rising."""
+    """JCTs of the finished jobs, ascending."""
 
-    moments: Sequence[Moment]
+    samples: Sequence[Sample]
     intervals: Sequence[Interval]
     gpus_by_node: Sequence[tuple[str, tuple[str, ...]]]
     """Names of the nodes and uuids of their GPUs, in order."""
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def outcome_of(simulation: Simulation, report: Report) -> Outcome:
-    """Return what the report shows of a simulation, as far as it got."""
+    """Return the outcome of a simulation, complete or interrupted."""
     runs = simulation.runs.values()
     return Outcome(
         report,
@@ -45,7 +45,7 @@ def outcome_of(simulation: Simulation, report: Report) -> Outcome:
                 run.finish_seconds - run.job.submit_seconds for run in runs if run.finish_seconds is not None
             )
         ),
-        simulation.history.moments,
+        simulation.history.samples,
         simulation.intervals(),
         [
             (node.name, tuple(gpu.uuid for gpu in node.gpus))

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import count
 
-from laneway.simulator.html_report.axes import number_text
 from laneway.simulator.html_report.gantt import gantt
 from laneway.simulator.html_report.jct_cdf import jct_cdf
 from laneway.simulator.html_report.outcome import Outcome
+from laneway.simulator.html_report.plot import Plot, plotly_script, rendered
 from laneway.simulator.html_report.queue_plot import queue_plot
 from laneway.simulator.html_report.shares import shares
+from laneway.simulator.html_report.units import number_text
 from laneway.simulator.report import COLUMNS
 
-_OPEN_AT_ONCE = 2
-"""Of so many policies the plots are unfolded; of the others, on a click."""
+_OPEN_AT_FIRST = 2
+"""The plots of this many policies are open; those of the others open on a click."""
+
+_NO_REQUESTS = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+"""The browser holds the page to making no request."""
 
 
 def html_page(
@@ -29,33 +34,48 @@ def html_page(
     """Return the report as HTML.
 
     Args:
-        outcomes: of each policy; one or more.
-        trace: its name.
-        cluster: what it ran on, for people.
-        parameters: everything that was chosen, by name; for each outcome.
-        interrupted: whether the last outcome is not complete.
+        outcomes: one or more, one per policy.
+        trace: the trace's name.
+        cluster: a description of the nodes.
+        parameters: all parameters by name, for each outcome.
+        interrupted: whether the last outcome is incomplete.
     """
-    style = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+    identifiers = (f"plot-{number}" for number in count(1))
+
+    def drawn(plot: Plot | None, without: str) -> str:
+        return f"<p>{without}</p>" if plot is None else rendered(plot, next(identifiers))
+
+    def policy(outcome: Outcome, *, open_at_first: bool) -> str:
+        return (
+            f"<details{' open' if open_at_first else ''}><summary>{escape(outcome.name)}</summary>"
+            f"<h3>Occupancy</h3>{drawn(gantt(outcome), 'No job has held a GPU.')}"
+            f"<h3>GPUs by job</h3>{drawn(shares(outcome), 'No job has held a GPU.')}</details>"
+        )
+
+    folder = files(__package__)
+    style = folder.joinpath("style.css").read_text(encoding="utf-8")
+    script = folder.joinpath("page.js").read_text(encoding="utf-8")
     body = [
         f"<h1>{escape(trace)}</h1>",
         f"<p>Simulated on {escape(cluster)}. Times in the table are seconds.</p>",
-        '<p class="mark">Interrupted: the last policy is shown as far as it got.</p>' if interrupted else "",
+        '<p class="warning">Interrupted: the last policy is incomplete.</p>' if interrupted else "",
         _figures(outcomes),
         "<h2>Job completion times</h2>",
-        jct_cdf(outcomes),
+        drawn(jct_cdf(outcomes), "No job has finished."),
         "<h2>Queue</h2>",
-        queue_plot(outcomes),
+        drawn(queue_plot(outcomes), "Nothing has happened."),
         "<h2>GPUs</h2>",
-        *(_policy(outcome, unfolded=number < _OPEN_AT_ONCE) for number, outcome in enumerate(outcomes)),
+        *(policy(outcome, open_at_first=number < _OPEN_AT_FIRST) for number, outcome in enumerate(outcomes)),
         "<h2>Parameters</h2>",
         _table(["parameter", *(outcome.name for outcome in outcomes)], _parameters(parameters), css="words"),
     ]
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(trace)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>\n{style}</style></head><body>\n"
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_NO_REQUESTS}">'
+        f'<title>{escape(trace)}</title><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>\n{style}</style><script>{plotly_script()}</script></head><body>\n"
         + "\n".join(part for part in body if part)
-        + "\n</body></html>\n"
+        + f"\n<script>\n{script}</script></body></html>\n"
     )
 
 
@@ -67,13 +87,6 @@ def _figures(outcomes: Sequence[Outcome]) -> str:
         for line in outcome.report.unfinished
     )
     return _table([title.capitalize() for title, _ in COLUMNS], rows) + unfinished
-
-
-def _policy(outcome: Outcome, *, unfolded: bool) -> str:
-    return (
-        f"<details{' open' if unfolded else ''}><summary>{escape(outcome.name)}</summary>"
-        f"<h3>Occupancy</h3>{gantt(outcome)}<h3>Share of each job</h3>{shares(outcome)}</details>"
-    )
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], css: str = "figures") -> str:

@@ -1,35 +1,41 @@
-"""Plot: how many jobs wait over time, one line a policy."""
+"""Plot: the number of waiting jobs over time, one line per policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 
-from laneway.simulator.html_report.axes import WIDTH, frame, x_axis, y_axis
 from laneway.simulator.html_report.buckets import Buckets
 from laneway.simulator.html_report.outcome import Outcome
-from laneway.simulator.html_report.svg import color, legend, picture, polyline
+from laneway.simulator.html_report.plot import Plot, color, time_axis
+from laneway.simulator.html_report.units import rounded
 
-HEIGHT = 260
 BUCKETS = 440
 
 
-def queue_plot(outcomes: Sequence[Outcome]) -> str:
-    """Return the plot: means over equal parts of the time of the longest simulation."""
-    begin = min(outcome.from_seconds for outcome in outcomes)
-    span = max(outcome.to_seconds for outcome in outcomes) - begin
+def queue_plot(outcomes: Sequence[Outcome]) -> Plot | None:
+    """Return the plot, averaged over equal parts of the longest simulation; None if nothing has happened."""
+    start = min(outcome.from_seconds for outcome in outcomes)
+    span = max(outcome.to_seconds for outcome in outcomes) - start
     if span <= 0:
-        return "<p>Nothing has happened.</p>"
+        return None
     buckets = Buckets(0.0, span, BUCKETS)
-    lines = [
-        buckets.averages([(moment.seconds - begin, float(moment.waiting_jobs)) for moment in outcome.moments])
-        for outcome in outcomes
+    unit_seconds, x_axis = time_axis(span)
+    middles = [buckets.width_seconds * (bucket + 0.5) / unit_seconds for bucket in range(BUCKETS)]
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "line": {"color": color(number), "width": 2},
+            "name": escape(outcome.name),
+            "x": rounded(middles),
+            "y": rounded(
+                buckets.averages(
+                    [(sample.seconds - start, float(sample.waiting_jobs)) for sample in outcome.samples]
+                )
+            ),
+        }
+        for number, outcome in enumerate(outcomes)
     ]
-    x, y = x_axis(0.0, span), y_axis(max(1.0, *(max(line) for line in lines)), HEIGHT)
-    body = list(frame(x, y, "time since the first submission", "jobs that wait"))
-    for number, line in enumerate(lines):
-        middles = [buckets.width_seconds * (bucket + 0.5) for bucket in range(BUCKETS)]
-        points = [(x.at(middle), y.at(value)) for middle, value in zip(middles, line, strict=True)]
-        body.append(polyline(points, color(number)))
-    return picture(WIDTH, HEIGHT, "Waiting jobs over time", body) + legend(
-        (color(number), outcome.name) for number, outcome in enumerate(outcomes)
-    )
+    y_axis = {"title": {"text": "waiting jobs"}, "rangemode": "tozero"}
+    return Plot("Waiting jobs over time", traces, x_axis, y_axis, layout={"hovermode": "x"})

@@ -1,6 +1,6 @@
-"""How fast jobs get on. The protocol is in ``speed_model``; every other file is one model.
+"""Models of the jobs' speed. The protocol is in ``speed_model``; every other module is one model.
 
-A model is a dataclass; its fields are its parameters. ``MODELS`` has them by the name that a command line gives them.
+A model is a dataclass; its fields are its parameters. ``MODELS`` has the models by their names on the command line.
 """
 
 from collections.abc import Callable, Mapping

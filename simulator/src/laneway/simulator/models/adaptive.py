@@ -1,19 +1,18 @@
 """Malleable jobs that choose their batch size by goodput, as Pollux' agents do (OSDI'21, section 4.1).
 
-A job's agent measures the time of each configuration that the job runs in, fits the throughput model to what it has measured,
-estimates the gradient noise, and trains at the batch size of the highest goodput; it reports the goodput's model to the
-scheduler. What is measured comes from the application's curves. Jobs of which the trace has no curves, and rigid ones, get on
-as in the trace.
+A job's agent measures the step time of each configuration in which the job runs, fits the throughput model to its measurements,
+estimates the gradient noise, and trains at the batch size with the highest goodput. It reports its goodput model to the scheduler. The
+measurements come from the application's curves. Rigid jobs, and jobs without curves, run as in the trace.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from laneway.scheduling.elastic.efficiency import Efficiency
 from laneway.scheduling.elastic.fit import Measurement, fit
-from laneway.scheduling.elastic.goodput import GoodputModel, Shape
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.efficiency import Efficiency
+from laneway.scheduling.model.goodput import GoodputModel, ReplicaLayout
+from laneway.scheduling.model.throughput import ThroughputModel
 from laneway.simulator.application import Application
 from laneway.simulator.models.alone import as_in_trace
 from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
@@ -21,7 +20,7 @@ from laneway.simulator.training import Training, replicas_by_node
 
 
 class Agent:
-    """What one job has learnt of itself."""
+    """What one job has measured."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -31,16 +30,16 @@ class Agent:
 
     @property
     def model(self) -> GoodputModel | None:
-        """What it reports; None before it has run."""
+        """Its goodput model; None before it has run."""
         if self._throughput is None or self._efficiency is None:
             return None
         explored = max(replicas for _, replicas, _ in self._measured)
         return GoodputModel(self._throughput, self._efficiency, self._application.limits, explored)
 
     def batch_on(self, placement: tuple[int, ...]) -> tuple[int, int]:
-        """Return the local batch and the accumulated passes that it trains with on a placement."""
+        """Return the local batch and the accumulated passes for a placement."""
         app, model = self._application, self.model
-        shape = Shape(len(placement), sum(placement))
+        shape = ReplicaLayout(len(placement), sum(placement))
         if model is None:
             return app.batch_of(
                 shape.replicas, max(app.initial_batch, app.limits.min_local_batch * shape.replicas)
@@ -53,7 +52,7 @@ class Agent:
         return best.local_batch, best.accumulated_passes
 
     def measure(self, placement: tuple[int, ...], local_batch: int, passes: int, epoch: int) -> bool:
-        """Note what a configuration shows; whether its time was not known before."""
+        """Measure a configuration. Return whether its step time is new."""
         replicas = sum(placement)
         gradients = self._application.gradients(replicas * local_batch * (passes + 1), epoch)
         self._efficiency = Efficiency.from_gradients(self._application.initial_batch, *gradients)
@@ -69,11 +68,11 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Batch sizes by goodput. It remembers what each job's agent has learnt; besides, speeds depend on the picture alone."""
+    """Batch sizes by goodput. It keeps each job's measurements; otherwise speeds depend only on the occupancy."""
 
     tune_seconds: float = 60.0
-    """Training time after which an agent that has just measured something new chooses its batch size again; else it does so at
-    the end of each epoch. The step of Pollux' simulator."""
+    """After a new measurement, an agent chooses its batch size again after this training time; otherwise at the end of each epoch. The
+    time step of Pollux' simulator."""
 
     _agents: dict[str, Agent] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -82,7 +81,7 @@ class Adaptive:
             raise ValueError(f"tune_seconds is {self.tune_seconds}: write more than 0")
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of the runs that have changed, or whose agents are to look again."""
+        """Return the speeds of the changed runs, and of those whose agents are due to choose again."""
         speeds: dict[str, Speed] = {}
         for key in changes.runs:
             run = occupancy.run(key)
@@ -98,9 +97,9 @@ class Adaptive:
         done_seconds = run.progress_seconds(now_seconds)
         epoch = training.epoch(done_seconds)
         local_batch, passes = agent.batch_on(placement)
-        learnt = agent.measure(placement, local_batch, passes, epoch)
+        is_new = agent.measure(placement, local_batch, passes, epoch)
         ratio = training.speed_ratio(placement, local_batch, passes, epoch)
         until_seconds = training.epoch_ends_seconds(epoch)
-        if learnt:
+        if is_new:
             until_seconds = min(until_seconds, done_seconds + ratio * self.tune_seconds)
         return Speed(ratio, None, until_seconds, agent.model)

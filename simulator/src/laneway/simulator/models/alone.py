@@ -1,7 +1,6 @@
-"""Every job gets on as in its trace, whoever else is on its GPUs: the model of Tiresias' simulator.
+"""Every job runs as fast as in its trace, whatever else is on its GPUs: the model of Tiresias' simulator.
 
-A malleable job gets on in proportion to its workers where nothing is known of how it scales; where its training was measured, as
-measured, at the batch size that the trace has.
+The speed of a malleable job is proportional to its workers, or as measured, at the trace's batch size, if its training was measured.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from laneway.simulator.training import replicas_by_node
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """As in the trace."""
+    """Speeds of the trace."""
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the workers that each has, of those that the trace gives it, or what was measured of so many."""
+        """Return each job's speed with its current workers."""
         return {key: as_in_trace(key, occupancy, now_seconds) for key in changes.runs}
 
 
 def workers_ratio(key: str, occupancy: Occupancy) -> float:
-    """Return how many workers a job has, of those with which its duration was counted."""
+    """Return a job's current workers as a ratio of the workers for which its duration was counted."""
     run = occupancy.run(key)
     return len(run.placement) / run.job.demand.workers
 
 
 def as_in_trace(key: str, occupancy: Occupancy, now_seconds: float) -> Speed:
-    """Return how fast a job gets on with the workers that it has, and the batch size of the trace."""
+    """Return a job's speed with its current workers and the trace's batch size."""
     run = occupancy.run(key)
     training = run.job.training
     if training is None:

@@ -1,40 +1,31 @@
-"""Throughputs that Gavel measured: by GPU type, number of GPUs, and beside another job on the same GPUs (OSDI'20, section 3).
-
-Data: ``*_throughputs.json`` of https://github.com/stanford-futuredata/gavel: by GPU type (``v100``; ``v100_unconsolidated`` across
-nodes), then by job type and number of GPUs, iterations a second alone (``null``), and of both jobs of a pair.
-"""
+"""Speeds that Gavel measured: by GPU type, number of GPUs, and beside another job on the same GPUs (OSDI'20, section 3)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laneway.simulator.cluster import DEFAULT_MODEL
+from laneway.simulator.gavel_throughputs import ALONE, Throughputs, read_throughputs
 from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
-from laneway.simulator.trace import TraceError
 
-ALONE = "null"
 UNCONSOLIDATED = "_unconsolidated"
-
-Throughputs = Mapping[str, Mapping[str, Mapping[str, object]]]
-"""By GPU type, job type and partner; iterations a second: a number alone, a pair of numbers with a partner."""
+"""Appended to a GPU type for workers on several nodes."""
 
 
 @dataclass(eq=False)
 class Gavel:
     """Speeds from measured throughputs.
 
-    A trace's durations are those alone on the GPU type of the trace. Of three or more jobs on a GPU, each is slowed down by every
-    other as in a pair. A pair that was not measured takes turns. A gang is as fast as on its slowest GPU.
+    A trace's durations are measured alone on the trace's GPU type. With three or more jobs on a GPU, each job is slowed down by every
+    other as in a pair. A pair that was not measured takes turns. A gang is as fast as its slowest GPU.
     """
 
     throughputs: str = ""
     """The file of throughputs."""
 
     gpu_type: str = "v100"
-    """On which the trace's durations are counted; it is also that of nodes which name none."""
+    """The GPU type of the trace's durations, and of nodes whose GPUs name no model."""
 
     _throughputs: Throughputs = field(init=False, repr=False)
     _ratios: dict[tuple[str, str, str], float] = field(init=False, repr=False, default_factory=dict)
@@ -42,14 +33,14 @@ class Gavel:
     def __post_init__(self) -> None:
         if not self.throughputs:
             raise ValueError("the model gavel needs a file of throughputs: write throughputs=FILE")
-        self._throughputs = _read(Path(self.throughputs))
+        self._throughputs = read_throughputs(Path(self.throughputs))
         self._check_type(self.gpu_type)
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of all on the changed GPUs.
+        """Return the speeds of all jobs on the changed GPUs.
 
         Raises:
-            ValueError: a job or a GPU is of a type that was not measured.
+            ValueError: the type of a job or a GPU was not measured.
         """
         keys = dict.fromkeys(changes.runs)
         for uuid in changes.gpus:
@@ -71,7 +62,7 @@ class Gavel:
         return Speed(slowest, gpus * min(1.0, slowest) if shared else None)
 
     def _on_gpu(self, uuid: str, key: str, job_type: str, occupancy: Occupancy, *, across: bool) -> float:
-        """Return a job's iterations a second, if all of its GPUs were as this one."""
+        """Return a job's iterations per second, were all of its GPUs like this one."""
         model = occupancy.gpu(uuid).model
         gpu_type = self.gpu_type if model == DEFAULT_MODEL else model.casefold()
         self._check_type(gpu_type)
@@ -92,7 +83,7 @@ class Gavel:
             ) from None
 
     def _beside(self, gpu_type: str, job_type: str, other: str) -> float:
-        """Return the part of its throughput alone that a job has beside another."""
+        """Return a job's throughput beside another as a ratio of its throughput alone."""
         key = (gpu_type, job_type, other)
         if key not in self._ratios:
             pair = self._throughputs[gpu_type][job_type].get(other)
@@ -104,19 +95,7 @@ class Gavel:
     def _check_type(self, gpu_type: str) -> None:
         if gpu_type not in self._throughputs:
             known = ", ".join(sorted(name for name in self._throughputs if UNCONSOLIDATED not in name))
-            raise ValueError(f"there are no throughputs on GPUs of type {gpu_type!r}: choose of {known}")
-
-
-def _read(path: Path) -> Throughputs:
-    try:
-        throughputs = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceError(f"cannot read the throughputs {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise TraceError(f"{path} is no JSON: {error}") from error
-    if not isinstance(throughputs, dict) or not all(isinstance(jobs, dict) for jobs in throughputs.values()):
-        raise TraceError(f"{path} is no file of throughputs: it has to have an object for each GPU type")
-    return throughputs
+            raise ValueError(f"there are no throughputs on GPUs of type {gpu_type!r}: choose one of {known}")
 
 
 def _job_type(run: Running) -> str:

@@ -1,9 +1,9 @@
 """Jobs that share GPUs in lanes, by the stages of their iterations.
 
-A job is as fast as the model of overlap says (``laneway.scheduling.interference``, which the placement ``lanes`` asks as well) of the
-GPU where it is slowest, because the workers of a gang wait for one another. A job that has a GPU alone runs as in its trace; one
-whose stages the trace does not say counts as computing all the time. Who is in which lane is what the node's agent would make of it
-(``laneway.lanes``): each has one of its own while memory is enough, else some take turns in one.
+``laneway.scheduling.model.interference`` computes the overlap on each GPU; the placement ``lanes`` uses it too. A job is as fast as on its
+slowest GPU, because the workers of a gang wait for one another. A job alone on its GPUs runs as in its trace; a job without stages in
+the trace counts as computing all the time. ``laneway.lanes`` assigns the lanes, as on a node: each job has its own while memory
+suffices; otherwise some take turns in one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from functools import lru_cache
 from laneway.api import quota
 from laneway.lanes import LaneRules, LaneTable, Tenant
 from laneway.scheduling import GPU
-from laneway.scheduling.interference import PARALLEL_PENALTY_RATIO, SWITCH_SECONDS, Interference, load_of
+from laneway.scheduling.model.interference import (
+    PARALLEL_PENALTY_RATIO,
+    SWITCH_SECONDS,
+    Interference,
+    load_of,
+)
 from laneway.simulator.models.alone import workers_ratio
 from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
 
@@ -24,7 +29,7 @@ class Lanes:
     """Speeds by overlapping stages."""
 
     parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
-    """By so much each other lane of a GPU makes an iteration longer (see :class:`laneway.scheduling.interference.Interference`)."""
+    """Each other lane of a GPU lengthens an iteration by this ratio (see :class:`laneway.scheduling.model.interference.Interference`)."""
 
     switch_seconds: float = SWITCH_SECONDS
     """Between two turns of a lane."""
@@ -33,7 +38,7 @@ class Lanes:
         Interference(self.parallel_penalty_ratio, self.switch_seconds)
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of all on the changed GPUs."""
+        """Return the speeds of all jobs on the changed GPUs."""
         keys = dict.fromkeys(changes.runs)
         for uuid in changes.gpus:
             keys.update(dict.fromkeys(occupancy.on_gpu(uuid)))
@@ -51,7 +56,7 @@ class Lanes:
         return Speed(slowest * workers_ratio(key, occupancy), held_gpus * slowest)
 
     def _on_gpu(self, uuid: str, occupancy: Occupancy) -> dict[str, float]:
-        """Return how fast each of a GPU's jobs is there."""
+        """Return the speed of each job on a GPU."""
         keys = list(occupancy.on_gpu(uuid))
         if len(keys) == 1:
             return {keys[0]: 1.0}
@@ -82,7 +87,7 @@ def _tenant(run: Running, gpu: GPU) -> Tenant:
 def _shared_lanes(
     capacity_bytes: int, rules: LaneRules, tenants: tuple[Tenant, ...]
 ) -> tuple[int | None, ...]:
-    """Return the lane of each tenant, in order of coming; None: it has one of its own."""
+    """Return the lane of each tenant, in order of arrival; None: its own lane."""
     table = LaneTable.empty(capacity_bytes, rules)
     for tenant in tenants:
         table = table.admit(tenant).table

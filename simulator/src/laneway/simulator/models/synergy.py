@@ -1,9 +1,8 @@
-"""How fast jobs get on with the CPUs and the memory that they have.
+"""Speeds by the CPUs and the host memory of jobs.
 
-``SENSITIVITIES`` are what Synergy measured (Mohan et al., OSDI'22, sections 2 and 5.1; https://github.com/msr-fiddle/synergy,
+``SENSITIVITIES`` are Synergy's measurements (Mohan et al., OSDI'22, sections 2 and 5.1; https://github.com/msr-fiddle/synergy,
 ``simulator/models/*_1.py``) on a node of 8 V100 GPUs, 24 CPUs and 500 GB: for each model its best demand, and how much faster it
-trains with that than with its proportional share, 3 CPUs and 62.5 GB for a GPU. Between the two throughput goes in a straight
-line, as in Synergy's own simulator (``add_synergy_profile``).
+trains with that than with its proportional share, 3 CPUs and 62.5 GB per GPU. Between the two, throughput is linear, as in Synergy's own simulator (``add_synergy_profile``).
 """
 
 from __future__ import annotations
@@ -14,20 +13,21 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from laneway.scheduling import WorkerPlacement
-from laneway.scheduling.allocation.policy import PlacedWorker, WorkerAllotment
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity, Sensitivity
+from laneway.scheduling.allocation.policy import PlacedWorker
 from laneway.scheduling.allocation.shares import throughput_ratio
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity, Sensitivity
 from laneway.simulator.models.alone import workers_ratio
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
 GIB = 2**30
 SHARE_CPU_MILLIS = 3000
 SHARE_MEMORY_BYTES = 125 * GIB // 2
-"""Of the node on which Synergy measured, for each GPU."""
+"""Per GPU, of the node on which Synergy measured."""
 
 
 class _Measured(NamedTuple):
-    """One model's best demand for a GPU, and throughput in parts of that with the proportional share."""
+    """One model's best demand per GPU, and its throughput relative to the proportional share."""
 
     cpus: int
     memory_gib: float
@@ -74,16 +74,16 @@ SENSITIVITIES: Mapping[str, Sensitivity] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Synergy:
-    """Speeds from sensitivity profiles. A job that has none, or to which nothing is allotted, gets on as in its trace."""
+    """Speeds from sensitivity profiles. A job without a profile or an allotment runs as in its trace."""
 
     share_cpu_millis: int = SHARE_CPU_MILLIS
-    """CPUs for each GPU with which the trace's durations were counted."""
+    """CPUs per GPU for which the trace's durations were counted."""
 
     share_memory_bytes: int = SHARE_MEMORY_BYTES
-    """Memory for each GPU with which the trace's durations were counted."""
+    """Memory per GPU for which the trace's durations were counted."""
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of the runs that have changed: a job's CPUs are its own, whoever else is on its GPUs."""
+        """Return the speeds of the changed runs: a job's CPUs are its own, whatever else is on its GPUs."""
         speeds: dict[str, Speed] = {}
         for key in changes.runs:
             run = occupancy.run(key)
@@ -99,16 +99,16 @@ class Synergy:
         placement: tuple[WorkerPlacement, ...],
         allotments: tuple[WorkerAllotment, ...],
     ) -> float:
-        """Return how fast a gang gets on with what is allotted to it, against the share that the trace counts with.
+        """Return a gang's speed with its allotment, relative to the trace's share.
 
         Raises:
-            ValueError: with that share it does not run at all.
+            ValueError: it does not run at all with that share.
         """
         with_share = sensitivity.ratio(self.share_cpu_millis, self.share_memory_bytes)
         if with_share <= 0:
             raise ValueError(
-                f"with {self.share_cpu_millis} CPU millis and {self.share_memory_bytes} bytes for a GPU the job has no "
-                "throughput: give the share with which the trace's durations were counted"
+                f"with {self.share_cpu_millis} CPU millis and {self.share_memory_bytes} bytes per GPU the job has no "
+                "throughput: give the share for which the trace's durations were counted"
             )
         workers = tuple(
             PlacedWorker(worker.worker, worker.node, worker.share_percent * len(worker.gpus))

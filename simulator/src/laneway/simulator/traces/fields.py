@@ -1,4 +1,4 @@
-"""Fields of a line of a trace, with errors that name the column."""
+"""Reads the fields of a line; errors name the column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 
 def name(row: Mapping[str, str], column: str) -> str:
-    """Return a column that names something.
+    """Return a column that holds a name.
 
     Raises:
         ValueError: it is empty.
@@ -20,7 +20,7 @@ def name(row: Mapping[str, str], column: str) -> str:
 
 
 def whole(row: Mapping[str, str], column: str, default: int | None = None) -> int:
-    """Return a column as a whole number; an empty or missing one has the default.
+    """Return a column as a whole number, or the default where it is empty or missing.
 
     Raises:
         ValueError: it is not a whole number.
@@ -40,7 +40,7 @@ def number(row: Mapping[str, str], column: str, what: str = "a number") -> float
     Args:
         row: the line's fields.
         column: the column's name.
-        what: what is to be written there, for the message.
+        what: the expected content, for the message.
 
     Raises:
         ValueError: it is not a finite number.
@@ -74,7 +74,7 @@ def milliseconds(row: Mapping[str, str], column: str) -> float:
 
 
 def moment(row: Mapping[str, str], column: str) -> float:
-    """Return a date with a time of day, ``2017-10-09 07:01:55``, in seconds since 1970; a zone is not known, nor needed.
+    """Return a date with a time of day, ``2017-10-09 07:01:55``, in seconds since 1970. Traces give no time zone; UTC is assumed.
 
     Raises:
         ValueError: it is not of that form.

@@ -1,4 +1,4 @@
-"""The items of a JSON list, one after the other: a log may be larger than memory should hold."""
+"""Reads a JSON list item by item: a log may be larger than memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from laneway.simulator.trace import TraceError
+from laneway.simulator.input_file import InputError
 
 _CHUNK_CHARACTERS = 1 << 20
 _SPACE = re.compile(r"\s*")
@@ -16,22 +16,22 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def json_items(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each object of the list that is a file's content, with the number of the line on which it begins.
+    """Yield each object of a JSON list, with the number of the line on which it begins.
 
     Raises:
-        TraceError: the file cannot be read, or is no JSON list of objects; the message names the line.
+        InputError: the file cannot be read, or is not a JSON list of objects; the message names the line.
     """
     try:
         with path.open(encoding="utf-8-sig") as file:
             yield from _List(path, file).items()
     except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path} is no JSON file: {error}") from error
+        raise InputError(f"{path} is not a JSON file: {error}") from error
 
 
 class _List:
-    """A list of which the part from ``place`` on is in ``text``."""
+    """A partly read list: the unread part of ``text`` starts at ``place``."""
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class _List:
             yield self._line, self._object()
         self._go_to(self._place + 1)
         if self._next_character(_SPACE):
-            raise self._wrong("leave out what follows the list")
+            raise self._wrong("remove what follows the list")
 
     def _object(self) -> dict[str, Any]:
         characters = _CHUNK_CHARACTERS
@@ -60,14 +60,16 @@ class _List:
             except json.JSONDecodeError as error:
                 if not self._read(characters):
                     raise self._wrong(error.msg) from error
-                characters *= 2  # an object longer than what was read is parsed anew: seldom, this way
+                characters *= (
+                    2  # the object is parsed again with more text: rarely, because the amount doubles
+                )
             else:
                 assert isinstance(item, dict)  # it begins with a brace
                 self._go_to(end)
                 return item
 
     def _next_character(self, passing: re.Pattern[str]) -> str:
-        """Go past what lies between, and return what comes then; empty at the end of the file."""
+        """Skip the characters that match ``passing`` and return the next one; empty at the end of the file."""
         while True:
             found = passing.match(self._text, self._place)
             self._go_to(found.end() if found else self._place)
@@ -85,5 +87,5 @@ class _List:
         self._line += self._text.count("\n", self._place, place)
         self._place = place
 
-    def _wrong(self, instead: str) -> TraceError:
-        return TraceError(f"{self._path}, line {self._line}: it is no JSON list of jobs: {instead}")
+    def _wrong(self, instead: str) -> InputError:
+        return InputError(f"{self._path}, line {self._line}: it is not a JSON list of jobs: {instead}")

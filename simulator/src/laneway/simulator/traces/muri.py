@@ -1,15 +1,15 @@
-"""The CSV of Muri's simulator: Tiresias' columns in milliseconds, and what an iteration takes on each resource.
+"""The CSV of Muri's simulator: Tiresias' columns in milliseconds, and the time of an iteration on each resource.
 
-``iteration_time`` is an iteration alone; ``resource_time_1`` is what of it computes on the GPU, ``resource_time_2`` what uses the
-network (0 on a single GPU), and ``resource_time_0`` what comes before: reading from storage and preparing on the CPU
-(simulating, for reinforcement learning). Muri has four resources and three columns: it interleaves ``resource_time_0``
-over two of its four stages, so half of it is counted as storage here, half as CPU. Memory sizes are not in the file: 0.
+``iteration_time`` is an iteration alone. ``resource_time_1`` is its computation on the GPU, ``resource_time_2`` its use of the network
+(0 on a single GPU). ``resource_time_0`` comes before: reading from storage and preparing on the CPU (simulating, for reinforcement
+learning). Muri has four resources but three columns: it interleaves ``resource_time_0`` over two of its four stages. Here half of
+it counts as storage and half as CPU. The file has no memory sizes: they are 0.
 
-How long a job runs is said twice, and not alike: by ``duration``, which Tiresias' simulator runs, and by ``iterations`` ×
-``iteration_time``, which Muri's own runs, made longer by :data:`PROFILING_RATIO` (in the published cluster trace that makes 9 %
-more GPU time). ``ReadOptions.durations`` chooses.
+The file has two durations that differ: ``duration``, which Tiresias' simulator uses, and ``iterations`` × ``iteration_time`` ×
+:data:`PROFILING_RATIO`, which Muri's own simulator uses (9 % more GPU time in the published cluster trace).
+``ReadOptions.durations`` chooses.
 
-``priority`` is a coin toss for AntMan's two classes of jobs, and is not used.
+``priority`` is random, for AntMan's two classes of jobs, and is not used.
 Source: https://github.com/pkusys/Muri (SIGCOMM'22), ``simulator/jobs.py``, ``simulator/matching.py``.
 """
 
@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 
 from laneway.scheduling import Profile
-from laneway.scheduling.snapshot import StageSeconds
+from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import milliseconds, name, number, whole
-from laneway.simulator.traces.form import JobRead, ReadOptions, gang
 from laneway.simulator.traces.rows import headed_format, headed_rows, read_each
+from laneway.simulator.traces.trace_format import JobRead, ReadOptions, gang
 
 REQUIRED = frozenset(
     {
@@ -43,7 +43,7 @@ REQUIRED = frozenset(
 OPTIONAL = frozenset({"batch_size", "interval", "priority"})
 
 PROFILING_RATIO = 1.015
-"""By so much Muri lengthens every iteration, for its profiler (``itertime_overhead_list`` in ``jobs.py``)."""
+"""Muri's profiler lengthens every iteration by this factor (``itertime_overhead_list`` in ``jobs.py``)."""
 
 
 def read_row(row: Mapping[str, str], durations: str = "column") -> TraceJob:
@@ -54,7 +54,7 @@ def read_row(row: Mapping[str, str], durations: str = "column") -> TraceJob:
         durations: see ``ReadOptions.durations``.
 
     Raises:
-        ValueError: a field is wrong; says which, and what to write.
+        ValueError: a field is wrong; the message says which, and what to write.
     """
     iteration_seconds = milliseconds(row, "iteration_time")
     before_seconds, gpu_seconds, network_seconds = (

@@ -1,7 +1,7 @@
 """Laneway's own trace format: CSV with a header; times in seconds, sizes in bytes. ``docs/traces.md`` describes it.
 
-Required columns: ``job`` (``name`` or ``namespace/name``), ``submit_seconds``, ``duration_seconds``. Of the others, an empty
-field and a missing column mean the same.
+Required columns: ``job`` (``name`` or ``namespace/name``), ``submit_seconds``, ``duration_seconds``. In the other columns an empty
+field means the same as a missing column.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from laneway.scheduling import Demand, PlacementMode, Profile
-from laneway.scheduling.snapshot import StageSeconds
-from laneway.simulator.trace import TraceError, TraceJob
+from laneway.scheduling.model.snapshot import StageSeconds
+from laneway.simulator.input_file import InputError
+from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import name, number, seconds, whole
 from laneway.simulator.traces.rows import each_line, headed_format
 from laneway.simulator.traces.sensitivity_field import read_sensitivity, write_sensitivity
@@ -44,7 +45,7 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
     """Return the job of a line.
 
     Raises:
-        ValueError: a field is wrong; says which, and what to write.
+        ValueError: a field is wrong; the message says which, and what to write.
     """
     key = name(row, "job")
     return TraceJob(
@@ -75,10 +76,10 @@ FORMAT = headed_format("laneway", frozenset(REQUIRED), frozenset(OPTIONAL), each
 
 
 def write_trace(jobs: Iterable[TraceJob], path: Path) -> None:
-    """Write jobs in Laneway's own format; :func:`read_trace` returns the same jobs. Columns that say nothing are left out.
+    """Write jobs in Laneway's own format; :func:`read_trace` returns the same jobs. Columns without any value are omitted.
 
     Raises:
-        TraceError: the file cannot be written, or a job has a name that the format cannot hold.
+        InputError: the file cannot be written, or a job has a name that the format cannot hold.
     """
     rows = [_row(job) for job in jobs]
     used = [column for column in OPTIONAL if any(row[column] for row in rows)]
@@ -88,7 +89,7 @@ def write_trace(jobs: Iterable[TraceJob], path: Path) -> None:
             writer.writeheader()
             writer.writerows(rows)
     except OSError as error:
-        raise TraceError(f"cannot write the trace {path}: {error.strerror}") from error
+        raise InputError(f"cannot write the trace {path}: {error.strerror}") from error
 
 
 def _row(job: TraceJob) -> dict[str, str]:
@@ -135,18 +136,18 @@ def _unless(default: object, value: object) -> str:
 
 def _refuse_unwritable(job: TraceJob) -> None:
     if "/" not in job.key:
-        raise TraceError(f"the job {job.key!r} has no namespace: name it namespace/name")
+        raise InputError(f"the job {job.key!r} has no namespace: name it namespace/name")
     if job.training is not None:
-        raise TraceError(
-            f"the job {job.key} has measured curves, which the format does not hold: keep its own file"
+        raise InputError(
+            f"the job {job.key} has measured curves, which the format cannot hold: keep its original file"
         )
     for text in (job.key, job.model, job.user, *job.demand.models):
         if text != text.strip() or "\0" in text:
-            raise TraceError(
+            raise InputError(
                 f"the job {job.key!r} has a name with spaces around it, {text!r}: write it without"
             )
     if any("|" in model or not model for model in job.demand.models):
-        raise TraceError(
+        raise InputError(
             f"the job {job.key!r} names a GPU model that is empty or has a |, which separates models"
         )
 
@@ -169,7 +170,7 @@ def _mode(row: Mapping[str, str]) -> PlacementMode:
 def _profile(row: Mapping[str, str]) -> Profile | None:
     if not any(row.get(column) for column in PROFILE):
         return None
-    _refuse_some(row, SIZES, "both (0 where memory is not to count)")
+    _require_all(row, SIZES, "both (0 to ignore memory)")
     return Profile(
         _size(row, "persistent_bytes"),
         _size(row, "ephemeral_bytes"),
@@ -183,14 +184,14 @@ def _profile(row: Mapping[str, str]) -> Profile | None:
 def _stages(row: Mapping[str, str]) -> StageSeconds | None:
     if not any(row.get(column) for column in STAGES):
         return None
-    _refuse_some(row, STAGES, "all four, or none")
+    _require_all(row, STAGES, "all four, or none,")
     return StageSeconds(*(_span(row, column) for column in STAGES))
 
 
-def _refuse_some(row: Mapping[str, str], columns: Sequence[str], instead: str) -> None:
+def _require_all(row: Mapping[str, str], columns: Sequence[str], instead: str) -> None:
     missing = [column for column in columns if not row.get(column)]
     if missing:
-        raise ValueError(f"{', '.join(missing)}: empty or missing; of {', '.join(columns)} write {instead}")
+        raise ValueError(f"{', '.join(missing)}: empty or missing; write {instead} of {', '.join(columns)}")
 
 
 def _size(row: Mapping[str, str], column: str) -> int:

@@ -1,9 +1,8 @@
-"""Alibaba's "openb" pods (GPU trace 2023), a pod a line: ``openb_pod_list_*.csv``.
+"""Alibaba's "openb" pods (GPU trace 2023), one pod per line: ``openb_pod_list_*.csv``.
 
 A pod uses ``num_gpu`` GPUs of one node, or ``gpu_milli`` thousandths of one. It is submitted at ``creation_time`` and runs from
-``scheduled_time`` to ``deletion_time`` (seconds); ``gpu_spec`` lists the models that will do, separated by ``|``. Shares are whole
-percents here, rounded up. Left out: pods without GPUs, and those that were never scheduled. CPU and host memory are
-not read.
+``scheduled_time`` to ``deletion_time`` (seconds); ``gpu_spec`` lists the accepted models, separated by ``|``. Shares are rounded up to
+whole percents. Skipped: pods without GPUs, and pods that were never scheduled. CPU and host memory are not read.
 Source: https://github.com/alibaba/clusterdata, ``cluster-trace-gpu-v2023`` (Weng et al., ATC'23).
 """
 
@@ -15,8 +14,8 @@ from functools import lru_cache
 from laneway.scheduling import Demand
 from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import name, seconds, whole
-from laneway.simulator.traces.form import NEVER_RAN, NO_GPU, NO_TIME, JobRead
 from laneway.simulator.traces.rows import each_line, headed_format
+from laneway.simulator.traces.trace_format import NEVER_RAN, NO_GPU, NO_TIME, JobRead
 
 REQUIRED = frozenset(
     {"name", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time", "scheduled_time"}
@@ -25,10 +24,10 @@ OPTIONAL = frozenset({"cpu_milli", "memory_mib", "qos", "pod_phase"})
 
 
 def read_row(row: Mapping[str, str]) -> JobRead:
-    """Return the job of a line, or why it is left out.
+    """Return the job of a line, or why it is skipped.
 
     Raises:
-        ValueError: a field is wrong; says which, and what to write.
+        ValueError: a field is wrong; the message says which, and what to write.
     """
     gpus = whole(row, "num_gpu")
     if gpus == 0:

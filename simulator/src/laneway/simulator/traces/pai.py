@@ -1,12 +1,12 @@
 """Alibaba's PAI cluster (GPU trace 2020): ``pai_task_table.csv``, a task a line, as published without a header, or with it.
 
-A task is ``inst_num`` instances with ``plan_gpu`` percent of a GPU each: a gang of so many workers; over 100 percent means whole
-GPUs, rounded up. Tasks of one job that use GPUs (a chief and its workers, say) are jobs of their own here, for a gang's workers
-are all alike. A task that does not run to its end (``Running``, ``Waiting``, no end) or uses no GPU (parameter servers) is
-left out; failed ones count as long as they ran. ``gpu_type`` is where it ran, not what it asked for, and is not used.
+A task is a gang of ``inst_num`` workers with ``plan_gpu`` percent of a GPU each; more than 100 percent means whole GPUs, rounded up.
+Tasks of one job that use GPUs (a chief and its workers, for example) become separate jobs, because a gang's workers are identical. A
+task that does not run to its end (``Running``, ``Waiting``, no end) or uses no GPU (parameter servers) is skipped; failed tasks count
+for the time that they ran. ``gpu_type`` is where the task ran, not what it requested, and is not used.
 
-When a job was submitted, and by whom, is in ``pai_job_table.csv`` (also without a header): where that lies beside the task table it
-is read too; else a task counts as submitted when it started.
+``pai_job_table.csv`` (also without a header) has a job's submission and user. It is read if it lies beside the task table; otherwise
+a task counts as submitted when it started.
 Source: https://github.com/alibaba/clusterdata, ``cluster-trace-gpu-v2020`` (Weng et al., NSDI'22).
 """
 
@@ -18,19 +18,19 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from laneway.scheduling import Demand
-from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import name, number, seconds
-from laneway.simulator.traces.form import (
+from laneway.simulator.traces.rows import Row, bare_rows, read_each
+from laneway.simulator.traces.trace_format import (
     NEVER_RAN,
     NO_GPU,
     NO_TIME,
-    STILL_RAN,
+    STILL_RUNNING,
     Format,
     Head,
     JobRead,
     ReadOptions,
 )
-from laneway.simulator.traces.rows import Row, bare_rows
 
 COLUMNS = (
     "job_name",
@@ -48,21 +48,21 @@ JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time"
 JOB_TABLE = "pai_job_table.csv"
 
 Submissions = Mapping[str, tuple[str, float | None]]
-"""By job name: who submitted it, and when."""
+"""By job name: the user, and the time of submission."""
 
 
 def read_row(row: Row, submissions: Submissions) -> JobRead:
-    """Return the job of a line of the task table, or why it is left out.
+    """Return the job of a line of the task table, or why it is skipped.
 
     Raises:
-        ValueError: a field is wrong; says which, and what to write.
+        ValueError: a field is wrong; the message says which, and what to write.
     """
     if not row["plan_gpu"] or number(row, "plan_gpu") <= 0:
         return NO_GPU
     if not row["start_time"] or not row["inst_num"]:
         return NEVER_RAN
     if not row["end_time"] or row["status"] in ("Running", "Waiting"):
-        return STILL_RAN
+        return STILL_RUNNING
     start_seconds = seconds(row, "start_time")
     duration_seconds = seconds(row, "end_time") - start_seconds
     if duration_seconds <= 0:
@@ -92,18 +92,18 @@ def _submissions(folder: Path) -> Submissions:
     table = folder / JOB_TABLE
     if not table.is_file():
         return {}
-    found: dict[str, tuple[str, float | None]] = {}
-    for line, row in bare_rows(table, JOB_COLUMNS):
-        if row["job_name"] == "job_name":
-            continue  # a header
-        try:
-            found[row["job_name"]] = (row["user"], seconds(row, "start_time") if row["start_time"] else None)
-        except ValueError as error:
-            raise TraceError(f"{table}, line {line}: {error}") from error
-    return found
+    return dict(read_each(table, _without_header(table, JOB_COLUMNS), _submission))
 
 
-def _recognise(head: Head) -> bool:
+def _submission(row: Row) -> tuple[str, tuple[str, float | None]]:
+    return row["job_name"], (row["user"], seconds(row, "start_time") if row["start_time"] else None)
+
+
+def _without_header(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
+    return ((line, row) for line, row in bare_rows(path, columns) if row["job_name"] != "job_name")
+
+
+def _recognize(head: Head) -> bool:
     return head.columns == COLUMNS or (
         len(head.columns) == len(COLUMNS)
         and head.columns[3].isalpha()
@@ -113,13 +113,7 @@ def _recognise(head: Head) -> bool:
 
 def _jobs(path: Path, _: ReadOptions) -> Iterator[JobRead]:
     read = partial(read_row, submissions=_submissions(path.parent))
-    for line, row in bare_rows(path, COLUMNS):
-        if tuple(row.values()) == COLUMNS:
-            continue
-        try:
-            yield read(row)
-        except ValueError as error:
-            raise TraceError(f"{path}, line {line}: {error}") from error
+    return read_each(path, _without_header(path, COLUMNS), read)
 
 
-FORMAT = Format("pai", f"without a header: {','.join(COLUMNS)}", _recognise, _jobs, recorded=True)
+FORMAT = Format("pai", f"without a header: {','.join(COLUMNS)}", _recognize, _jobs, recorded=True)

@@ -1,8 +1,8 @@
-"""Microsoft's Philly clusters: ``cluster_job_log``, a JSON list of jobs with the attempts that each was given.
+"""Microsoft's Philly clusters: ``cluster_job_log``, a JSON list of jobs with their attempts.
 
-A job runs for the sum of its attempts that have a start and an end (``None`` where the log missed one), on as many GPUs as the
-first of these had; jobs that failed or were killed count as long as they ran. The namespace is the virtual cluster (``vc``).
-Left out: jobs without attempts, and those that still ran when the log ended (their last attempt has no end).
+A job's duration is the sum of its attempts that have a start and an end (``None`` where the log missed one). Its GPUs are those of
+the first such attempt. Jobs that failed or were killed count for the time that they ran. The namespace is the virtual cluster
+(``vc``). Skipped: jobs without attempts, and jobs that were still running when the log ended (their last attempt has no end).
 Source: https://github.com/msr-fiddle/philly-traces (Jeon et al., ATC'19).
 """
 
@@ -12,33 +12,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import moment
-from laneway.simulator.traces.form import (
+from laneway.simulator.traces.json_list import json_items
+from laneway.simulator.traces.rows import read_each
+from laneway.simulator.traces.trace_format import (
     NEVER_RAN,
     NO_GPU,
     NO_TIME,
-    STILL_RAN,
+    STILL_RUNNING,
     Format,
     Head,
     JobRead,
     ReadOptions,
     gang,
 )
-from laneway.simulator.traces.json_list import json_items
 
 
 def read_job(job: dict[str, Any]) -> JobRead:
-    """Return a job of the log, or why it is left out.
+    """Return a job of the log, or why it is skipped.
 
     Raises:
-        ValueError: something of it is missing or wrong; says which, and what to write.
+        ValueError: a field is missing or wrong; the message says which, and what to write.
     """
     attempts = _listed(job, "attempts")
     if not attempts:
         return NEVER_RAN
     if _time(attempts[-1], "end_time") is None:
-        return STILL_RAN
+        return STILL_RUNNING
     ran = [
         (end - start, _gpus(attempt))
         for attempt in attempts
@@ -91,18 +92,14 @@ def _field(item: Any, field: str) -> Any:
     return item.get(field)
 
 
-def _recognise(head: Head) -> bool:
+def _recognize(head: Head) -> bool:
     return head.text.lstrip().startswith("[")
 
 
 def _jobs(path: Path, _: ReadOptions) -> Iterator[JobRead]:
-    for line, job in json_items(path):
-        try:
-            yield read_job(job)
-        except ValueError as error:
-            raise TraceError(f"{path}, the job that begins on line {line}: {error}") from error
+    return read_each(path, json_items(path), read_job, "the job that begins on line")
 
 
 FORMAT = Format(
-    "philly", "a JSON list of jobs with jobid, vc, user, submitted_time and attempts", _recognise, _jobs, True
+    "philly", "a JSON list of jobs with jobid, vc, user, submitted_time and attempts", _recognize, _jobs, True
 )

@@ -1,10 +1,9 @@
-"""Pollux' workloads, ``name,time,application,num_replicas,batch_size``, with the curves that it measured of each application.
+"""Pollux' workloads, ``name,time,application,num_replicas,batch_size``, with the measured curves of each application.
 
-The time is in seconds; ``num_replicas`` and ``batch_size`` are what a user would have chosen who knows nothing of goodput. The
-curves are in ``ReadOptions.curves``, or in the folder ``traces`` beside the workload or its folder; each application has a
-folder there with
+The time is in seconds; ``num_replicas`` and ``batch_size`` are the choice of a user who does not know goodput. The curves are in
+``ReadOptions.curves``, or in the folder ``traces`` beside the workload or its folder; each application has a folder there with
 
-- ``placements.csv``: ``placement,local_bsz,step_time,sync_time``; a placement is a digit for each node, its replicas;
+- ``placements.csv``: ``placement,local_bsz,step_time,sync_time``; a placement has one digit per node: its replicas;
 - ``scalability.csv``: ``num_nodes,num_replicas,local_bsz,step_time,sync_time``, for placements beyond those;
 - ``validation-<batch size>.csv``: ``progress,iteration,metric,grad_sqr,grad_var`` after each epoch.
 
@@ -20,10 +19,11 @@ from typing import TypeVar
 
 from laneway.scheduling import Demand
 from laneway.simulator.application import Application, Epoch, StepTime
-from laneway.simulator.trace import TraceError, TraceJob
+from laneway.simulator.input_file import InputError
+from laneway.simulator.trace import TraceJob
 from laneway.simulator.traces.fields import name, number, seconds, whole
-from laneway.simulator.traces.form import JobRead, ReadOptions
 from laneway.simulator.traces.rows import Row, headed_format, headed_rows, read_each
+from laneway.simulator.traces.trace_format import JobRead, ReadOptions
 from laneway.simulator.training import Training
 
 T = TypeVar("T")
@@ -31,20 +31,20 @@ T = TypeVar("T")
 COLUMNS = frozenset({"name", "time", "application", "num_replicas", "batch_size"})
 
 MOST_WORKERS = 64
-"""The curves go no further."""
+"""The largest number of workers in the curves."""
 
 RIGID = frozenset({"ncf"})
 """Applications that Pollux' evaluation does not scale: one replica, with the workload's batch size."""
 
 MAX_LOCAL_BATCH = {"yolov3": 8}
-"""Where Pollux' simulator has less than the curves."""
+"""Limits of Pollux' simulator that are below the curves."""
 
 
 def read_row(row: Row, applications: Mapping[str, Application]) -> TraceJob:
     """Return the job of a line.
 
     Raises:
-        ValueError: a field is wrong, or nobody measured the application; says which, and what to write.
+        ValueError: a field is wrong, or the application was not measured; the message says which, and what to write.
     """
     application = applications.get(row["application"])
     if application is None:
@@ -71,30 +71,30 @@ def read_row(row: Row, applications: Mapping[str, Application]) -> TraceJob:
 
 
 def find_curves(workload: Path) -> Path:
-    """Return the folder of curves that belongs to a workload.
+    """Return the folder of curves of a workload.
 
     Raises:
-        TraceError: there is none.
+        InputError: there is none.
     """
     folder = workload.absolute().parent
     for place in (folder / "traces", folder.parent / "traces"):
         if any(place.glob("*/placements.csv")):
             return place
-    raise TraceError(
-        f"{workload} says what each job trains, not how fast: put the folder of curves beside it as traces, or choose "
-        "one with curves"
+    raise InputError(
+        f"{workload} gives each job's application but not its speed: put the folder of curves beside it as traces, or "
+        "choose one with curves"
     )
 
 
 def read_applications(folder: Path) -> Mapping[str, Application]:
-    """Return the applications that have curves in a folder, by name.
+    """Return the applications with curves in a folder, by name.
 
     Raises:
-        TraceError: there is none, or a file of one cannot be read or has something wrong in it.
+        InputError: there is none, or a file cannot be read or is wrong.
     """
     found = {path.parent.name: path.parent for path in sorted(folder.glob("*/placements.csv"))}
     if not found:
-        raise TraceError(f"{folder} has no <application>/placements.csv: choose the folder of Pollux' curves")
+        raise InputError(f"{folder} has no <application>/placements.csv: choose the folder of Pollux' curves")
     return {application: _read_application(path) for application, path in found.items()}
 
 
@@ -107,7 +107,7 @@ def _read_application(folder: Path) -> Application:
         _batch_size(path): list(_each(path, _epoch)) for path in sorted(folder.glob("validation-*.csv"))
     }
     if not validation or not all(validation.values()):
-        raise TraceError(f"{folder} has no validation-<batch size>.csv with epochs in it")
+        raise InputError(f"{folder} has no validation-<batch size>.csv with epochs in it")
     return Application(
         folder.name,
         {placement: sorted(points) for placement, points in steps.items()},
@@ -118,12 +118,13 @@ def _read_application(folder: Path) -> Application:
 
 
 def _each(path: Path, read: Callable[[Row], T]) -> Iterator[T]:
-    for line, row in headed_rows(path):
+    def with_columns(row: Row) -> T:
         try:
-            yield read(row)
-        except (ValueError, KeyError) as error:
-            what = f"it has no column {error}" if isinstance(error, KeyError) else str(error)
-            raise TraceError(f"{path}, line {line}: {what}") from error
+            return read(row)
+        except KeyError as error:
+            raise ValueError(f"it has no column {error}") from error
+
+    return read_each(path, headed_rows(path), with_columns)
 
 
 def _placement(row: Row) -> tuple[tuple[int, ...], int, StepTime]:
@@ -148,7 +149,7 @@ def _epoch(row: Row) -> Epoch:
 def _batch_size(path: Path) -> int:
     text = path.stem.removeprefix("validation-")
     if not text.isdecimal():
-        raise TraceError(f"{path}: name it validation-<batch size>.csv")
+        raise InputError(f"{path}: name it validation-<batch size>.csv")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Read a trace file in whichever format its beginning shows."""
+"""Reads a trace file in the format that its beginning shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from laneway.simulator.trace import TraceError, TraceJob, TraceRead
+from laneway.simulator.input_file import InputError
+from laneway.simulator.trace import TraceJob, TraceRead
 from laneway.simulator.traces import (
     gavel,
     helios,
@@ -22,7 +23,7 @@ from laneway.simulator.traces import (
     synergy,
     tiresias,
 )
-from laneway.simulator.traces.form import Format, Head, JobRead, LeftOut, ReadOptions
+from laneway.simulator.traces.trace_format import Format, Head, JobRead, ReadOptions, Skipped
 
 FORMATS: tuple[Format, ...] = (
     native.FORMAT,
@@ -37,107 +38,112 @@ FORMATS: tuple[Format, ...] = (
     synergy.FORMAT,
     pollux.FORMAT,
 )
-"""All that can be read. No file is of two of them."""
+"""All known formats. No file matches two of them."""
 
 _HEAD_CHARACTERS = 1 << 16
 
 
 def read_trace(path: Path, options: ReadOptions | None = None) -> tuple[TraceJob, ...]:
-    """Return the jobs of a trace file, ordered by submission; :func:`load_trace` also says what was left out.
+    """Return the jobs of a trace file, ordered by submission; :func:`load_trace` also returns what was skipped.
 
     Raises:
-        TraceError: as ``load_trace`` does.
+        InputError: as ``load_trace``.
     """
     return load_trace(path, options).jobs
 
 
 def load_trace(path: Path, options: ReadOptions | None = None) -> TraceRead:
-    """Return the jobs of a trace file, its format, and how many jobs of it were left out, and why.
+    """Return the jobs of a trace file, its format, and how many jobs were skipped, by reason.
 
     Raises:
-        TraceError: the file cannot be read, is of no known format, or something in it is wrong; the message names file,
-            line and column and says what to write.
+        InputError: the file cannot be read, its format is unknown, or something in it is wrong; the message names the file, the
+            line and the column, and says what to write.
     """
     options = options or ReadOptions()
-    form = _recognised(path)
-    left_out: Counter[str] = Counter()
-    kept = _kept(form.jobs(path, options), left_out)
-    first = kept if options.limit is None else _first(kept, options.limit, left_out)
-    read = _once(path, form, sorted(first, key=_by_submission), left_out)
+    trace_format = _recognized(path)
+    skipped: Counter[str] = Counter()
+    jobs: Iterable[TraceJob] = _without_skipped(trace_format.jobs(path, options), skipped)
+    if options.limit is not None:
+        jobs = _first(jobs, options.limit, skipped)
+    read = _without_repeats(path, trace_format, sorted(jobs, key=_by_submission), skipped)
     if not read:
-        raise TraceError(f"{path} has no jobs to simulate" + _reasons(left_out))
-    if form.recorded:
-        begin_seconds = read[0].submit_seconds
-        read = [replace(job, submit_seconds=job.submit_seconds - begin_seconds) for job in read]
-    return TraceRead(tuple(read), form.name, dict(left_out))
+        raise InputError(f"{path} has no jobs to simulate" + _reasons(skipped))
+    if trace_format.recorded:
+        start_seconds = read[0].submit_seconds
+        read = [replace(job, submit_seconds=job.submit_seconds - start_seconds) for job in read]
+    return TraceRead(tuple(read), trace_format.name, dict(skipped))
 
 
-def _recognised(path: Path) -> Format:
+def _recognized(path: Path) -> Format:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             head = Head(file.readline(_HEAD_CHARACTERS).rstrip("\r\n"))
     except OSError as error:
-        raise TraceError(f"cannot read the trace {path}: {error.strerror}") from error
+        raise InputError(f"cannot read the trace {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path} is no text file: {error}") from error
-    for form in FORMATS:
-        if form.recognise(head):
-            return form
-    for form in FORMATS:
-        unknown = sorted(frozenset(head.columns) - form.required - form.optional)
-        if form.required and form.required <= frozenset(head.columns):
-            raise TraceError(
-                f"{path} has columns that the format {form.name} has not: {', '.join(unknown)}; leave them out, "
-                f"or write one of {', '.join(sorted(form.optional - frozenset(head.columns)))}"
+        raise InputError(f"{path} is not a text file: {error}") from error
+    for trace_format in FORMATS:
+        if trace_format.recognize(head):
+            return trace_format
+    columns = frozenset(head.columns)
+    for trace_format in FORMATS:
+        unknown = sorted(columns - trace_format.required - trace_format.optional)
+        if trace_format.required and trace_format.required <= columns:
+            raise InputError(
+                f"{path} has columns that the format {trace_format.name} does not have: {', '.join(unknown)}; remove them, "
+                f"or write one of {', '.join(sorted(trace_format.optional - columns))}"
             )
-    known = "".join(f"\n  {form.name}: {form.looks}" for form in FORMATS)
-    raise TraceError(f"{path} begins with {head.text[:200]!r}, which is no known format; there are:{known}")
+    known = "".join(f"\n  {each.name}: {each.first_line}" for each in FORMATS)
+    raise InputError(
+        f"{path} begins with {head.text[:200]!r}, which is not a known format; the formats are:{known}"
+    )
 
 
-def _kept(read: Iterable[JobRead], left_out: Counter[str]) -> Iterator[TraceJob]:
+def _without_skipped(read: Iterable[JobRead], skipped: Counter[str]) -> Iterator[TraceJob]:
     for job in read:
-        if isinstance(job, LeftOut):
-            left_out[job.reason] += 1
+        if isinstance(job, Skipped):
+            skipped[job.reason] += 1
         else:
             yield job
 
 
-def _first(jobs: Iterable[TraceJob], limit: int, left_out: Counter[str]) -> list[TraceJob]:
-    """Return the first jobs by submission, without holding the others in memory."""
-    counted = Counter[str]()
+def _first(jobs: Iterable[TraceJob], limit: int, skipped: Counter[str]) -> list[TraceJob]:
+    """Return the first jobs by submission without holding the others in memory."""
+    total = 0
 
-    def counting() -> Iterator[TraceJob]:
+    def counted() -> Iterator[TraceJob]:
+        nonlocal total
         for job in jobs:
-            counted["all"] += 1
+            total += 1
             yield job
 
-    first = heapq.nsmallest(limit, counting(), key=_by_submission)
-    if counted["all"] > len(first):
-        left_out[f"it comes after the first {limit}"] += counted["all"] - len(first)
+    first = heapq.nsmallest(limit, counted(), key=_by_submission)
+    if total > len(first):
+        skipped[f"it comes after the first {limit}"] += total - len(first)
     return first
 
 
-def _once(path: Path, form: Format, jobs: Iterable[TraceJob], left_out: Counter[str]) -> list[TraceJob]:
+def _without_repeats(
+    path: Path, trace_format: Format, jobs: Iterable[TraceJob], skipped: Counter[str]
+) -> list[TraceJob]:
     seen: set[str] = set()
-    once: list[TraceJob] = []
+    unique: list[TraceJob] = []
     for job in jobs:
         if job.key not in seen:
-            once.append(job)
-        elif form.recorded:
-            left_out["it is listed again"] += 1
+            unique.append(job)
+        elif trace_format.recorded:
+            skipped["it is listed again"] += 1
         else:
-            raise TraceError(f"{path} lists the job {job.key} twice")
+            raise InputError(f"{path} lists the job {job.key} twice")
         seen.add(job.key)
-    return once
+    return unique
 
 
 def _by_submission(job: TraceJob) -> tuple[float, str]:
     return job.submit_seconds, job.key
 
 
-def _reasons(left_out: Counter[str]) -> str:
-    return (
-        ": left out are " + ", ".join(f"{count} ({why})" for why, count in left_out.items())
-        if left_out
-        else ""
-    )
+def _reasons(skipped: Counter[str]) -> str:
+    if not skipped:
+        return ""
+    return ": skipped are " + ", ".join(f"{count} ({reason})" for reason, count in skipped.items())

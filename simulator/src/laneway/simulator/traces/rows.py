@@ -1,23 +1,27 @@
-"""Lines of CSV files as fields by column, and errors that name the line."""
+"""Reads lines of CSV files as fields by column; errors name the line."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from laneway.simulator.trace import TraceError
-from laneway.simulator.traces.form import Format, Head, JobRead, ReadOptions
+from laneway.simulator.input_file import InputError
+from laneway.simulator.traces.trace_format import Format, Head, JobRead, ReadOptions
+
+T = TypeVar("T")
+Item = TypeVar("Item")
 
 Row = Mapping[str, str]
 """Fields without surrounding spaces, by column."""
 
 
 def headed_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield number and fields of each line of a CSV whose first line names the columns.
+    """Yield the number and the fields of each line of a CSV whose first line names the columns.
 
     Raises:
-        TraceError: the file cannot be read, is no CSV, or a line has not as many fields as the first.
+        InputError: the file cannot be read, is not CSV, or a line and the first line differ in their number of fields.
     """
     lines = _lines(path, ",")
     _, columns = next(lines, (0, []))
@@ -25,33 +29,33 @@ def headed_rows(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def bare_rows(path: Path, columns: Sequence[str], delimiter: str = ",") -> Iterator[tuple[int, Row]]:
-    """Yield number and fields of each line of a file without a header.
+    """Yield the number and the fields of each line of a file without a header.
 
     Raises:
-        TraceError: the file cannot be read, is no CSV, or a line has not as many fields as there are columns.
+        InputError: the file cannot be read, is not CSV, or a line has more or fewer fields than there are columns.
     """
     yield from _by_column(path, _lines(path, delimiter), columns, f"the format ({', '.join(columns)})")
 
 
 def numbered(rows: Iterable[tuple[int, Row]]) -> Iterator[tuple[int, Row]]:
-    """Yield the lines with a field more, ``line``, by which jobs without names are called; sorted, it keeps their order."""
+    """Add a field ``line``, which names jobs that have no name; these names sort in the order of the lines."""
     for number, row in rows:
         yield number, {**row, "line": f"line-{number:07d}"}
 
 
 def read_each(
-    path: Path, rows: Iterable[tuple[int, Row]], read_row: Callable[[Row], JobRead]
-) -> Iterator[JobRead]:
-    """Yield what ``read_row`` makes of each line.
+    path: Path, items: Iterable[tuple[int, Item]], read: Callable[[Item], T], at: str = "line"
+) -> Iterator[T]:
+    """Yield the result of ``read`` for each numbered item of a file.
 
     Raises:
-        TraceError: ``read_row`` raised a ValueError; the message names the line.
+        InputError: ``read`` raised a ValueError; the message names the file and the line.
     """
-    for number, row in rows:
+    for number, item in items:
         try:
-            yield read_row(row)
+            yield read(item)
         except ValueError as error:
-            raise TraceError(f"{path}, line {number}: {error}") from error
+            raise InputError(f"{path}, {at} {number}: {error}") from error
 
 
 def headed_format(
@@ -64,23 +68,23 @@ def headed_format(
 ) -> Format:
     """Return the format of a CSV with a header."""
 
-    def recognise(head: Head) -> bool:
+    def recognize(head: Head) -> bool:
         return required <= frozenset(head.columns) <= required | optional
 
-    may = f" and perhaps {', '.join(sorted(optional))}" if optional else ""
-    looks = f"columns {', '.join(sorted(required))}{may}"
-    return Format(name, looks, recognise, jobs, recorded, required, optional)
+    allowed = f" and optionally {', '.join(sorted(optional))}" if optional else ""
+    first_line = f"columns {', '.join(sorted(required))}{allowed}"
+    return Format(name, first_line, recognize, jobs, recorded, required, optional)
 
 
 def each_line(read_row: Callable[[Row], JobRead]) -> Callable[[Path, ReadOptions], Iterator[JobRead]]:
-    """Return how to read a CSV with a header whose lines say all there is to say of a job."""
+    """Return a reader for a CSV with a header and one complete job per line."""
     return lambda path, _: read_each(path, headed_rows(path), read_row)
 
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            if delimiter == "\t":  # such files quote nothing: a quote is one
+            if delimiter == "\t":  # tab-separated files do not quote: a quote stands for itself
                 reader = csv.reader(file, delimiter=delimiter, quoting=csv.QUOTE_NONE)
             else:
                 reader = csv.reader(file, delimiter=delimiter, strict=True)
@@ -88,9 +92,9 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
                 if fields:
                     yield reader.line_num, [field.strip() for field in fields]
     except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (csv.Error, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} is no CSV file: {error}") from error
+        raise InputError(f"{path} is not a CSV file: {error}") from error
 
 
 def _by_column(
@@ -98,5 +102,5 @@ def _by_column(
 ) -> Iterator[tuple[int, Row]]:
     for number, fields in lines:
         if len(fields) != len(columns):
-            raise TraceError(f"{path}, line {number}: it has not as many fields as {of}")
+            raise InputError(f"{path}, line {number}: its number of fields differs from {of}")
         yield number, dict(zip(columns, fields, strict=True))

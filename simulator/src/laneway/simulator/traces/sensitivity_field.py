@@ -1,19 +1,19 @@
-"""A job's sensitivity to CPUs and memory in one field of a line.
+"""A job's sensitivity to CPUs and memory, in one field of a line.
 
-``3000:67108864000:0.5|12000:67108864000:1``: for each GPU, CPU millis, memory bytes and the throughput measured with these, in any unit;
-points are separated by ``|``, and there is one for every combination of the CPUs and the sizes that occur.
+``3000:67108864000:0.5|12000:67108864000:1``: CPU millis and memory bytes per GPU, and the throughput measured with them in any unit.
+Points are separated by ``|``; every combination of the CPUs and the sizes that occur needs a point.
 """
 
 from __future__ import annotations
 
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity, Sensitivity
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity, Sensitivity
 
 
 def read_sensitivity(text: str) -> Sensitivity:
-    """Return what a field says.
+    """Return the sensitivity of a field.
 
     Raises:
-        ValueError: it is not of that form, or a combination is missing.
+        ValueError: the field is not of that form, or a combination is missing.
     """
     throughputs: dict[tuple[int, int], float] = {}
     for point in text.split("|"):
@@ -31,7 +31,7 @@ def read_sensitivity(text: str) -> Sensitivity:
 
 
 def write_sensitivity(sensitivity: Sensitivity) -> str:
-    """Return the field, with throughputs in parts of the best."""
+    """Return the field, with throughputs relative to the best."""
     return "|".join(
         f"{cpu_millis}:{memory_bytes}:{sensitivity.ratio(cpu_millis, memory_bytes)!r}"
         for cpu_millis in sensitivity.cpu_points_millis

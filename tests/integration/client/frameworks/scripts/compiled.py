@@ -1,6 +1,7 @@
-"""Small trainings in which PyTorch's compiler has compiled the model, a function around it, the optimizer's step, or all of a training step.
+"""Small trainings in which PyTorch's compiler compiles the model, a function around it, the optimizer's step,
+or a whole step.
 
-Prints for each the losses and a hash of the parameters, exact to the bit, and what the compiler did.
+Prints for each the exact losses, a hash of the parameters, and what the compiler did.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def model(backend: str, steps: int) -> tuple[nn.Module, Losses]:
 
 
 def function(backend: str, steps: int) -> tuple[nn.Module, Losses]:
-    """No module is called outside of what is compiled."""
+    """No module is called outside compiled code."""
     net = network()
 
     @torch.compile(backend=backend, fullgraph=True)

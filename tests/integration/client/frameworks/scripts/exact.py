@@ -1,4 +1,4 @@
-"""What the scripts of this folder say of a training, exact to the bit."""
+"""Exact descriptions of a training, for the scripts of this folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def describe(what: str, losses: Iterable[float], parameters: Iterable[Any], **facts: Any) -> str:
-    """A line of JSON: losses, and a hash of the parameters."""
+    """Returns a line of JSON: losses, and a hash of the parameters."""
     digest = hashlib.sha256()
     for parameter in parameters:
         digest.update(parameter.detach().numpy().tobytes())
@@ -24,11 +24,11 @@ def describe(what: str, losses: Iterable[float], parameters: Iterable[Any], **fa
 
 
 def say(what: str, losses: Iterable[float], parameters: Iterable[Any], **facts: Any) -> None:
-    """Prints that line, in one write, because the ranks of a container share its pipe."""
+    """Prints that line in one write, because the ranks of a container share its pipe."""
     os.write(1, f"{describe(what, losses, parameters, **facts)}\n".encode())
 
 
 def has_session() -> bool:
-    """Whether Laneway takes this process for one that trains."""
+    """Returns whether this process has a session."""
     client = getattr(sys.modules.get("laneway.client.runtime"), "_client", None)
     return client is not None and client.started

@@ -1,4 +1,5 @@
-"""Hugging Face: the Trainer with accumulation, evaluation and a worker that loads its data, with checkpointed activations, and a loop with accelerate."""
+"""Hugging Face: the Trainer with accumulation, evaluation, a data worker and activation checkpointing, and a
+loop with accelerate."""
 
 from __future__ import annotations
 

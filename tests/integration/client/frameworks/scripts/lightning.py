@@ -1,4 +1,5 @@
-"""PyTorch Lightning's Trainer, with workers that load its data: automatic optimization with accumulation and validation, and manual with two optimizers."""
+"""PyTorch Lightning's Trainer with data workers: automatic optimization with accumulation and validation, and
+manual optimization."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ warnings.filterwarnings("ignore", module="pytorch_lightning")
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """Made when they are asked for, which is in a worker."""
+    """Created on access, which happens in a worker."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -33,7 +34,7 @@ class Images(Dataset[tuple[Tensor, int]]):
 
 
 class Classifier(pytorch_lightning.LightningModule):
-    """`training_step` is called by the optimizer's step, as its closure; it is no module's forward."""
+    """The optimizer's step calls `training_step` as its closure; it is no module's forward."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class Classifier(pytorch_lightning.LightningModule):
 
 
 class Pair(pytorch_lightning.LightningModule):
-    """Two models that each have their optimizer, stepped by hand."""
+    """Two models, each with its optimizer, stepped by hand."""
 
     def __init__(self) -> None:
         super().__init__()

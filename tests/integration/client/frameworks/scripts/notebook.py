@@ -1,4 +1,5 @@
-"""Executes a notebook in a kernel of its own, as Jupyter does. Between two cells that train it says so, and waits to be told."""
+"""Executes a notebook in a kernel, as Jupyter does. Between two training cells it prints a line and waits for
+a file."""
 
 from __future__ import annotations
 

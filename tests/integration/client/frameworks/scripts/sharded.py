@@ -28,7 +28,7 @@ def network() -> nn.Sequential:
 
 
 def sharded() -> tuple[nn.Module, Callable[[], list[Any]]]:
-    """The model, and what collects its parameters from all ranks."""
+    """Returns the model, and a function that collects its parameters from all ranks."""
     policy = functools.partial(size_based_auto_wrap_policy, min_num_params=1000)
     model = FullyShardedDataParallel(network(), auto_wrap_policy=policy, device_id=torch.device("cpu"))
 
@@ -41,7 +41,7 @@ def sharded() -> tuple[nn.Module, Callable[[], list[Any]]]:
 
 
 def train(rank: int, steps: int) -> None:
-    """Train and say what came out; at its end nothing holds the process group any more."""
+    """Trains and prints the result; at its end nothing holds the process group any more."""
     model, whole = sharded()
     optimizer = torch.optim.Adam(model.parameters())
     generator = torch.Generator().manual_seed(rank)
@@ -62,8 +62,8 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     train(dist.get_rank(), arguments.steps)
-    # A thread of gloo that lets go of a tensor while Python ends takes the process down with SIGABRT. Destroying the group
-    # joins its threads, provided that no model holds it.
+    # A gloo thread that frees a tensor while Python shuts down aborts the process (SIGABRT). Destroying the
+    # group joins its threads, provided that no model holds it.
     gc.collect()
     dist.destroy_process_group()
 

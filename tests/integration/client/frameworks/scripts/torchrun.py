@@ -1,4 +1,4 @@
-"""torchrun itself. It says at its end whether it had a session."""
+"""torchrun itself. Prints at its end whether it had a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Has torch.distributed's stores do without libuv: Debian's PyTorch is built without, and not all that makes a store asks for USE_LIBUV."""
+"""Makes torch.distributed's stores work without libuv: Debian's PyTorch lacks it, and not all callers respect
+USE_LIBUV."""
 
 from __future__ import annotations
 

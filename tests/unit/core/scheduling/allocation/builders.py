@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, PlacedWorker
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity, Sensitivity
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity, Sensitivity
 
 GIB = 2**30
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from laneway.scheduling.allocation.greedy import Greedy
 from laneway.scheduling.allocation.optimal import Optimal
-from laneway.scheduling.allocation.policy import AllocationPolicy, NodeCapacity, PlacedGang, WorkerAllotment
+from laneway.scheduling.allocation.policy import AllocationPolicy, NodeCapacity, PlacedGang
 from laneway.scheduling.allocation.proportional import Proportional
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity
 from laneway.scheduling.allocation.tune import Tune
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity
 
 from tests.unit.core.scheduling.allocation.builders import GIB, HUNGRY, MODEST, cpu_curve, gang, node
 

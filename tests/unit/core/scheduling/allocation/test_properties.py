@@ -17,12 +17,12 @@ from laneway.scheduling.allocation.policy import (
     NodeCapacity,
     PlacedGang,
     PlacedWorker,
-    WorkerAllotment,
 )
 from laneway.scheduling.allocation.proportional import Proportional
-from laneway.scheduling.allocation.sensitivity import MeasuredSensitivity, Sensitivity
 from laneway.scheduling.allocation.shares import throughput_ratio
 from laneway.scheduling.allocation.tune import Tune
+from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.sensitivity import MeasuredSensitivity, Sensitivity
 
 from tests.unit.core.scheduling.allocation.builders import GIB
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laneway.scheduling.allocation.minio import MinIOSensitivity
-from laneway.scheduling.allocation.sensitivity import (
+from laneway.scheduling.model.sensitivity import (
     SLACK,
     MeasuredSensitivity,
     best_demand,

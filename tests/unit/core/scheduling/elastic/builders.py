@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.efficiency import Efficiency
-from laneway.scheduling.elastic.goodput import BatchLimits, GoodputModel
 from laneway.scheduling.elastic.policy import MalleableJob
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.efficiency import Efficiency
+from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
+from laneway.scheduling.model.throughput import ThroughputModel
 
 TRAINED = GoodputModel(
     ThroughputModel(0.02, 0.001, 0.12, 0.002, 0.03, 0.001, 2.0),

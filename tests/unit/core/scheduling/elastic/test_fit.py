@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling.elastic.fit import Measurement, fit
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.throughput import ThroughputModel
 
 TRUTH = ThroughputModel(0.02, 0.0007, 0.12, 0.004, 0.03, 0.001, 2.0)
 SEEN = [(1, 1), (1, 2), (1, 4), (2, 2), (2, 8), (4, 16)]

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.efficiency import Efficiency
-from laneway.scheduling.elastic.goodput import BatchLimits, GoodputModel, Shape, consolidated, goodputs
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.efficiency import Efficiency
+from laneway.scheduling.model.goodput import BatchLimits, GoodputModel, ReplicaLayout, consolidated, goodputs
+from laneway.scheduling.model.throughput import ThroughputModel
 
 from tests.unit.core.scheduling.elastic.builders import TRAINED, models
 
 quick = settings(max_examples=60)
 SHAPES = st.tuples(st.integers(1, 4), st.integers(1, 4)).map(
-    lambda drawn: Shape(drawn[0], drawn[0] * drawn[1])
+    lambda drawn: ReplicaLayout(drawn[0], drawn[0] * drawn[1])
 )
 
 
@@ -47,7 +47,7 @@ def test_efficiency_falls_with_the_batch_and_never_below_its_inverse(
 
 @quick
 @given(models(), SHAPES)
-def test_the_batch_is_within_its_limits(model: GoodputModel, shape: Shape) -> None:
+def test_the_batch_is_within_its_limits(model: GoodputModel, shape: ReplicaLayout) -> None:
     best = model.best(shape)
     limits = model.limits
     if best.goodput == 0:
@@ -62,7 +62,7 @@ def test_the_batch_is_within_its_limits(model: GoodputModel, shape: Shape) -> No
 
 @quick
 @given(models(), SHAPES)
-def test_no_batch_size_is_much_better_than_the_one_chosen(model: GoodputModel, shape: Shape) -> None:
+def test_no_batch_size_is_much_better_than_the_one_chosen(model: GoodputModel, shape: ReplicaLayout) -> None:
     best = model.best(shape).goodput
     limits, replicas = model.limits, shape.replicas
     for local in range(limits.min_local_batch, limits.max_local_batch + 1):
@@ -74,19 +74,19 @@ def test_no_batch_size_is_much_better_than_the_one_chosen(model: GoodputModel, s
 def test_the_most_that_one_pass_holds_is_compared_as_well() -> None:
     """Goodput rises up to it, and falls beyond, where a step takes two passes: a geometric step below it would lose 5 %."""
     model = GoodputModel(ThroughputModel(1.0, 1 / 512), Efficiency(12, 1558.0), BatchLimits(396, 36))
-    best = model.best(Shape(2, 4))
+    best = model.best(ReplicaLayout(2, 4))
     assert (best.local_batch, best.accumulated_passes) == (36, 0)
 
 
 @quick
 @given(models(), st.integers(2, 4))
 def test_more_nodes_are_never_faster(model: GoodputModel, nodes: int) -> None:
-    assert model.best(Shape(nodes, 4)).goodput <= model.best(Shape(1, 4)).goodput * (1 + 1e-9)
+    assert model.best(ReplicaLayout(nodes, 4)).goodput <= model.best(ReplicaLayout(1, 4)).goodput * (1 + 1e-9)
 
 
 @quick
 @given(models(), SHAPES)
-def test_goodput_rises_with_the_noise_scale(model: GoodputModel, shape: Shape) -> None:
+def test_goodput_rises_with_the_noise_scale(model: GoodputModel, shape: ReplicaLayout) -> None:
     noisier = replace(
         model, efficiency=replace(model.efficiency, noise_scale=2 * model.efficiency.noise_scale + 1)
     )
@@ -103,7 +103,7 @@ def test_a_batch_that_memory_does_not_hold_is_accumulated() -> None:
         Efficiency(32, 1e6),
         BatchLimits(1024, 64),
     )
-    best = noisy.best(Shape(1, 2))
+    best = noisy.best(ReplicaLayout(1, 2))
     assert best.local_batch <= 64
     assert best.accumulated_passes >= 5
     assert best.batch(2) > 2 * 64 * 5
@@ -111,22 +111,23 @@ def test_a_batch_that_memory_does_not_hold_is_accumulated() -> None:
 
 def test_a_single_replica_beyond_the_initial_batch_takes_two_passes_at_least() -> None:
     noisy = GoodputModel(ThroughputModel(1.0, 0.001), Efficiency(32, 1e6), BatchLimits(256, 256))
-    best = noisy.best(Shape(1, 1))
+    best = noisy.best(ReplicaLayout(1, 1))
     assert best.batch(1) > 32
     assert best.accumulated_passes == 1
 
 
 def test_too_many_replicas_for_the_largest_batch_train_nothing() -> None:
-    assert replace(TRAINED, limits=BatchLimits(128, 64, 32)).best(Shape(2, 8)).goodput == 0.0
+    assert replace(TRAINED, limits=BatchLimits(128, 64, 32)).best(ReplicaLayout(2, 8)).goodput == 0.0
 
 
 def test_the_table_is_that_of_the_fewest_nodes() -> None:
     table = goodputs(TRAINED, 10, 4)
     assert table[0] == 0.0
     assert [table[replicas] for replicas in (1, 4, 5, 10)] == [
-        TRAINED.best(shape).goodput for shape in (Shape(1, 1), Shape(1, 4), Shape(2, 5), Shape(3, 10))
+        TRAINED.best(shape).goodput
+        for shape in (ReplicaLayout(1, 1), ReplicaLayout(1, 4), ReplicaLayout(2, 5), ReplicaLayout(3, 10))
     ]
-    assert consolidated(9, 4) == Shape(3, 9)
+    assert consolidated(9, 4) == ReplicaLayout(3, 9)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.scheduling.elastic.throughput import ThroughputModel
+from laneway.scheduling.model.throughput import ThroughputModel
 
 MODEL = ThroughputModel(0.1, 0.01, 0.5, 0.02, 0.2, 0.01, 1.0)
 

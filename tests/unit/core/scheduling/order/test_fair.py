@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from laneway.scheduling import ClusterSnapshot, JobState, Policies, plan
+from laneway.scheduling import ClusterSnapshot, JobState, Policies
 from laneway.scheduling.order.fair import Fair
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node, eager, planned
 from tests.unit.core.scheduling.order.ranking import order_by, preempts
+from tests.unit.core.scheduling.whole_plan import plan
 
 
 def several(namespace: str, count: int) -> list[JobBuilder]:
@@ -33,7 +34,7 @@ def test_what_one_does_not_need_others_get() -> None:
     assert started_by_namespace([*several("a", 1), *several("b", 9)], eager("fair")) == {"a": 1, "b": 5}
 
 
-def test_who_has_more_than_its_share_makes_way() -> None:
+def test_a_namespace_above_its_share_is_preempted() -> None:
     held = [a_job(f"a/{number}").runs_on(f"n/{number}", since=number) for number in range(6)]
     decided = planned([a_node("n", 6)], *held, *several("b", 9), by=eager("fair"))
     assert set(decided.preemptions) == {"a/3", "a/4", "a/5"}

@@ -17,7 +17,7 @@ from tests.unit.core.scheduling.order.ranking import order_by, preempts
 from tests.unit.simulator.builders import a_job as a_trace_job
 
 LAS = MultilevelLAS(
-    first_threshold_gpu_seconds=100, queue_ratio=2, telling_seconds=1000, promotion_seconds=10_000
+    first_threshold_gpu_seconds=100, queue_ratio=2, runtime_cap_seconds=1000, promotion_seconds=10_000
 )
 
 
@@ -59,7 +59,7 @@ LAS = MultilevelLAS(
             "cab",
         ),
         (
-            "what was executed beyond the telling time counts no more",
+            "running time beyond the cap does not count",
             [a_job("a").served(9_000_000.0).created(1), a_job("b").served(1000).created(2)],
             "ab",
         ),
@@ -94,7 +94,7 @@ def test_order(story: str, jobs: list[JobBuilder], want: str | list[str]) -> Non
     assert order_by(LAS, *jobs) == list(want)
 
 
-def test_only_jobs_of_a_later_queue_make_way() -> None:
+def test_only_jobs_of_a_later_queue_are_preempted() -> None:
     on_gpu = a_job("runs").runs_on("n/0")
     assert preempts(LAS, a_job("new"), on_gpu.served(100))
     assert not preempts(LAS, a_job("new"), on_gpu.served(99))
@@ -141,7 +141,7 @@ def test_nobody_passes_a_gang_at_the_front() -> None:
 def test_queues_rise_with_service_and_end_at_powers_of_the_ratio(
     service: float, ratio: float, first: float
 ) -> None:
-    las = MultilevelLAS(first, ratio, telling_seconds=1e12)
+    las = MultilevelLAS(first, ratio, runtime_cap_seconds=1e12)
     queue = las.ranks([a_job("a").served(service).made], 8, NOW)["a"].queue
     assert queue >= 0
     assert service < first * ratio**queue * (1 + 1e-9)
@@ -149,8 +149,8 @@ def test_queues_rise_with_service_and_end_at_powers_of_the_ratio(
 
 
 def finish_seconds(promotion_seconds: float) -> float:
-    """When a gang is done that has run past the telling time, in a stream of newcomers that would keep both GPUs busy."""
-    las = replace(LAS, telling_seconds=100, promotion_seconds=promotion_seconds)
+    """When a gang is done that has run past the cap, in a stream of newcomers that would keep both GPUs busy."""
+    las = replace(LAS, runtime_cap_seconds=100, promotion_seconds=promotion_seconds)
     gang = a_trace_job("ns/gang", 1000, gpus=2)
     stream = [a_trace_job(f"ns/new{at:03}", 99, submit=200 + 45 * at) for at in range(300)]
     simulation = Simulation(
@@ -177,7 +177,7 @@ def test_waiting_is_bounded_by_the_promotion() -> None:
     [
         ({"first_threshold_gpu_seconds": 0}, "first_threshold_gpu_seconds is 0: write a number above 0"),
         ({"queue_ratio": 1.0}, "queue_ratio is 1.0: write a number above 1"),
-        ({"telling_seconds": math.inf}, "telling_seconds is inf: write a number above 0"),
+        ({"runtime_cap_seconds": math.inf}, "runtime_cap_seconds is inf: write a number above 0"),
         ({"promotion_seconds": -1}, "promotion_seconds is -1: write 0 for never, or a time"),
     ],
 )

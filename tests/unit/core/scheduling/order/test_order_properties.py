@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Demand, Job, JobState, WorkerPlacement
+from laneway.scheduling.config.registry import ORDER
 from laneway.scheduling.order.policy import OrderPolicy, Rank
 from laneway.scheduling.order.tiresias_gittins import TiresiasGittins
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
-from laneway.scheduling.registry import ORDER
 
 from tests.unit.core.scheduling.builders import NOW
 from tests.unit.core.scheduling.order.ranking import CLUSTER_GPUS, sort_key
@@ -26,7 +26,7 @@ POLICIES: dict[str, OrderPolicy] = {name: ORDER[name]() for name in ORDER} | {
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 quick = settings(max_examples=15)
 
-PLACED = (JobState.STARTING, JobState.RUNNING, JobState.LEAVING, JobState.PAUSED)
+PLACED = (JobState.STARTING, JobState.RUNNING, JobState.TERMINATING, JobState.PAUSED)
 
 
 @st.composite
@@ -157,7 +157,7 @@ def test_who_may_preempt_comes_first_and_may_preempt_all_that_come_later_too(
 @quick
 @given(crowd=crowds())
 def test_nobody_takes_back_what_it_has_just_given(policy: OrderPolicy, crowd: list[Job]) -> None:
-    """Two jobs alone: the victim, once it waits, may not preempt its beneficiary at the same moment."""
+    """Two jobs alone: the victim, once it waits, may not preempt its preemptor at the same moment."""
     ranks = policy.ranks(crowd, CLUSTER_GPUS, NOW)
     for waiting in (job for job in crowd if job.state is JobState.WAITING):
         for running in (job for job in crowd if job.state is JobState.RUNNING):

@@ -20,7 +20,7 @@ PROMOTING = TiresiasLAS(promotion_factor=8)
     [
         ("new jobs go by arrival", [a_job("b").created(2), a_job("a").created(1)], "ab"),
         (
-            "less service goes first, whoever came first",
+            "less service goes first, in any order of arrival",
             [a_job("a").served(3300).created(1), a_job("b").served(100).created(9)],
             "ba",
         ),
@@ -140,12 +140,12 @@ def test_a_demotion_has_come_at_its_moment_on_a_clock_of_this_century() -> None:
 def test_a_patient_job_holds_up_others_once_its_patience_is_at_an_end() -> None:
     policy = TiresiasLAS(patience_seconds=100)
 
-    def holds_up(job: Job) -> bool:
-        return policy.holds_up(job, policy.ranks([job], 8, NOW)[job.key], NOW)
+    def blocks_later_jobs(job: Job) -> bool:
+        return policy.blocks_later_jobs(job, policy.ranks([job], 8, NOW)[job.key], NOW)
 
-    assert holds_up(a_job("a").waiting(NOW - 100).made)
-    assert not holds_up(a_job("a").waiting(NOW - 99).made)
-    assert not holds_up(a_job("a").served(4000).waiting(NOW - 500).made), "only in the first queue"
-    assert not TiresiasLAS().holds_up(
+    assert blocks_later_jobs(a_job("a").waiting(NOW - 100).made)
+    assert not blocks_later_jobs(a_job("a").waiting(NOW - 99).made)
+    assert not blocks_later_jobs(a_job("a").served(4000).waiting(NOW - 500).made), "only in the first queue"
+    assert not TiresiasLAS().blocks_later_jobs(
         a_job("a").made, TiresiasLAS().ranks([a_job("a").made], 8, NOW)["a"], NOW
     )

@@ -89,7 +89,7 @@ def test_consolidate_waits_for_a_node_rather_than_use_two() -> None:
     assert sorted(gpus_of(planned(nodes, *others, gang), "gang")) == ["m/2", "m/3", "n/2", "n/3"]
     waiting = planned(nodes, *others, gang.laid(CONSOLIDATE)).waiting["gang"]
     assert waiting.code == "AwaitingConsolidation"
-    assert waiting.message == "It needs 4 GPUs (4 workers) on 1 node; what is free lies on 2 nodes."
+    assert waiting.message == "It needs 4 GPUs (4 workers) on 1 node; the free GPUs are on 2 nodes."
 
 
 def test_consolidate_takes_as_many_nodes_as_no_cluster_could_avoid() -> None:

@@ -20,7 +20,6 @@ from laneway.scheduling import (
     Plan,
     Policies,
     Profile,
-    plan,
 )
 from laneway.scheduling.placement.best_fit import BestFit
 from laneway.scheduling.placement.consolidate import Consolidate
@@ -32,6 +31,7 @@ from laneway.scheduling.placement.tiresias import TiresiasPlacement
 from laneway.scheduling.placement.topology import Topology
 
 from tests.unit.core.scheduling.builders import GIB, NOW, eager
+from tests.unit.core.scheduling.whole_plan import plan
 
 quick = settings(max_examples=60)
 

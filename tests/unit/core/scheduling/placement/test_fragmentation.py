@@ -16,7 +16,7 @@ HALVES_AND_PAIRS = Fragmentation([Task(50, 1, 0.5), Task(100, 2, 0.5)])
         ("nothing is free", (0, 0), 0),
         ("all of use to all", (100, 100), 0),
         ("a GPU that is whole, but no pair: of use to half of the tasks", (0, 100), 50),
-        ("what is left of a GPU is of no use to halves either", (40, 100), (40 + 140) / 2),
+        ("the rest of a GPU is of no use to halves either", (40, 100), (40 + 140) / 2),
         ("a pair is there, and a rest that is of use to halves only", (60, 100, 100), 30),
     ],
 )

@@ -19,13 +19,13 @@ from laneway.scheduling import (
     Node,
     PlacementMode,
     Profile,
-    plan,
 )
+from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.scheduling.placement.lanes import Lanes
-from laneway.scheduling.snapshot import StageSeconds
 
 from tests.unit.core.scheduling.builders import GIB, NOW, JobBuilder, a_job, a_node, eager, gpus_of
 from tests.unit.core.scheduling.placement.placing import placed
+from tests.unit.core.scheduling.whole_plan import plan
 
 SHARED = 400
 """Percent that a GPU offers: four jobs that each want a whole one."""

@@ -1,0 +1,170 @@
+"""Formats a TrainingJob for people: its state, its request, its placement, and why it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from laneway.api import rfc3339
+from laneway.api.job_conditions import ConditionType, SummaryState
+from laneway.api.training_job import GPURequestType
+
+Object = Mapping[str, Any]
+
+OPERATOR_SELECTOR = "app.kubernetes.io/name=laneway,app.kubernetes.io/component=operator"
+"""Selects the operator's pods; the labels are the chart's."""
+
+_ENDED = {ConditionType.COMPLETE: "completed", ConditionType.FAILED: "failed"}
+
+_ACTIONS = {
+    "Pause": "paused; its memory stays on the GPU",
+    "Offload": "offloaded; its memory moves to the host",
+    "Evict": "evicted; it restarts from its checkpoint",
+}
+"""The effect of each preemption action."""
+
+
+def state(job: Object) -> str:
+    """Return a job's state: the one that ``kubectl get tj`` shows."""
+    return str(status(job).get("state") or SummaryState.PENDING)
+
+
+def state_and_reason(job: Object) -> str:
+    """Return a job's state, with the reason if there is one: ``Pending (GPUsBusy)``."""
+    reason = status(job).get("reason")
+    return f"{state(job)} ({reason})" if reason else state(job)
+
+
+def finished(job: Object) -> bool:
+    """Whether the job has completed or failed."""
+    return any(condition_holds(job, type_) for type_ in _ENDED)
+
+
+def condition_holds(job: Object, type_: str) -> bool:
+    """Whether a condition is True."""
+    return any(item["type"] == type_ and item["status"] == "True" for item in conditions(job))
+
+
+def conditions(job: Object) -> list[Object]:
+    """Return a job's conditions."""
+    return list(status(job).get("conditions") or ())
+
+
+def requested(job: Object) -> str:
+    """Return a job's request: ``2 × 50% GPU``, ``4 × 2 GPUs``, ``8Gi of a GPU``."""
+    spec = job["spec"]
+    gpus = spec["gpus"]
+    if gpus["type"] == GPURequestType.MEMORY:
+        part = f"{gpus['memory']} of a GPU"
+    elif gpus["type"] == GPURequestType.SHARE:
+        part = f"{gpus['sharePercent']}% GPU"
+    else:
+        part = f"{gpus['count']} GPU{'s' if gpus['count'] > 1 else ''}"
+    workers = spec.get("workers", 1)
+    return part if workers == 1 else f"{workers} × {part}"
+
+
+def placement(job: Object) -> list[str]:
+    """Return a line for each placed worker: its rank, node, GPUs and share."""
+    return [
+        f"worker {item['worker']} on {item['node']}: {', '.join(item.get('gpus') or ())} ({item['sharePercent']}%)"
+        for item in status(job).get("placement") or ()
+    ]
+
+
+def waiting(job: Object) -> Object | None:
+    """Return ``status.waiting``; None for a job that does not wait."""
+    found = status(job).get("waiting")
+    return found if found and not finished(job) else None
+
+
+def attained_service(job: Object) -> str:
+    """Return the attained service up to when it was last counted."""
+    return f"{status(job).get('attainedServiceGPUMilliseconds', 0) / 1000:.0f} GPU-s"
+
+
+def age(job: Object, now_seconds: float) -> str:
+    """Return the time since the job was created."""
+    created = job["metadata"].get("creationTimestamp")
+    return duration(now_seconds - rfc3339.parse_time(created)) if created else "-"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in kubectl's notation: ``42s``, ``7m30s``, ``3h5m``, ``2d4h``."""
+    whole = max(0, int(seconds))
+    for unit, size, smaller, smaller_size in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"
+
+
+def explanation(job: Object, now_seconds: float) -> list[str]:
+    """Return why a job does not run and what would let it run, or what it does instead, in a few lines."""
+    name = job["metadata"]["name"]
+    now = state(job)
+    if finished(job):
+        last = next(item for item in conditions(job) if item["type"] in _ENDED and item["status"] == "True")
+        return [f"{name} has {_ENDED[last['type']]} ({last['reason']}).", last["message"]]
+    if not conditions(job):
+        return [
+            f"The operator has not seen {name} yet.",
+            f"If this lasts, check the operator: kubectl get pods --all-namespaces -l {OPERATOR_SELECTOR}",
+        ]
+    wait = waiting(job)
+    if wait is not None:
+        return [
+            f"{name} is {now.lower()}: {wait['message']} ({wait['reason']})",
+            *_waiting_lines(job, wait, now_seconds),
+        ]
+    if now in (SummaryState.RUNNING, SummaryState.STARTING):
+        return [f"{name} is {now.lower()}.", *_preemption_lines(job), *placement(job)]
+    latest = max(conditions(job), key=lambda item: str(item["lastTransitionTime"]))
+    reason = status(job).get("reason")
+    return [f"{name} is {now.lower()}{f' ({reason})' if reason else ''}.", str(latest["message"])]
+
+
+def last_preemption(job: Object, now_seconds: float) -> str:
+    """Return when and how a job was last preempted; empty if it never was."""
+    last = status(job).get("lastPreemption")
+    if not last:
+        return ""
+    ago = duration(now_seconds - rfc3339.parse_time(last["since"]))
+    return f"{ago} ago, {_ACTIONS[last['action']]}: {last['message']}"
+
+
+def status(job: Object) -> Object:
+    """Return a job's status; empty before the operator's first visit."""
+    return job.get("status") or {}
+
+
+def _waiting_lines(job: Object, wait: Object, now_seconds: float) -> Iterator[str]:
+    if wait.get("unblock"):
+        yield f"To run: {wait['unblock']}"
+    yield from _preemption_lines(job)
+    if wait.get("alternatives"):
+        yield f"It would start now with: {'; or '.join(wait['alternatives'])}."
+    if wait.get("position"):
+        ahead = f"; ahead of it: {', '.join(wait['ahead'])}" if wait.get("ahead") else ""
+        yield f"Position: {wait['position']} of the waiting jobs (queue {status(job).get('queue', 0)}){ahead}."
+    if wait.get("blockers"):
+        yield f"Its GPUs are held by: {', '.join(wait['blockers'])}."
+    if wait.get("since"):
+        yield f"Waiting for {duration(now_seconds - rfc3339.parse_time(wait['since']))}."
+    if wait.get("estimatedStart"):
+        left_seconds = rfc3339.parse_time(wait["estimatedStart"]) - now_seconds
+        when = f"in about {duration(left_seconds)}" if left_seconds >= 1 else "any moment"
+        yield f"Estimated start: {when}. {wait.get('estimateBasis', '')}".rstrip()
+
+
+def _preemption_lines(job: Object) -> Iterator[str]:
+    preemption = status(job).get("preemption")
+    if not preemption:
+        return
+    yield f"Preempted, {_ACTIONS[preemption['action']]}: {preemption['message']}"
+    if preemption.get("costMilliseconds"):
+        yield f"Expected cost besides the wait: about {preemption['costMilliseconds'] / 1000:.1f} s on each GPU."

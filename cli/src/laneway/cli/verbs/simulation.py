@@ -1,0 +1,97 @@
+"""What ``simulate`` and ``replay`` share: policy flags, the run with its progress bar, and the report's page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from laneway.cli.exit_codes import USAGE, CommandError
+from laneway.cli.interrupt import InterruptFlag
+from laneway.cli.progress_bar import ProgressBar
+from laneway.cli.verbs.options import add_output_option
+from laneway.scheduling.config.registry import DEFAULTS, PLACEMENT
+from laneway.simulator import Outcome, Simulation, html_page
+
+NODES_HELP = (
+    "nodes such as 8x8, or 4x8:A100:80,2x4:T4:16 with model and memory in GiB; or a file: the JSON of kubectl get "
+    "gpunodes, or a CSV of Alibaba's nodes or of a Tiresias cluster"
+)
+
+
+def add_policy_arguments(parser: ArgumentParser, policy_help: str) -> None:
+    """Add the policy flags, ``-o`` and ``--report``."""
+    parser.add_argument(
+        "--policy", default=DEFAULTS["order"].name, help=f"{policy_help} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--placement",
+        metavar="POLICY",
+        help=f"placement policy: {', '.join(PLACEMENT.names())} (default: the preset's, else {DEFAULTS['placement'].name})",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of a policy, cost or model, such as promotion_factor=4, thresholds_gpu_seconds=3250,7200, "
+        "weights=a:2,b:1, restart_seconds=30 or model=gavel; may be repeated",
+    )
+    add_output_option(parser)
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="also write an HTML page with plots, which needs no network",
+    )
+
+
+def check_report_path(arguments: Namespace) -> None:
+    """Refuse a ``--report`` that cannot be written, before a long simulation.
+
+    Raises:
+        CommandError: its folder does not exist, or it is a folder itself.
+    """
+    path = arguments.report
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise CommandError(f"--report {path}: write the name of a file in an existing folder", USAGE)
+
+
+def run_simulation(simulation: Simulation, policy: str, interrupt: InterruptFlag) -> None:
+    """Run a simulation to its end or to Ctrl-C, with a progress bar.
+
+    Raises:
+        CommandError: the trace does not fit the chosen model.
+    """
+    bar = ProgressBar(policy, sys.stderr)
+    try:
+        while not interrupt.is_set and simulation.step():
+            bar.show(simulation.finished, simulation.submitted)
+    except ValueError as error:
+        raise CommandError(str(error), USAGE) from error
+    finally:
+        bar.clear()
+
+
+def write_report(
+    arguments: Namespace,
+    outcomes: Sequence[Outcome],
+    *,
+    trace: str,
+    cluster: str,
+    parameters: Sequence[Mapping[str, object]],
+    interrupted: bool,
+) -> None:
+    """Write the page of ``--report``, if it was requested.
+
+    Raises:
+        CommandError: the file cannot be written.
+    """
+    if arguments.report is None:
+        return
+    page = html_page(outcomes, trace=trace, cluster=cluster, parameters=parameters, interrupted=interrupted)
+    try:
+        arguments.report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {arguments.report}: {error.strerror}") from error

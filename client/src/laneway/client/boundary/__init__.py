@@ -1,0 +1,1 @@
+"""Iteration boundaries: the guard around each iteration, and the delivery of SIGTERM between iterations."""

@@ -1,0 +1,1 @@
+"""Meters of the process's device memory, and the enforcement of its quota."""

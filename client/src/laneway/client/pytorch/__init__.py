@@ -1,0 +1,1 @@
+"""PyTorch's hooks: where an iteration begins and ends, and which memory and model sizes are reported."""

@@ -1,0 +1,1 @@
+"""The session with the node agent: connection, handshake, messages, shared page and turns."""

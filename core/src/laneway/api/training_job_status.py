@@ -1,0 +1,256 @@
+"""The status of a TrainingJob, which only the operator writes: its conditions, where it runs and why it waits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from laneway.api.conditions import Condition
+from laneway.api.job_conditions import SummaryState, summarize
+from laneway.api.schema import Status
+from pydantic import Field, computed_field
+
+
+class WaitingStatus(Status):
+    """Why a job does not run, and what would let it run."""
+
+    reason: str = Field(description="Why the job waits, as one CamelCase word for programs.")
+    message: str = Field(description="Why the job waits, as a sentence.")
+    unblock: str = Field(default="", description="What has to change for the job to run.")
+    position: int = Field(default=0, description="Place among the waiting jobs; 1 is next.", ge=0)
+    since: str | None = Field(
+        default=None, description="When the job began to wait.", json_schema_extra={"format": "date-time"}
+    )
+    blockers: tuple[str, ...] = Field(
+        default=(), description="Jobs that hold the GPUs that this job waits for, where they are known."
+    )
+    ahead: tuple[str, ...] = Field(
+        default=(), description="The next waiting jobs before this one, at most five."
+    )
+    estimated_start: str | None = Field(
+        default=None,
+        description="Estimate of when the job may start. Running jobs are assumed to take as long as they report, as other jobs of their "
+        "template took, or as long again as they have run.",
+        json_schema_extra={"format": "date-time"},
+    )
+    estimate_basis: str = Field(default="", description="What the estimate is based on, as a sentence.")
+    alternatives: tuple[str, ...] = Field(
+        default=(),
+        description="Changes of the spec with each of which the job would start now. The scheduler has tried each one.",
+    )
+    estimated_at: str | None = Field(
+        default=None,
+        description="When the estimate and the alternatives were computed.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
+class AvoidedNodeStatus(Status):
+    """A node on which the job is not placed for a while."""
+
+    node: str = Field(description="Name of the node.")
+    until: str = Field(
+        description="When the node may be used again.", json_schema_extra={"format": "date-time"}
+    )
+    message: str = Field(default="", description="What went wrong there, as a sentence.")
+
+
+class NodeFailuresStatus(Status):
+    """Recent failures of the job's workers on one node."""
+
+    node: str = Field(description="Name of the node.")
+    count: int = Field(description="Failures in a row, with less than an hour between two.", ge=1)
+    last: str = Field(description="When the last failure was.", json_schema_extra={"format": "date-time"})
+
+
+class PreemptionStatus(Status):
+    """One preemption of the job: by which job, with which action, and when it took effect."""
+
+    action: Literal["Pause", "Offload", "Evict"] = Field(
+        description="Pause: the job stops between two iterations and keeps its GPU memory. Offload: its GPU memory then moves to the host. "
+        "Evict: its pods end, and it starts again from its checkpoint."
+    )
+    preemptor: str = Field(default="", description="The job that gets the GPUs, as namespace/name.")
+    reason: str = Field(
+        default="", description="Why, as one CamelCase word: the reason of the condition Preempted."
+    )
+    message: str = Field(default="", description="Why, as a sentence.")
+    cost_milliseconds: int | None = Field(
+        default=None,
+        description="Expected cost on each GPU of the job, apart from the waiting time. Absent where it is unknown.",
+        ge=0,
+    )
+    since: str = Field(
+        description="When the job was told to yield.", json_schema_extra={"format": "date-time"}
+    )
+    reached_at: str | None = Field(
+        default=None,
+        description="When its nodes reported that it was paused or offloaded.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
+class WorkerPlacementStatus(Status):
+    """Where one worker runs."""
+
+    worker: int = Field(description="Rank of the worker.", ge=0)
+    node: str = Field(description="Name of the node.")
+    gpus: tuple[str, ...] = Field(default=(), description="UUIDs of its GPUs.")
+    share_percent: int = Field(description="Its share of each of these GPUs.", ge=0)
+
+
+class ProfileStatus(Status):
+    """Measurements of one worker's iterations; of a gang the largest over the workers."""
+
+    persistent_bytes: int = Field(
+        description="Memory kept between iterations: weights, optimizer state.", ge=0
+    )
+    ephemeral_bytes: int = Field(
+        description="Memory used beyond that within an iteration: activations.", ge=0
+    )
+    framework_bytes: int = Field(default=0, description="The framework's own part of persistentBytes.", ge=0)
+    iteration_microseconds: int = Field(default=0, description="Mean time of an iteration.", ge=0)
+    iteration_spread_microseconds: int = Field(
+        default=0, description="Standard deviation of the iteration time.", ge=0
+    )
+    data_microseconds: int = Field(
+        default=0,
+        description="Mean time before an iteration without waiting for a turn; mostly data loading.",
+        ge=0,
+    )
+    iterations: int = Field(default=0, description="Number of iterations measured.", ge=0)
+    model_bytes: int = Field(default=0, description="Size of the trainable parameters.", ge=0)
+    largest_tensor_bytes: int = Field(
+        default=0,
+        description="Size of the largest parameter; divided by modelBytes it is Tiresias' skew.",
+        ge=0,
+    )
+
+
+class ProgressStatus(Status):
+    """Progress of the training: as the script reports it, else as the nodes count iterations."""
+
+    iterations: int = Field(
+        default=0,
+        description="Iterations of the current attempt; of a gang, those of its furthest worker.",
+        ge=0,
+    )
+    step: int | None = Field(
+        default=None, description="Training steps done, as reported by the training script.", ge=0
+    )
+    steps: int | None = Field(
+        default=None, description="Training steps in total, as reported by the training script.", ge=0
+    )
+    percent: int | None = Field(
+        default=None, description="Progress reported by the training script, in percent.", ge=0
+    )
+    epoch: int | None = Field(default=None, description="Epoch reported by the training script.", ge=0)
+    loss: str | None = Field(
+        default=None,
+        description="Loss reported by the training script: a number, NaN, Infinity or -Infinity.",
+        json_schema_extra={"maxLength": 32},
+    )
+    remaining_seconds: int | None = Field(
+        default=None, description="Estimated time from updatedAt to the end, at the recent pace.", ge=0
+    )
+    updated_at: str | None = Field(
+        default=None,
+        description="Time of the last report, else of the last observed change.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
+class TrainingJobStatus(Status):
+    """State of the job, written by the operator only."""
+
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description="Accepted, Placed, Running, Preempted, Suspended, Complete, Failed. All are set from the operator's first visit on.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    observed_generation: int | None = Field(
+        default=None, description="Generation of the spec that this status is based on.", ge=0
+    )
+    attained_service_gpu_milliseconds: int = Field(
+        default=0,
+        description="Attained service up to serviceCountedAt: GPUs times running time. A share of s percent counts as s/100 GPU.",
+        alias="attainedServiceGPUMilliseconds",
+        ge=0,
+    )
+    executed_milliseconds: int = Field(default=0, description="Running time up to serviceCountedAt.", ge=0)
+    service_counted_at: str | None = Field(
+        default=None,
+        description="Time up to which service is counted. Absent while the job attains none.",
+        json_schema_extra={"format": "date-time"},
+    )
+    service_at_promotion_gpu_milliseconds: int = Field(
+        default=0,
+        description="Attained service at the last promotion to the first queue after a long wait; "
+        "the queue is computed from the service since then (Tiresias, promotion knob).",
+        alias="serviceAtPromotionGPUMilliseconds",
+        ge=0,
+    )
+    queue: int = Field(default=0, description="Queue of the job in the order policy; 0 is the first.", ge=0)
+    attempt: int = Field(default=0, description="Number of times that the gang was started.", ge=0)
+    placement: tuple[WorkerPlacementStatus, ...] = Field(
+        default=(),
+        description="Where the workers run or are about to run; of a finished job, where they ran last.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["worker"]},
+    )
+    profile: ProfileStatus | None = Field(default=None, description="Measurements of the job's iterations.")
+    progress: ProgressStatus | None = Field(default=None, description="Progress of the training.")
+    turns: int = Field(default=0, description="Turns that the workers took in their lanes.", ge=0)
+    turns_before_attempt: int = Field(
+        default=0, description="Turns that were taken before the current attempt.", ge=0
+    )
+    preemptions: int = Field(default=0, description="Number of times that the job was preempted.", ge=0)
+    restarts: int = Field(default=0, description="Number of restarts after worker failures.", ge=0)
+    preemption: PreemptionStatus | None = Field(
+        default=None, description="The current preemption, while it lasts."
+    )
+    last_preemption: PreemptionStatus | None = Field(
+        default=None,
+        description="The last preemption that is over. It is kept when the job runs again and when it ends.",
+    )
+    waiting: WaitingStatus | None = Field(
+        default=None, description="Why the job does not run; absent while it runs and after its end."
+    )
+    avoid: tuple[AvoidedNodeStatus, ...] = Field(
+        default=(),
+        description="Nodes on which the job is not placed for a while, because its workers could not start or failed repeatedly there.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
+    failures: tuple[NodeFailuresStatus, ...] = Field(
+        default=(),
+        description="Recent failures of the workers, by node.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
+    unstarted_attempts: int | None = Field(
+        default=None,
+        description="Attempts in a row that ended before all workers ran. From the second on, the job waits before the next. "
+        "Absent once all workers run.",
+        ge=1,
+    )
+    start_time: str | None = Field(
+        default=None, description="When the job first ran.", json_schema_extra={"format": "date-time"}
+    )
+    completion_time: str | None = Field(
+        default=None,
+        description="When the job completed or failed.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def state(self) -> SummaryState:
+        """Summary of the conditions for people. Programs read the conditions."""
+        return self._summary[0]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def reason(self) -> str:
+        """Why the job is in this state, as one CamelCase word; empty where the state says all."""
+        return self._summary[1]
+
+    @property
+    def _summary(self) -> tuple[SummaryState, str]:
+        return summarize(self.conditions, self.waiting.reason if self.waiting else "")

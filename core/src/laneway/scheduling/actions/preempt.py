@@ -1,0 +1,70 @@
+"""Action: preempt. Jobs that come later in the order release GPUs for a gang that does not fit otherwise.
+
+The preemption policy chooses the victims among the candidates; each victim is paused, offloaded or evicted, whatever is the
+cheapest that suffices. The preemptor is pipelined on their GPUs: it starts in a later cycle, when they are released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laneway.scheduling.actions.preemption_actions import cheapest_actions, cost_seconds
+from laneway.scheduling.actions.victims import candidates
+from laneway.scheduling.explain import reasons
+from laneway.scheduling.framework.scenario import PreemptionScenario
+from laneway.scheduling.framework.session import Session
+from laneway.scheduling.gpus.views import FUTURE_IDLE
+from laneway.scheduling.model.plan import Preemption, PreemptionAction, PreemptionReason
+from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.state.ranking import SortKey
+
+_MAX_PREEMPTORS = 32
+"""Jobs for which one cycle preempts others. The next cycle follows at once and goes on with more: a cycle must not take so
+long that its snapshot is out of date."""
+
+
+def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
+    """Preempt others for a job, if its gang fits then."""
+    if session.preemptors == _MAX_PREEMPTORS:
+        return False
+    statement = session.statement()
+    scenario = PreemptionScenario(session.state, statement, lambda: session.place(job, FUTURE_IDLE))
+    nobody_preempted = statement.checkpoint()
+    victims: Sequence[Job] | None = None
+    found = None
+    for group in candidates(session, job, sort_key):
+        victims = session.policies.preemption.victims(group, scenario)
+        if victims:
+            found = cheapest_actions(scenario, victims, session.state)
+            break
+        statement.rollback(nobody_preempted)
+    if not victims or found is None:
+        statement.rollback(nobody_preempted)
+        return False
+    actions, placement = found
+    statement.preempt(actions)
+    statement.pipeline(job, placement)
+    statement.commit()
+
+    preemptions = [_preemption(session, victim, job, actions[victim.key]) for victim in victims]
+    session.decision.preemptions.update({each.job: each for each in preemptions})
+    session.decision.waiting[job.key] = reasons.awaiting_preemption(preemptions)
+    session.anything_releasing = True
+    session.preemptors += 1
+    return True
+
+
+def _preemption(session: Session, victim: Job, preemptor: Job, action: PreemptionAction) -> Preemption:
+    ranks = session.state.ranking.ranks
+    queue, victims_queue = ranks[preemptor.key].queue, ranks[victim.key].queue
+    reason = PreemptionReason.HIGHER_QUEUE
+    if victim.priority < preemptor.priority:
+        reason = PreemptionReason.HIGHER_PRIORITY
+        why = f"priority {preemptor.priority} before {victim.priority}"
+    elif queue != victims_queue:
+        why = f"queue {queue} before queue {victims_queue}"
+    else:
+        why = "earlier in the order"
+    message = f"Preempted by {preemptor.key} ({why})."
+    cost = cost_seconds(victim, action, session.state)
+    return Preemption(victim.key, reason, message, preemptor.key, action, cost)

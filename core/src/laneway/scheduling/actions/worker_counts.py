@@ -1,0 +1,86 @@
+"""Asks the elastic policy how many workers each malleable job gets."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from laneway.scheduling.elastic.policy import ElasticPolicy, MalleableJob
+from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.state.scheduler_state import SchedulerState
+
+REALLOT_SECONDS = 60.0
+"""The longest time between two questions while no job comes or goes: Pollux's interval (OSDI'21, section 5.1)."""
+
+
+class WorkerCounts:
+    """Asks again when a malleable job comes or goes, and after ``REALLOT_SECONDS``."""
+
+    def __init__(self, policy: ElasticPolicy) -> None:
+        self._policy = policy
+        self._asked_seconds = -math.inf
+        self._asked_of: frozenset[str] = frozenset()
+
+    def refresh(self, state: SchedulerState, now_seconds: float) -> None:
+        """Note in the state how many workers each malleable job gets."""
+        malleable = {
+            key: job for key, job in state.jobs.items() if job.demand.malleable and not job.suspended
+        }
+        if malleable.keys() == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
+            return
+        self._asked_seconds, self._asked_of = now_seconds, frozenset(malleable)
+        jobs = [_malleable_job(job, now_seconds) for job in malleable.values()]
+        state.set_worker_counts(
+            self._policy.allot(jobs, _free_gpus(state, malleable), now_seconds) if jobs else {}
+        )
+
+    def next_seconds(self) -> float:
+        """Return when the policy is asked again; infinite: no job is malleable."""
+        return self._asked_seconds + REALLOT_SECONDS if self._asked_of else math.inf
+
+
+def _malleable_job(job: Job, now_seconds: float) -> MalleableJob:
+    held = () if job.state.is_releasing else job.placement
+    return MalleableJob(
+        job.key,
+        job.demand.fewest_workers,
+        job.demand.most_workers,
+        job.created_seconds,
+        tuple(sorted(Counter(worker.node for worker in held).values(), reverse=True)),
+        job.demand.gpus_per_worker,
+        job.service_gpu_seconds(now_seconds),
+        job.restarts,
+        job.goodput,
+        job.preemptible,
+    )
+
+
+def _free_gpus(state: SchedulerState, malleable: Mapping[str, Job]) -> dict[str, int]:
+    """Return, by node, the GPUs that rigid jobs neither hold nor wait for."""
+    taken = {
+        uuid
+        for key, job in state.jobs.items()
+        if key not in malleable
+        for worker in job.placement
+        for uuid in worker.gpus
+    }
+    free = {
+        node.name: sum(
+            gpu.healthy and not gpu.foreign and gpu.uuid not in taken for gpu in node.gpus if node.schedulable
+        )
+        for node in state.allocations.nodes
+    }
+    wanted = sum(
+        job.demand.gpus
+        for key, job in state.jobs.items()
+        if key not in malleable
+        and job.state is JobState.WAITING
+        and not job.suspended
+        and state.cluster_capacity.unschedulable_reason(job.demand, frozenset()) is None
+    )
+    for name in sorted(free, key=lambda name: (-free[name], name)):
+        kept = min(wanted, free[name])
+        free[name] -= kept
+        wanted -= kept
+    return free

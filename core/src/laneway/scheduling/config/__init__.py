@@ -1,0 +1,1 @@
+"""Policies by name, their parameters, and those that other packages bring."""

@@ -1,0 +1,108 @@
+"""One scheduling cycle: the actions, in order, on every job that is worth a try."""
+
+from __future__ import annotations
+
+from laneway.scheduling.actions.allocate import allocate, pipeline
+from laneway.scheduling.actions.preempt import preempt_for
+from laneway.scheduling.actions.resume import resume
+from laneway.scheduling.actions.stop import rescale, stop_suspended
+from laneway.scheduling.explain import reasons
+from laneway.scheduling.framework.cycle_queue import CycleQueue, Head
+from laneway.scheduling.framework.session import Session
+from laneway.scheduling.gpus.views import IDLE
+from laneway.scheduling.model.plan import Decision, WaitingReason
+from laneway.scheduling.model.snapshot import Job
+
+
+def run_cycle(session: Session) -> Decision:
+    """Decide about all jobs, in order: each takes what it needs of what the jobs before it left.
+
+    Running jobs keep their GPUs unless they are preempted. What is pipelined lasts for this cycle only: the next one finds
+    the releasing jobs where they are, and comes to the same conclusion or to a better one. So nothing is ever held for half
+    a gang.
+    """
+    cache, decision = session.cache, session.decision
+
+    # 1. Stop the jobs that end for reasons of their own.
+    stop_suspended(session)
+    rescale(session)
+
+    # 2. Drop cached rejections that may not hold any more, and queue the jobs that are worth a try.
+    cache.review(session.now_seconds, something_stops=bool(decision.preemptions))
+    queue = CycleQueue(session.state, cache)
+
+    # 3. Take the jobs in order, as long as more may start.
+    while queue and not session.is_full:
+        head = queue.pop()
+
+        # 4. A paused job resumes in place, or waits on.
+        if head.equivalence_class is None:
+            resume(session, head.key)
+
+        # 5. A waiting job starts, is pipelined, preempts others, or waits; see schedule_one.
+        elif not cache.is_blocked(head.sort_key) and schedule_one(session, head):
+            queue.push_next(head)
+            if session.preemptors:
+                queue.retry_rejected_after(head.sort_key)
+
+    # 6. Report what was not reached, and keep the rejections if this cycle changes nothing about them.
+    decision.truncated = bool(queue)
+    decision.waiting.update(
+        {key: reasons.not_reached() for key in queue.paused() if key not in decision.preemptions}
+    )
+    cache.end_cycle(valid=not decision.preemptions)
+    return decision
+
+
+def schedule_one(session: Session, head: Head) -> bool:
+    """Decide about one waiting job; return whether the next job of its equivalence class is worth a try."""
+    state, cache, sort_key, equivalence_class = (
+        session.state,
+        session.cache,
+        head.sort_key,
+        head.equivalence_class,
+    )
+    assert equivalence_class is not None
+    job = state.as_scheduled(head.key)
+
+    # a. It must fit the nodes that are usable now, if no other job were there.
+    unschedulable = state.cluster_capacity.unschedulable_reason(job.demand, equivalence_class.avoided)
+    if unschedulable is not None:
+        cache.reject(equivalence_class, sort_key, unschedulable)
+        return False
+
+    # b. The elastic and the admission policies must let it compete.
+    not_admitted = _not_admitted(session, job)
+    if not_admitted is not None:
+        session.decision.waiting[job.key] = not_admitted
+        return True
+
+    # c. No job before it may block the GPUs that it could use.
+    classes = [gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)]
+    blocker = cache.blocker(classes)
+    if blocker is not None and blocker < sort_key:
+        cache.reject(equivalence_class, sort_key, reasons.behind(blocker[-1]))
+        return False
+
+    # d. It starts on idle GPUs, or gets GPUs as soon as others have released them.
+    if allocate(session, job, equivalence_class):
+        return True
+    found = pipeline(session, job) or preempt_for(session, job, sort_key)
+
+    # e. It waits, and blocks later jobs if the order policy says so.
+    blocks = cache.blocks_later_jobs(sort_key, session.now_seconds)
+    if blocks:
+        cache.block(classes, sort_key)
+    if not found:
+        cache.reject(equivalence_class, sort_key, None, blocks_later_jobs=blocks)
+    return found
+
+
+def _not_admitted(session: Session, job: Job) -> WaitingReason | None:
+    if session.state.worker_counts.get(job.key) == 0:
+        return reasons.no_workers()
+    for policy in session.policies.admission:
+        refusal = policy.refusal(job, session.state.capacity(IDLE), session.now_seconds)
+        if refusal is not None:
+            return refusal
+    return None

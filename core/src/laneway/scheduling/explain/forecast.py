@@ -1,0 +1,216 @@
+"""Forecasts when waiting jobs start, by simulating the order from the remaining run times.
+
+GPUs of a class are counted, not placed. No new jobs arrive, and victims do not return. So forecasts are too early where GPUs are
+fragmented or many jobs arrive that go first, and too late where jobs end early. The error is measured:
+``make bench-scheduling ONLY=estimates``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from laneway.scheduling.gpus.views import Level
+from laneway.scheduling.model.gpu_class import GPUClass
+from laneway.scheduling.model.snapshot import Job
+
+SHORTEST_SECONDS = 60.0
+"""The least remaining run time assumed for a running job of unknown run time."""
+
+_MOST_MOMENTS = 512
+"""The number of moments that are simulated; the first waiting jobs start in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that holds GPUs."""
+
+    key: str
+    gpu_class: GPUClass
+    percent: int
+    """Of all of its GPUs together."""
+
+    ends_seconds: float
+    """When it is expected to end."""
+
+    falls_seconds: float = math.inf
+    """When jobs of smaller levels than ``falls_to`` may preempt it; infinite: never."""
+
+    falls_to: Level = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that waits."""
+
+    key: str
+    level: Level
+    classes: frozenset[GPUClass]
+    """The classes of GPUs that it can run on."""
+
+    percent: int
+    """The percent of these together that it needs."""
+
+    run_seconds: float
+    """Its expected run time."""
+
+    is_preemptor: bool = False
+    """Others are being preempted for it."""
+
+    falls_after_seconds: float = math.inf
+    """How long after its start jobs of smaller levels than ``falls_to`` may preempt it; infinite: never."""
+
+    falls_to: Level = (0, 0)
+
+
+def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -> tuple[float, bool]:
+    """Return the remaining run time of a job, and whether it is known.
+
+    An unknown one is assumed to be as long as the job has run: the remaining time grows with a job's age where run times have
+    a heavy tail, as those of training jobs have (Tiresias, NSDI'19, section 2.1). For the Pareto distribution with exponent 1
+    this is the median.
+
+    Args:
+        job: a running or waiting job.
+        now_seconds: the moment.
+        trust: whether the expected run time counts.
+    """
+    ran_seconds = job.ran_seconds(now_seconds)
+    if trust and job.expected_seconds is not None:
+        # A job that exceeds its expected time is assumed to end soon.
+        return max(job.expected_seconds - ran_seconds, 0.05 * ran_seconds), True
+    return max(ran_seconds, SHORTEST_SECONDS), False
+
+
+def estimated_starts(
+    line: Sequence[Claim],
+    holders: Iterable[Holder],
+    free_percent: Mapping[GPUClass, int],
+    now_seconds: float,
+    departure_seconds: float,
+) -> dict[str, float]:
+    """Return when jobs may start, without those beyond the horizon.
+
+    Simulates the cycle: whenever GPUs become free, the waiting jobs are tried in order. Each takes what is free if that is
+    enough, else preempts jobs that have become preemptible, else lets the next one try.
+
+    Args:
+        line: the waiting jobs, in order.
+        holders: the jobs that hold GPUs.
+        free_percent: what is free of each class now.
+        now_seconds: the moment.
+        departure_seconds: the time until a victim is gone.
+    """
+    simulation = _Simulation(holders, free_percent, now_seconds, departure_seconds)
+    starts = {claim.key: now_seconds + departure_seconds for claim in line if claim.is_preemptor}
+    for claim in line:
+        if claim.is_preemptor:
+            simulation.start(claim, starts[claim.key])
+    waiting = [claim for claim in line if not claim.is_preemptor]
+    while waiting and simulation.advance():
+        left = []
+        for claim in waiting:
+            start_seconds = simulation.try_to_start(claim)
+            if start_seconds is None:
+                left.append(claim)
+            else:
+                starts[claim.key] = start_seconds
+        waiting = left
+    return starts
+
+
+class _Simulation:
+    """The simulated cluster: what is free, and which jobs hold the rest."""
+
+    def __init__(
+        self,
+        holders: Iterable[Holder],
+        free_percent: Mapping[GPUClass, int],
+        now_seconds: float,
+        departure_seconds: float,
+    ) -> None:
+        self._free = dict(free_percent)
+        self._departure_seconds = departure_seconds
+        self._steps = 0
+        self._now_seconds = now_seconds
+        self._held: dict[str, Holder] = {}
+        self._fallen: dict[str, Holder] = {}
+        """The preemptible jobs, by key."""
+
+        self._events: list[tuple[float, int, str]] = [(now_seconds, -1, "")]
+        for holder in holders:
+            self._hold(holder)
+
+    def advance(self) -> bool:
+        """Go to the next moment with a change; False: there is none, or it is beyond the horizon."""
+        if not self._events or self._steps == _MOST_MOMENTS:
+            return False
+        self._steps += 1
+        self._now_seconds = max(self._now_seconds, self._events[0][0])
+        while self._events and self._events[0][0] <= self._now_seconds:
+            _, falls, key = heapq.heappop(self._events)
+            if falls == 1 and key in self._held:
+                self._fallen[key] = self._held[key]
+            elif falls == 0:
+                self._let_go(key)
+        return True
+
+    def try_to_start(self, claim: Claim) -> float | None:
+        """Start a job if it can start now; return when it starts."""
+        free_percent = sum(self._free.get(each, 0) for each in claim.classes)
+        start_seconds = self._now_seconds
+        if free_percent < claim.percent:
+            victims = self._victims(claim, claim.percent - free_percent)
+            if victims is None:
+                return None
+            for victim in victims:
+                self._let_go(victim.key)
+            start_seconds += self._departure_seconds
+        self.start(claim, start_seconds)
+        return start_seconds
+
+    def start(self, claim: Claim, start_seconds: float) -> None:
+        """Give a job GPUs, from the fullest classes first; a shortage is taken from the emptiest class."""
+        short_percent = claim.percent
+        for gpu_class in sorted(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
+            taken_percent = max(0, min(short_percent, self._free.get(gpu_class, 0)))
+            if gpu_class == max(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
+                taken_percent = short_percent
+            if taken_percent:
+                short_percent -= taken_percent
+                self._free[gpu_class] = self._free.get(gpu_class, 0) - taken_percent
+                self._hold(
+                    Holder(
+                        f"{claim.key} {gpu_class.model} {gpu_class.allocatable_bytes}",
+                        gpu_class,
+                        taken_percent,
+                        start_seconds + claim.run_seconds,
+                        start_seconds + claim.falls_after_seconds,
+                        claim.falls_to,
+                    )
+                )
+
+    def _victims(self, claim: Claim, short_percent: int) -> list[Holder] | None:
+        """Return enough victims, those of the largest levels first; None: there are too few."""
+        found = []
+        for holder in sorted(self._fallen.values(), key=lambda each: (each.falls_to, each.key), reverse=True):
+            if short_percent <= 0:
+                break
+            if holder.falls_to > claim.level and holder.gpu_class in claim.classes:
+                found.append(holder)
+                short_percent -= holder.percent
+        return found if short_percent <= 0 else None
+
+    def _hold(self, holder: Holder) -> None:
+        self._held[holder.key] = holder
+        heapq.heappush(self._events, (holder.ends_seconds, 0, holder.key))
+        if holder.falls_seconds < holder.ends_seconds:
+            heapq.heappush(self._events, (holder.falls_seconds, 1, holder.key))
+
+    def _let_go(self, key: str) -> None:
+        holder = self._held.pop(key, None)
+        self._fallen.pop(key, None)
+        if holder is not None:
+            self._free[holder.gpu_class] = self._free.get(holder.gpu_class, 0) + holder.percent

@@ -1,0 +1,214 @@
+"""Why a job waits that could run in this cluster, in words for its user: what happened, why, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from laneway.api.training_job import PlacementMode
+from laneway.lanes import RefusalReason
+from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingCode, WaitingReason
+from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.placement.best_fit import BestFit
+from laneway.scheduling.placement.policy import PlacementPolicy
+
+_NAMED = 3
+"""The most jobs that a sentence names; the others are counted."""
+
+
+def suspended() -> WaitingReason:
+    """Return the reason of a suspended job."""
+    return WaitingReason(
+        WaitingCode.SUSPENDED,
+        "The job is suspended.",
+        "Set spec.suspend to false to let it compete for GPUs.",
+    )
+
+
+def not_reached() -> WaitingReason:
+    """Return the reason of a job that a truncated cycle did not reach."""
+    return WaitingReason(
+        WaitingCode.NOT_CONSIDERED,
+        "Many jobs ahead of it are starting in this cycle.",
+        "It is considered in the next cycle, within a moment.",
+    )
+
+
+def no_workers() -> WaitingReason:
+    """Return the reason of a malleable job that the elastic policy gives no workers."""
+    return WaitingReason(
+        WaitingCode.NOT_ADMITTED,
+        "The elastic policy gives it no workers for now: other jobs make better use of the GPUs.",
+        "It starts when GPUs become idle, or when its share is due.",
+    )
+
+
+def paused(state: JobState) -> WaitingReason:
+    """Return the reason of a paused or offloaded job that cannot resume."""
+    return WaitingReason(
+        WaitingCode.GPUS_BUSY,
+        f"The job is {state.lower()}: a job ahead of it uses its GPUs.",
+        "It resumes in place when that job ends or is preempted.",
+    )
+
+
+_STARTS_WHEN = {
+    PreemptionAction.PAUSE: "It starts when they have stopped at the end of an iteration.",
+    PreemptionAction.OFFLOAD: "It starts when their memory is on the host.",
+    PreemptionAction.EVICT: "It starts when their workers have saved checkpoints and are gone.",
+}
+
+
+def awaiting_preemption(preemptions: Sequence[Preemption]) -> WaitingReason:
+    """Return the reason of a job for which others are preempted."""
+    victims = [each.job for each in preemptions]
+    largest = max((each.action for each in preemptions), key=list(PreemptionAction).index)
+    its, cost_of = ("its", "it costs") if len(victims) == 1 else ("their", "it costs each of them")
+    cost_seconds = max(each.cost_seconds for each in preemptions)
+    return WaitingReason(
+        WaitingCode.AWAITING_PREEMPTION,
+        f"Waiting for {listed(victims)} to release {its} GPUs: preempted for this job; {cost_of} about {format_seconds(cost_seconds)}.",
+        _STARTS_WHEN[largest],
+        blockers=tuple(victims),
+    )
+
+
+def format_seconds(value: float) -> str:
+    """Return a time in seconds for people: ``0.2 s``, ``50 s``."""
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def awaiting_release(releasing: Sequence[str]) -> WaitingReason:
+    """Return the reason of a job that is pipelined on GPUs which others are releasing."""
+    return WaitingReason(
+        WaitingCode.AWAITING_RELEASE,
+        f"Waiting for {listed(releasing)} to release {'its' if len(releasing) == 1 else 'their'} GPUs.",
+        "It starts when their workers are gone or paused.",
+        blockers=tuple(releasing),
+    )
+
+
+def behind(key: str) -> WaitingReason:
+    """Return the reason of a job that may not pass another one."""
+    return WaitingReason(
+        WaitingCode.BEHIND_OTHERS,
+        f"{key} is ahead of it and waits for the same GPUs; the order policy lets no job pass.",
+        f"It is considered once {key} has started.",
+        blockers=(key,),
+    )
+
+
+def waiting_for_others(
+    job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity, placement: PlacementPolicy
+) -> WaitingReason:
+    """Return the reason of a job that does not fit on idle GPUs, and for which no job is preempted."""
+    return (
+        _awaiting_consolidation(job, capacity, placement)
+        or _awaiting_memory(job, capacity)
+        or _awaiting_better_place(job, capacity, placement)
+        or _fragmented(job, capacity)
+        or _busy(job, capacity, cluster_capacity)
+    )
+
+
+def listed(keys: Sequence[str]) -> str:
+    """Return the names of a few jobs, and the number of the others."""
+    if len(keys) <= _NAMED:
+        return " and ".join([", ".join(keys[:-1]), keys[-1]] if len(keys) > 1 else keys)
+    return f"{', '.join(keys[:_NAMED])} and {len(keys) - _NAMED} more"
+
+
+def _awaiting_consolidation(
+    job: Job, capacity: FreeCapacity, placement: PlacementPolicy
+) -> WaitingReason | None:
+    """Return the reason of a gang that waits for fewer nodes, by its own mode or by the policy."""
+    mode = job.demand.mode
+    if job.demand.workers == 1 or mode is PlacementMode.SPREAD:
+        return None
+    looser = (
+        (PlacementMode.AUTO, PlacementMode.SPREAD)
+        if mode is PlacementMode.CONSOLIDATE
+        else (PlacementMode.SPREAD,)
+    )
+    for other in looser:
+        anywhere = placement.place(replace(job, demand=replace(job.demand, mode=other)), capacity)
+        if anywhere is not None:
+            nodes = capacity.fewest_nodes(job)
+            spread = len({worker.node for worker in anywhere})
+            return WaitingReason(
+                WaitingCode.AWAITING_CONSOLIDATION,
+                f"It needs {needs(job.demand)} on {_nodes(nodes)}; the free GPUs are on {_nodes(spread)}.",
+                f"It starts when {_nodes(nodes)} can hold it; with placement: {other} it would start now.",
+            )
+    return None
+
+
+def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+    refusals = list(capacity.memory_refusals(job))
+    if len(refusals) + capacity.free_gpus(job) < job.demand.gpus:
+        return None
+    best = min(refusals, key=lambda why: why.reason is not RefusalReason.AWAITING_PROFILE, default=None)
+    if best is None or best.reason is not RefusalReason.AWAITING_PROFILE:
+        return None
+    return WaitingReason(
+        WaitingCode.AWAITING_PROFILE,
+        f"It needs {needs(job.demand)}, and the shared GPUs have too little memory for it: {best.message}.",
+        "It can start when the first iterations of these jobs have been measured, or when one of them ends.",
+        lacking_bytes=best.lacking_bytes,
+        blockers=best.blockers,
+    )
+
+
+def _awaiting_better_place(
+    job: Job, capacity: FreeCapacity, placement: PlacementPolicy
+) -> WaitingReason | None:
+    if isinstance(placement, BestFit) or BestFit().place(job, capacity) is None:
+        return None
+    return WaitingReason(
+        WaitingCode.AWAITING_BETTER_PLACE,
+        f"It needs {needs(job.demand)}, and they are available; the placement policy {type(placement).__name__} waits for GPUs "
+        f"where it, or the jobs that it would share them with, run faster.",
+        "It starts when other GPUs become free; with the placement policy best-fit it would start now.",
+    )
+
+
+def _fragmented(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+    demand = job.demand
+    free_gpus = capacity.free_gpus(job)
+    if free_gpus >= demand.gpus > 1:
+        return WaitingReason(
+            WaitingCode.GPUS_FRAGMENTED,
+            f"It needs {needs(demand)}; {free_gpus} are available, but no node has {demand.gpus_per_worker} of them "
+            f"for each worker.",
+            "It starts when GPUs of the same node become free.",
+        )
+    share_percent = min((share for _, share in capacity.choices(job)), default=0)
+    needed_percent = share_percent * demand.gpus
+    if not share_percent or capacity.free_sum_percent(job) < needed_percent:
+        return None
+    return WaitingReason(
+        WaitingCode.GPUS_FRAGMENTED,
+        f"It needs {needs(demand)}; {capacity.free_sum_percent(job)} percent are free in total, but at most "
+        f"{capacity.most_free_percent(job)} percent on one GPU.",
+        "It starts when more of the same GPU becomes free.",
+        lacking_gpus=demand.gpus - free_gpus,
+    )
+
+
+def _busy(job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity) -> WaitingReason:
+    free_gpus = capacity.free_gpus(job)
+    lacking = max(1, job.demand.gpus - free_gpus)
+    return WaitingReason(
+        WaitingCode.GPUS_BUSY,
+        f"It needs {needs(job.demand)}; {free_gpus} of {cluster_capacity.suitable_gpus(job.demand)} suitable GPUs "
+        f"{'is' if free_gpus == 1 else 'are'} available.",
+        f"It starts when {lacking} more {'GPU becomes' if lacking == 1 else 'GPUs become'} available, as other jobs end or are "
+        "preempted.",
+        lacking_gpus=lacking,
+    )
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,216 @@
+"""Estimates when waiting jobs start, and names the jobs ahead of them.
+
+Called after a plan, for some jobs, now and then. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from statistics import median
+
+from laneway.scheduling.explain.forecast import (
+    SHORTEST_SECONDS,
+    Claim,
+    Holder,
+    estimated_starts,
+    expected_left_seconds,
+)
+from laneway.scheduling.gpus.allocations import Allocation, AllocationStatus
+from laneway.scheduling.gpus.views import IDLE, Level
+from laneway.scheduling.model.gpu_class import GPUClass
+from laneway.scheduling.model.plan import WaitingCode, WaitingReason
+from laneway.scheduling.model.snapshot import Job, JobState, WorkerPlacement
+from laneway.scheduling.state.scheduler_state import SchedulerState
+
+ESTIMATED = 128
+"""The number of first waiting jobs that get an estimate; further back it would mean nothing."""
+
+_NAMED_AHEAD = 5
+_DEPARTURE_SECONDS = 30.0
+"""The approximate time until a victim is gone: a grace period for its checkpoint."""
+
+_NOTHING_KNOWN_SECONDS = 600.0
+"""The assumed run time while no job has run yet."""
+
+_PREEMPTORS = (WaitingCode.AWAITING_PREEMPTION, WaitingCode.AWAITING_RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """When one waiting job may start."""
+
+    ahead: tuple[str, ...] = ()
+    """Waiting jobs ahead of it, the nearest first."""
+
+    start_seconds: float | None = None
+    """When it may start: an estimate; None: none can be made."""
+
+    basis: str = ""
+    """The basis of the estimate, as a sentence."""
+
+
+def start_estimates(
+    state: SchedulerState,
+    waiting: Mapping[str, WaitingReason],
+    keys: Collection[str],
+    now_seconds: float,
+    *,
+    trust_durations: bool = True,
+) -> dict[str, StartEstimate]:
+    """Return estimates for some waiting jobs.
+
+    Args:
+        state: as the cycle that found the reasons left it.
+        waiting: all waiting jobs, in order.
+        keys: the jobs to estimate.
+        now_seconds: the moment.
+        trust_durations: whether expected run times count.
+    """
+    line = [key for key, reason in waiting.items() if reason.position and _is_in_line(state.jobs[key])]
+    first = list(islice(line, ESTIMATED))
+    holders = _Holders(state, now_seconds, trust_durations)
+    falls = _falls(state, first, now_seconds)
+    claims = [_claim(state, key, waiting[key], holders, falls) for key in first]
+    starts = (
+        estimated_starts(claims, holders.all, holders.free_percent(), now_seconds, _DEPARTURE_SECONDS)
+        if keys
+        else {}
+    )
+    position = {key: at for at, key in enumerate(line)}
+    classes = {claim.key: claim.classes for claim in claims}
+    found = {}
+    for key in keys:
+        at = position.get(key, 0)
+        start_seconds = starts.get(key)
+        found[key] = StartEstimate(
+            ahead=tuple(reversed(line[max(0, at - _NAMED_AHEAD) : at])),
+            start_seconds=start_seconds,
+            basis="" if start_seconds is None else holders.basis(classes[key]),
+        )
+    return found
+
+
+class _Holders:
+    """The jobs that hold GPUs, and for how long."""
+
+    def __init__(self, state: SchedulerState, now_seconds: float, trust: bool) -> None:
+        self._state, self._now_seconds, self._trust = state, now_seconds, trust
+        self.all: list[Holder] = []
+        self._said: dict[GPUClass, tuple[int, int]] = {}
+        """By class: the number of jobs that hold some of it, and the number of those with a known run time."""
+
+        runs = []
+        for entry in state.allocations.of_job.values():
+            if entry.status in (AllocationStatus.PAUSED, AllocationStatus.PIPELINED) or not entry.shares:
+                continue
+            gpu_class = state.allocations.classes[entry.shares[0][0]]
+            left_seconds, said = expected_left_seconds(entry.job, now_seconds, trust=trust)
+            if entry.status is AllocationStatus.RELEASING:
+                left_seconds, said = _DEPARTURE_SECONDS, True
+            else:
+                runs.append(entry.job.ran_seconds(now_seconds) + left_seconds)
+            held, known = self._said.get(gpu_class, (0, 0))
+            self._said[gpu_class] = (held + 1, known + said)
+            self.all.append(self._holder(entry, gpu_class, left_seconds))
+        self.typical_seconds = median(runs) if runs else _NOTHING_KNOWN_SECONDS
+
+    def run_seconds(self, job: Job) -> float:
+        """Return the assumed run time of a waiting job."""
+        left_seconds, said = expected_left_seconds(job, self._now_seconds, trust=self._trust)
+        if said or job.ran_seconds(self._now_seconds) > SHORTEST_SECONDS:
+            return left_seconds
+        return self.typical_seconds
+
+    def free_percent(self) -> dict[GPUClass, int]:
+        """Return what is free of each class now."""
+        allocations = self._state.allocations
+        index = allocations.index(allocations.track(IDLE))
+        return {each: index.of_class(each).free_sum for each in allocations.usable_classes}
+
+    def basis(self, classes: Iterable[GPUClass]) -> str:
+        """Return the basis of an estimate for a job that can run on these classes, as a sentence."""
+        held, known = (sum(self._said.get(each, (0, 0))[at] for each in classes) for at in (0, 1))
+        jobs = "1 job holds" if held == 1 else f"{held} jobs hold"
+        if held == known:
+            return f"{jobs} GPUs that it can use; all run times are known."
+        return (
+            f"{jobs} GPUs that it can use; {known} of them have a known run time, and the others are assumed to run for as "
+            "long again as they have."
+        )
+
+    def _holder(self, entry: Allocation, gpu_class: GPUClass, left_seconds: float) -> Holder:
+        now_seconds = self._now_seconds
+        ends_seconds = now_seconds + left_seconds
+        state, key, job = self._state, entry.job.key, entry.job
+        may_fall = (
+            entry.status is AllocationStatus.ALLOCATED
+            and job.preemptible
+            and not job.suspended
+            and job.state is JobState.RUNNING
+        )
+        if not may_fall or not state.policies.order.preempts_by_queue:
+            return Holder(key, gpu_class, entry.percent, ends_seconds)
+        level = state.level(key)
+        protected_seconds = state.policies.preemption.protected_until_seconds(job)
+        until_seconds = state.ranking.ranks[key].until_seconds
+        falls_to, falls_seconds = level, protected_seconds
+        if until_seconds < math.inf:
+            falls_to, falls_seconds = (level[0], level[1] + 1), max(until_seconds, protected_seconds)
+        falls_seconds = max(falls_seconds, now_seconds)
+        return Holder(key, gpu_class, entry.percent, ends_seconds, falls_seconds, falls_to)
+
+
+def _is_in_line(job: Job) -> bool:
+    return job.state is JobState.WAITING and not job.suspended
+
+
+def _falls(state: SchedulerState, keys: Sequence[str], now_seconds: float) -> dict[str, tuple[float, Level]]:
+    """Return, by job, how long after a start now it becomes preemptible, and for jobs of which smaller levels."""
+    order, preemption = state.policies.order, state.policies.preemption
+    if not order.preempts_by_queue or order.relative:
+        return {}
+    running = []
+    for key in keys:
+        job = state.as_scheduled(key)
+        share_percent = min((share for _, share in state.capacity(IDLE).choices(job)), default=100)
+        worker = WorkerPlacement(0, "", ("",) * job.demand.gpus, share_percent)
+        running.append(replace(job, state=JobState.RUNNING, placement=(worker,), started_seconds=now_seconds))
+    found = {}
+    for job, rank in zip(
+        running, order.ranks(running, len(state.allocations.gpus), now_seconds).values(), strict=True
+    ):
+        protected_seconds = preemption.protected_until_seconds(job) - now_seconds
+        if not job.preemptible:
+            continue
+        queue, after_seconds = rank.queue, protected_seconds
+        if rank.until_seconds < math.inf:
+            queue, after_seconds = queue + 1, max(protected_seconds, rank.until_seconds - now_seconds)
+        found[job.key] = (after_seconds, (-job.priority, queue))
+    return found
+
+
+def _claim(
+    state: SchedulerState,
+    key: str,
+    reason: WaitingReason,
+    holders: _Holders,
+    falls: Mapping[str, tuple[float, Level]],
+) -> Claim:
+    job = state.as_scheduled(key)
+    choices = state.capacity(IDLE).choices(job)
+    share_percent = min((share for _, share in choices), default=0)
+    level = state.level(key)
+    falls_after_seconds, falls_to = falls.get(key, (math.inf, level))
+    return Claim(
+        key,
+        level,
+        frozenset(gpu_class for gpu_class, _ in choices),
+        share_percent * job.demand.gpus,
+        holders.run_seconds(job),
+        reason.code in _PREEMPTORS,
+        falls_after_seconds,
+        falls_to,
+    )

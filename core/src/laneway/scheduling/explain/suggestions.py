@@ -1,0 +1,129 @@
+"""Suggests changes of a job's spec that would let it start now; the placement policy tries each on the free capacity.
+
+The smallest change of each kind is searched: the most workers that fit, the largest share that fits. The number of trials is
+bounded, for any size of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from laneway.api.enforcement import Enforcement
+from laneway.api.training_job import PlacementMode
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.snapshot import Demand, Job
+from laneway.scheduling.placement.policy import PlacementPolicy
+
+_MOST_QUESTIONS = 32
+"""Trials for one job: finding the most workers of a gang of 1,024 takes 10, finding a share 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One change with which the job would start now."""
+
+    field: str
+    """The field to change, as in the spec."""
+
+    text: str
+    """What to write, as part of a sentence: ``workers: 2 instead of 4``."""
+
+    demand: Demand
+
+
+def suggestions(job: Job, capacity: FreeCapacity, placement: PlacementPolicy) -> tuple[Suggestion, ...]:
+    """Return the changes of one field with which the job would start on what is free now.
+
+    Args:
+        job: a job that waits.
+        room: what is free.
+        placement: the policy that would place it.
+    """
+    questions = _Questions(job, capacity, placement)
+    found = (_placement, _sharing, _workers, _share, _gpus, _models, _enforcement)
+    return tuple(each for changes in found for each in changes(job.demand, questions))
+
+
+class _Questions:
+    """Tries demands with the placement policy, a bounded number of times."""
+
+    def __init__(self, job: Job, capacity: FreeCapacity, placement: PlacementPolicy) -> None:
+        self._job, self._capacity, self._placement = job, capacity, placement
+        self._left = _MOST_QUESTIONS
+
+    def fits(self, demand: Demand) -> bool:
+        """Whether the job would be placed with this demand; False also when all trials are used up."""
+        if not self._left:
+            return False
+        self._left -= 1
+        return self._placement.place(replace(self._job, demand=demand), self._capacity) is not None
+
+    def largest(self, below: int, demand_of: Callable[[int], Demand]) -> int | None:
+        """Return the largest number from 1 to less than ``below`` with which it would be placed; None: not even with 1."""
+        if below <= 1 or not self.fits(demand_of(1)):
+            return None
+        fits, too_many = 1, below
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if self.fits(demand_of(middle)):
+                fits = middle
+            else:
+                too_many = middle
+        return fits
+
+
+def _placement(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    if demand.workers == 1:
+        return
+    for mode in (PlacementMode.AUTO, PlacementMode.SPREAD, PlacementMode.CONSOLIDATE):
+        changed = replace(demand, mode=mode)
+        if mode is not demand.mode and questions.fits(changed):
+            yield Suggestion("placement", f"placement: {mode} instead of {demand.mode}", changed)
+            return
+
+
+def _sharing(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    shared = replace(demand, exclusive=False)
+    if demand.exclusive and questions.fits(shared):
+        yield Suggestion("sharing", "sharing: Lanes instead of Exclusive", shared)
+
+
+def _workers(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    def with_workers(workers: int) -> Demand:
+        return replace(demand, workers=workers, min_workers=None, max_workers=None)
+
+    workers = questions.largest(demand.workers, with_workers)
+    if workers is not None:
+        text = f"workers: {workers} instead of {demand.workers}"
+        yield Suggestion("workers", text, with_workers(workers))
+
+
+def _share(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    if demand.exclusive or demand.gpus_per_worker > 1 or demand.memory_bytes is not None:
+        return
+    share = questions.largest(demand.share_percent, lambda percent: replace(demand, share_percent=percent))
+    if share is not None:
+        was = "a whole GPU" if demand.share_percent == 100 else str(demand.share_percent)
+        changed = replace(demand, share_percent=share)
+        yield Suggestion("gpus.sharePercent", f"gpus.sharePercent: {share} instead of {was}", changed)
+
+
+def _gpus(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    gpus = questions.largest(demand.gpus_per_worker, lambda number: replace(demand, gpus_per_worker=number))
+    if gpus is not None:
+        text = f"gpus.count: {gpus} instead of {demand.gpus_per_worker}"
+        yield Suggestion("gpus.count", text, replace(demand, gpus_per_worker=gpus))
+
+
+def _models(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    any_model = replace(demand, models=frozenset())
+    if demand.models and questions.fits(any_model):
+        yield Suggestion("gpus.models", "gpus.models left out, so that any model will do", any_model)
+
+
+def _enforcement(demand: Demand, questions: _Questions) -> Iterator[Suggestion]:
+    any_level = replace(demand, minimum_enforcement=Enforcement.NONE)
+    if demand.minimum_enforcement is not Enforcement.NONE and questions.fits(any_level):
+        text = f"minimumEnforcement left out instead of {demand.minimum_enforcement}"
+        yield Suggestion("minimumEnforcement", text, any_level)

@@ -1,0 +1,53 @@
+"""What would become of a gang if some victims released their GPUs; preemption policies ask that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from laneway.scheduling.framework.statement import NO_VICTIMS, Actions, Placement, Statement
+from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.state.scheduler_state import SchedulerState
+
+
+class PreemptionScenario:
+    """Tries sets of victims on a statement, and implements :class:`laneway.scheduling.preemption.policy.Scenario`.
+
+    Consecutive questions have most victims in common, so only the difference is applied.
+    """
+
+    def __init__(
+        self, state: SchedulerState, statement: Statement, place: Callable[[], Placement | None]
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: read only.
+            statement: changed by every question.
+            place: finds a place for the gang in FUTURE_IDLE.
+        """
+        self._allocations = state.allocations
+        self._statement = statement
+        self._place = place
+        self._answer: tuple[int, Placement | None] = (-1, None)
+        """How often the statement had changed when the place was searched, and the place."""
+
+    def fits_without(self, victims: Sequence[Job]) -> bool:
+        """Whether the gang fits if these victims are gone, and nobody else."""
+        return self.placement_without(victims) is not None
+
+    def in_the_way(self, victims: Sequence[Job]) -> list[Job]:
+        """Return those of the victims that hold GPUs where the gang would be placed if all of them were gone."""
+        placement = self.placement_without(victims)
+        if placement is None:
+            return list(victims)
+        there = set(self._allocations.releasing_on(placement))
+        return [victim for victim in victims if victim.key in there]
+
+    def placement_without(self, victims: Sequence[Job], actions: Actions = NO_VICTIMS) -> Placement | None:
+        """Return where the gang fits if these victims are preempted; those without an action are evicted."""
+        wanted = {victim.key: actions.get(victim.key, PreemptionAction.EVICT) for victim in victims}
+        self._statement.preempt(wanted)
+        if self._answer[0] != self._statement.changes:
+            self._answer = (self._statement.changes, self._place())
+        return self._answer[1]

@@ -1,0 +1,1 @@
+"""GPUs: which jobs hold them, what is free of them, and what the cluster could hold."""

@@ -1,0 +1,231 @@
+"""What the cluster could give a job if no other job were there: it tells "waits for others" from "never fits"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from laneway.api.enforcement import Enforcement
+from laneway.api.quantity import format_bytes
+from laneway.scheduling.gpus.allocations import Allocations
+from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, share_needed
+from laneway.scheduling.model.plan import WaitingCode, WaitingReason
+from laneway.scheduling.model.snapshot import Demand
+
+_NAMED = 3
+"""The most nodes that are named for one cause; the others are counted."""
+
+
+class ClusterCapacity:
+    """GPUs by node and class, free or not."""
+
+    def __init__(self, allocations: Allocations) -> None:
+        self._allocations = allocations
+        self._counts = [
+            Counter(allocations.classes[number] for number in numbers) for numbers in allocations.gpus_of_node
+        ]
+        self._usable_counts = [
+            Counter(allocations.classes[number] for number in numbers if number in allocations.usable)
+            for numbers in allocations.gpus_of_node
+        ]
+        self._all = sum(self._counts, Counter[GPUClass]())
+        self._unschedulable_reasons: dict[tuple[Demand, frozenset[int]], WaitingReason | None] = {}
+
+    def unschedulable_reason(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
+        """Return why a gang cannot run on the cluster's nodes, ever or as they are now; None if it only waits for other jobs.
+
+        Args:
+            demand: what the gang needs.
+            avoided: numbers of the nodes that it is kept away from.
+        """
+        key = (demand, avoided)
+        if key not in self._unschedulable_reasons:
+            self._unschedulable_reasons[key] = self._never(demand) or self._unavailable(demand, avoided)
+        return self._unschedulable_reasons[key]
+
+    def suitable_gpus(self, demand: Demand) -> int:
+        """Return how many GPUs of the cluster suit a demand."""
+        return sum(count for gpu_class, count in self._all.items() if _suits(demand, gpu_class))
+
+    def _never(self, demand: Demand) -> WaitingReason | None:
+        """Return why a gang cannot run in this cluster even if it were empty; None if it could."""
+        if not self._all:
+            return WaitingReason(
+                WaitingCode.NOT_ENOUGH_GPUS,
+                f"It needs {needs(demand)}, and the cluster has none.",
+                "Add a node with GPUs.",
+                lacking_gpus=demand.gpus,
+            )
+        return (
+            self._no_such_model(demand)
+            or self._no_such_enforcement(demand)
+            or self._no_such_size(demand)
+            or self._no_such_number(demand)
+        )
+
+    def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
+        """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
+        slots = _slots(demand, (c for n, c in enumerate(self._usable_counts) if n not in avoided))
+        if slots >= demand.workers:
+            return None
+        usable = sum(
+            count
+            for node, counts in enumerate(self._usable_counts)
+            for gpu_class, count in counts.items()
+            if node not in avoided and _suits(demand, gpu_class)
+        )
+        causes = "; ".join(self._causes(avoided)) or "no node is left"
+        return WaitingReason(
+            WaitingCode.NODES_UNAVAILABLE,
+            f"It needs {needs(demand)}; {usable} of {self.suitable_gpus(demand)} suitable GPUs can be used now: {causes}.",
+            "It can start when these nodes and GPUs are back.",
+            lacking_gpus=max(0, demand.gpus - usable),
+        )
+
+    def _no_such_model(self, demand: Demand) -> WaitingReason | None:
+        if any(accepts_model(demand, gpu_class.model) for gpu_class in self._all):
+            return None
+        return WaitingReason(
+            WaitingCode.MODEL_NOT_IN_CLUSTER,
+            f"It accepts {_listed(demand.models)}, and the cluster has only {_models(self._all)}.",
+            "Add one of the cluster's models to gpus.models, or add a node with one that the job accepts.",
+            lacking_gpus=demand.gpus,
+        )
+
+    def _no_such_enforcement(self, demand: Demand) -> WaitingReason | None:
+        if any(accepts(demand, gpu_class) for gpu_class in self._all):
+            return None
+        held = Counter[str]()
+        for gpu_class, count in self._all.items():
+            if accepts_model(demand, gpu_class.model):
+                held[gpu_class.enforcement] += count
+        return WaitingReason(
+            WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
+            f"It demands the enforcement {demand.minimum_enforcement}, and the GPUs that it accepts are held by "
+            f"{', '.join(f'{level} ({count})' for level, count in sorted(held.items()))}.",
+            "Lower minimumEnforcement, or fix what enforcementReason reports in the GPUNodes' status.",
+            lacking_gpus=demand.gpus,
+        )
+
+    def _no_such_size(self, demand: Demand) -> WaitingReason | None:
+        accepted = [gpu_class for gpu_class in self._all if accepts(demand, gpu_class)]
+        if demand.memory_bytes is None or any(_suits(demand, gpu_class) for gpu_class in accepted):
+            return None
+        largest = max(accepted)
+        return WaitingReason(
+            WaitingCode.GPU_TOO_SMALL,
+            f"It needs {format_bytes(demand.memory_bytes)} of one GPU; the largest that it accepts "
+            f"({largest.model}) has {format_bytes(largest.allocatable_bytes)} for jobs.",
+            f"Ask for at most {largest.allocatable_bytes} bytes in gpus.memory, or add a node with larger GPUs.",
+            lacking_bytes=demand.memory_bytes - largest.allocatable_bytes,
+        )
+
+    def _no_such_number(self, demand: Demand) -> WaitingReason | None:
+        if _slots(demand, self._counts) >= demand.workers:
+            return None
+        suited = self.suitable_gpus(demand)
+        most, node = max(
+            (
+                max((count for gpu_class, count in counts.items() if _suits(demand, gpu_class)), default=0),
+                -number,
+            )
+            for number, counts in enumerate(self._counts)
+        )
+        if most < demand.gpus_per_worker:
+            return WaitingReason(
+                WaitingCode.WORKER_LARGER_THAN_NODE,
+                f"Each of its workers needs {demand.gpus_per_worker} GPUs of one node; the largest suitable node, "
+                f"{self._allocations.nodes[-node].name}, has {most}.",
+                f"Ask for at most {most} in gpus.count and for more workers, or add a larger node.",
+                lacking_gpus=demand.gpus_per_worker - most,
+            )
+        if suited >= demand.gpus:
+            slots = _slots(demand, self._counts)
+            return WaitingReason(
+                WaitingCode.NOT_ENOUGH_GPUS,
+                f"It needs {needs(demand)}, and the cluster's nodes together can hold {slots} of its workers.",
+                f"Ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+                lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
+            )
+        lacking = demand.gpus - suited
+        return WaitingReason(
+            WaitingCode.NOT_ENOUGH_GPUS,
+            f"It needs {needs(demand)}, and the cluster has {suitable(suited)}.",
+            f"Ask for fewer workers, or add {lacking} such {'GPU' if lacking == 1 else 'GPUs'} to the cluster.",
+            lacking_gpus=lacking,
+        )
+
+    def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
+        """Yield the causes that keep GPUs from being used, each with the first nodes that it concerns."""
+        sick: dict[str, int] = {}
+        takes: dict[str, list[str]] = {}
+        for number, node in enumerate(self._allocations.nodes):
+            unhealthy = sum(not gpu.healthy for gpu in node.gpus)
+            if not node.schedulable:
+                takes.setdefault(f"no workers ({node.reason or 'no reason given'})", []).append(node.name)
+            elif number in avoided:
+                takes.setdefault("none of its workers", []).append(node.name)
+            elif unhealthy:
+                sick[f"{unhealthy} of {node.name}"] = unhealthy
+        if sick:
+            yield f"{_first(list(sick))} {'is' if sum(sick.values()) == 1 else 'are'} unhealthy"
+        for what, names in takes.items():
+            yield f"{_first(names)} {'takes' if len(names) == 1 else 'take'} {what}"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def needs(demand: Demand) -> str:
+    """Return in words what a gang needs: ``4 GPUs (4 workers)``, ``50 percent of a GPU``, ``8.0 GiB of each of 2 GPUs``."""
+    model = f" of {_listed(demand.models)}" if demand.models else ""
+    if demand.minimum_enforcement is not Enforcement.NONE:
+        model += f" held by {demand.minimum_enforcement}"
+    if demand.memory_bytes is not None:
+        part = format_bytes(demand.memory_bytes)
+    elif demand.share_percent < 100 and not demand.exclusive:
+        part = f"{demand.share_percent} percent"
+    else:
+        part = ""
+    count = demand.gpus
+    if part:
+        return f"{part} of a GPU{model}" if count == 1 else f"{part} of each of {count} GPUs{model}"
+    alone = " alone" if demand.exclusive else ""
+    if demand.workers == 1:
+        return f"{count} {'GPU' if count == 1 else 'GPUs of one node'}{model}{alone}"
+    gang = f"{demand.workers} workers" + (
+        f" with {demand.gpus_per_worker} each" if demand.gpus_per_worker > 1 else ""
+    )
+    return f"{count} GPUs{model}{alone} ({gang})"
+
+
+def suitable(gpus: int) -> str:
+    """Return in words how many GPUs suit a job: ``1 suitable GPU``."""
+    return f"{gpus} suitable {'GPU' if gpus == 1 else 'GPUs'}"
+
+
+def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
+    return accepts(demand, gpu_class) and share_needed(demand, gpu_class) is not None
+
+
+def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:
+    """Return how many workers the empty nodes could hold."""
+    return sum(
+        count // demand.gpus_per_worker
+        for counts in nodes
+        for gpu_class, count in counts.items()
+        if _suits(demand, gpu_class)
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(sorted(names))
+
+
+def _models(counts: Mapping[GPUClass, int]) -> str:
+    by_model: Counter[str] = Counter()
+    for gpu_class, count in counts.items():
+        by_model[gpu_class.model] += count
+    return ", ".join(f"{model} ({count})" for model, count in sorted(by_model.items()))

@@ -1,0 +1,227 @@
+"""Free capacity as placement policies see it, and which GPUs a worker fits on. Policies only read; actions change allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from laneway.lanes import Refusal, Tenant, refusal
+from laneway.scheduling.gpus.allocations import Allocations
+from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
+from laneway.scheduling.gpus.node_states import NodeStates
+from laneway.scheduling.gpus.views import TrackedView
+from laneway.scheduling.model.gpu_class import GPUClass, suitable
+from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
+from laneway.scheduling.model.tenants import tenant_of
+
+_Suitable = tuple[tuple[tuple[GPUClass, int], ...], tuple[ClassIndex, ...], int]
+"""Of a demand: the classes that suit it, each with the share needed; their indexes; the least of these shares."""
+
+
+class FreeCapacity:
+    """What is free in one view of the allocations: IDLE, FUTURE_IDLE, or with some levels preempted."""
+
+    def __init__(
+        self, allocations: Allocations, tracked: TrackedView, avoided: Mapping[str, frozenset[int]]
+    ) -> None:
+        """Read a view.
+
+        Args:
+            allocations: read only.
+            tracked: what counts as held.
+            avoided: by job, the numbers of the nodes that it is not to be placed on now.
+        """
+        self.tracked = tracked
+        self._allocations = allocations
+        self._view = tracked.view
+        self._avoided = avoided
+        self._suitable: dict[Demand, _Suitable] = {}
+        self._fewest: dict[object, int] = {}
+        self._asked_of: Job | None = None
+        self._found: _Suitable = ((), (), 0)
+
+    @property
+    def _index(self) -> FreeIndex:
+        return self._allocations.index(self.tracked)
+
+    def choices(self, job: Job) -> tuple[tuple[GPUClass, int], ...]:
+        """Return the classes of usable GPUs that suit a job, each with the share needed; the least memory first."""
+        return self._look_up(job)[0]
+
+    def free_percent(self, gpu: GPU) -> int:
+        """Return what is free of a GPU."""
+        return self._index.free[self._allocations.number[gpu.uuid]]
+
+    def held_percent(self, namespace: str) -> int:
+        """Return what the jobs of a namespace hold of all GPUs together, the releasing ones included."""
+        return self._allocations.held_percent[namespace]
+
+    def node(self, node: int) -> Node:
+        """Return a node by its number."""
+        return self._allocations.nodes[node]
+
+    def gpu(self, uuid: str) -> GPU:
+        """Return a GPU by its uuid."""
+        return self._allocations.gpus[self._allocations.number[uuid]]
+
+    def sharers(self, gpu: GPU) -> list[Job]:
+        """Return the jobs that hold a part of a GPU and take turns there, by key."""
+        return self._allocations.sharers(self._allocations.number[gpu.uuid], self._view)
+
+    def fullest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
+        """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
+        avoided = self.avoided(job)
+        fits = self._check(job, gpu_class, share_percent)
+        for number in self._index.fullest(gpu_class, share_percent):
+            if self._allocations.node_numbers[number] not in avoided and (fits is None or fits(number)):
+                yield self._allocations.gpus[number]
+
+    def emptiest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
+        """Yield what :meth:`fullest` does, the most free first."""
+        avoided = self.avoided(job)
+        fits = self._check(job, gpu_class, share_percent)
+        for number in self._index.emptiest(gpu_class, share_percent):
+            if self._allocations.node_numbers[number] not in avoided and (fits is None or fits(number)):
+                yield self._allocations.gpus[number]
+
+    def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
+        """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
+        if not _lanes_matter(job, gpu_class) and not self.avoided(job):
+            return self._index.counts(gpu_class, share_percent).nodes
+        counts: dict[int, int] = {}
+        for gpu in self.fullest(job, gpu_class, share_percent):
+            node = self._allocations.node_numbers[self._allocations.number[gpu.uuid]]
+            counts[node] = counts.get(node, 0) + 1
+        nodes: dict[int, list[int]] = {}
+        for node in sorted(counts):
+            nodes.setdefault(counts[node], []).append(node)
+        return nodes
+
+    def states(self, gpu_class: GPUClass) -> NodeStates:
+        """Return the nodes by what is free of their usable GPUs of a class; memory and avoided nodes do not matter here."""
+        return self._index.states(gpu_class)
+
+    def gpus_on(self, node: int, job: Job, gpu_class: GPUClass, share_percent: int) -> list[GPU]:
+        """Return the GPUs of a node and class that can take a worker of the job, those with the least free first."""
+        fits = self._check(job, gpu_class, share_percent)
+        free = self._index.free
+        numbers = [
+            number
+            for number in self._allocations.usable_on(node, gpu_class)
+            if free[number] >= share_percent and (fits is None or fits(number))
+        ]
+        numbers.sort(key=free.__getitem__)  # they came by number, and stay so among equals
+        gpus = self._allocations.gpus
+        return [gpus[number] for number in numbers]
+
+    def free_gpus(self, job: Job) -> int:
+        """Return how many GPUs can take a worker of the job."""
+        return sum(
+            gpus * len(nodes)
+            for gpu_class, share_percent in self.choices(job)
+            for gpus, nodes in self.nodes_by_gpus(job, gpu_class, share_percent).items()
+        )
+
+    def free_sum_percent(self, job: Job) -> int:
+        """Return what is free of all suitable GPUs together; avoided nodes count as well."""
+        self._allocations.index(self.tracked)
+        return sum([index.free_sum for index in self._look_up(job)[1]])
+
+    def may_fit(self, job: Job, more_percent: int = 0) -> bool:
+        """Whether the total free percent, plus ``more_percent``, is at least what the gang needs; else it fits nowhere."""
+        demand = job.demand
+        workers = min(demand.workers, demand.fewest_workers)
+        needed_percent = workers * demand.gpus_per_worker * self._look_up(job)[2]
+        return needed_percent <= more_percent + self.free_sum_percent(job)
+
+    def most_free_percent(self, job: Job) -> int:
+        """Return what is free of the emptiest suitable GPU; avoided nodes count as well."""
+        self._allocations.index(self.tracked)
+        return max([index.most_free for index in self._look_up(job)[1]], default=0)
+
+    def memory_refusals(self, job: Job) -> Iterator[Refusal]:
+        """Yield why GPUs with enough free percent cannot take a worker of the job."""
+        avoided = self.avoided(job)
+        for gpu_class, share_percent in self.choices(job):
+            if _lanes_matter(job, gpu_class):
+                for number in self._index.fullest(gpu_class, share_percent):
+                    why = self._refusal(job, number, share_percent)
+                    if why is not None and self._allocations.node_numbers[number] not in avoided:
+                        yield why
+
+    def fewest_nodes(self, job: Job) -> int:
+        """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
+        avoided = self.avoided(job)
+        key = (job.demand, avoided)
+        if key not in self._fewest:
+            self._fewest[key] = self._count_fewest_nodes(job, avoided)
+        return self._fewest[key]
+
+    def avoided(self, job: Job) -> frozenset[int]:
+        """Return the numbers of the nodes that the job is not to be placed on now."""
+        return self._avoided.get(job.key, frozenset())
+
+    def node_name(self, node: int) -> str:
+        """Return the name of a node."""
+        return self._allocations.nodes[node].name
+
+    def _look_up(self, job: Job) -> _Suitable:
+        if (
+            job is self._asked_of
+        ):  # many consecutive questions concern one job, and a look-up by demand takes longer
+            return self._found
+        found = self._suitable.get(job.demand)
+        if found is None:
+            choices = suitable(job.demand, self._allocations.usable_classes)
+            indexes = tuple(self.tracked.index.of_class(gpu_class) for gpu_class, _ in choices)
+            least_percent = min((share_percent for _, share_percent in choices), default=0)
+            found = self._suitable[job.demand] = (choices, indexes, least_percent)
+        self._asked_of, self._found = job, found
+        return found
+
+    def _count_fewest_nodes(self, job: Job, avoided: frozenset[int]) -> int:
+        classes = {gpu_class for gpu_class, _ in self.choices(job)}
+        capacities = []
+        for node, gpus in enumerate(self._allocations.gpus_of_node):
+            if node not in avoided:
+                counts: dict[GPUClass, int] = {}
+                for number in gpus:
+                    if number in self._allocations.usable and self._allocations.classes[number] in classes:
+                        counts[self._allocations.classes[number]] = (
+                            counts.get(self._allocations.classes[number], 0) + 1
+                        )
+                capacities.append(sum(count // job.demand.gpus_per_worker for count in counts.values()))
+        left = job.demand.workers
+        for used, capacity in enumerate(sorted(capacities, reverse=True), start=1):
+            left -= capacity
+            if left <= 0:
+                return used
+        return 0
+
+    def _check(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Callable[[int], bool] | None:
+        """Return a check whether a worker fits the memory and the lanes of a GPU, given by its number.
+
+        None where free percent alone decides.
+        """
+        if not _lanes_matter(job, gpu_class):
+            return None
+        allocations, view, rules = self._allocations, self._view, gpu_class.lane_rules
+        newcomer: Tenant | None = None
+
+        def fits(number: int) -> bool:
+            nonlocal newcomer
+            if newcomer is None:  # GPUs of a class have the same memory, so the tenant is the same on each
+                newcomer = tenant_of(job, allocations.gpus[number], share_percent)
+            return allocations.memory_usage(number, view).fits(gpu_class.allocatable_bytes, newcomer, rules)
+
+        return fits
+
+    def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
+        gpu = self._allocations.gpus[number]
+        tenants = self._allocations.tenants(number, self._view)
+        return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+
+
+def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:
+    """Whether free percent alone does not decide that a worker fits: memory is overcommitted, or lanes are limited."""
+    limited = gpu_class.lane_rules.max_lanes > 0 and job.demand.spans_gpus
+    return gpu_class.allocatable_percent > 100 or limited

@@ -1,0 +1,230 @@
+"""What a scheduling cycle decides: the plan, with a reason for every waiting job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from laneway.scheduling.model.snapshot import WorkerPlacement
+
+Value = TypeVar("Value")
+
+
+def _none() -> Mapping[str, Value]:
+    return MappingProxyType({})
+
+
+class WaitingCode(StrEnum):
+    """Why a job waits, as one word that programs may rely on (the reason of its status)."""
+
+    SUSPENDED = "Suspended"
+    """Its user has suspended it."""
+
+    NOT_ENOUGH_GPUS = "NotEnoughGPUs"
+    """Never: the cluster has fewer suitable GPUs than the gang needs."""
+
+    MODEL_NOT_IN_CLUSTER = "ModelNotInCluster"
+    """Never: no GPU is of a model that it accepts."""
+
+    ENFORCEMENT_NOT_IN_CLUSTER = "EnforcementNotInCluster"
+    """Not now: no GPU that it accepts has the enforcement level that it demands."""
+
+    GPU_TOO_SMALL = "GPUTooSmall"
+    """Never: no GPU has enough memory."""
+
+    WORKER_LARGER_THAN_NODE = "WorkerLargerThanNode"
+    """Never: no node has enough GPUs for one worker."""
+
+    NODES_UNAVAILABLE = "NodesUnavailable"
+    """It would fit if nodes or GPUs were back that are cordoned, unhealthy or avoided for now."""
+
+    GPUS_BUSY = "GPUsBusy"
+    """It waits for other jobs to end."""
+
+    GPUS_FRAGMENTED = "GPUsFragmented"
+    """Enough is free in total, but not where one gang could use it."""
+
+    AWAITING_PREEMPTION = "AwaitingPreemption"
+    """Other jobs are preempted for it."""
+
+    AWAITING_RELEASE = "AwaitingRelease"
+    """Its GPUs are still held by jobs that are releasing them."""
+
+    AWAITING_PROFILE = "AwaitingProfile"
+    """Shared GPUs have too little memory: their jobs count with the full share until they are profiled."""
+
+    AWAITING_CONSOLIDATION = "AwaitingConsolidation"
+    """Enough is free, but on more nodes than it accepts."""
+
+    AWAITING_BETTER_PLACE = "AwaitingBetterPlace"
+    """GPUs are available, but the placement policy waits for others: sharing these would slow it, or their jobs, too much."""
+
+    BEHIND_OTHERS = "BehindOthers"
+    """A job ahead of it waits for the same GPUs, and the order policy lets no job pass."""
+
+    NOT_CONSIDERED = "NotConsidered"
+    """The cycle was truncated before it; the next one follows at once."""
+
+    NOT_ADMITTED = "NotAdmitted"
+    """An admission policy holds it back."""
+
+
+NEVER_FITS = frozenset(
+    {
+        WaitingCode.NOT_ENOUGH_GPUS,
+        WaitingCode.MODEL_NOT_IN_CLUSTER,
+        WaitingCode.ENFORCEMENT_NOT_IN_CLUSTER,
+        WaitingCode.GPU_TOO_SMALL,
+        WaitingCode.WORKER_LARGER_THAN_NODE,
+    }
+)
+"""Codes of jobs that cannot run in this cluster even if it were empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReason:
+    """Why a job waits, and what would let it run."""
+
+    code: WaitingCode
+    message: str
+    """Why, as a sentence with numbers."""
+
+    unblock: str
+    """What would let it run, as a sentence."""
+
+    position: int = 0
+    """Its place among the waiting jobs in this plan's order, 1 is next."""
+
+    lacking_gpus: int = 0
+    """The number of additional GPUs that would suffice; 0 where GPUs are not missing."""
+
+    lacking_bytes: int = 0
+    """The additional GPU memory that would suffice; 0 where memory is not missing."""
+
+    blockers: tuple[str, ...] = ()
+    """The jobs that it waits for, if known."""
+
+    def at(self, position: int) -> WaitingReason:
+        """Return the same reason at a position among the waiting jobs. A plan has thousands, so this avoids ``replace``."""
+        return WaitingReason(
+            self.code,
+            self.message,
+            self.unblock,
+            position,
+            self.lacking_gpus,
+            self.lacking_bytes,
+            self.blockers,
+        )
+
+    @property
+    def never_fits(self) -> bool:
+        """Whether it cannot run in this cluster even if it were empty."""
+        return self.code in NEVER_FITS
+
+
+class PreemptionReason(StrEnum):
+    """Why a job is preempted or stopped."""
+
+    HIGHER_PRIORITY = "HigherPriority"
+    HIGHER_QUEUE = "HigherQueue"
+    """The preemptor comes before it in the order policy."""
+    SUSPENDED = "Suspended"
+    RESCALED = "Rescaled"
+    """It is malleable, and restarts with another number of workers."""
+
+
+class PreemptionAction(StrEnum):
+    """What is done to a victim. Each action frees more than the one before, and costs more."""
+
+    PAUSE = "Pause"
+    """It stops at the end of an iteration and takes no turns; its memory stays on the GPU."""
+
+    OFFLOAD = "Offload"
+    """Its memory also moves to the host; its process stays."""
+
+    EVICT = "Evict"
+    """It saves a checkpoint and ends; it starts again later, perhaps elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A running job is paused, offloaded or evicted, or a paused one is offloaded or evicted."""
+
+    job: str
+    reason: PreemptionReason
+    message: str
+    """Why, as a sentence."""
+
+    preemptor: str | None
+    """The job that gets its GPUs; None where it stops for reasons of its own."""
+
+    action: PreemptionAction = PreemptionAction.EVICT
+    cost_seconds: float = 0.0
+    """The expected cost on each of its GPUs, by the preemption policy; 0 where it stops for reasons of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAllotment:
+    """What one worker gets."""
+
+    worker: int
+    cpu_millis: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do now. Every job of the snapshot is in exactly one of starts, resumes, preemptions, keeps and waiting,
+    except jobs that are releasing their GPUs, which are in none."""
+
+    starts: Mapping[str, tuple[WorkerPlacement, ...]] = field(default_factory=_none)
+    """By job: the placement of its workers, ordered by rank, on GPUs that are free now. A preemptor waits in this plan and starts
+    in a later one, when its victims are gone."""
+
+    preemptions: Mapping[str, Preemption] = field(default_factory=_none)
+    resumes: tuple[str, ...] = ()
+    """Paused and offloaded jobs that resume in place."""
+
+    rescales: Mapping[str, int] = field(default_factory=_none)
+    """By malleable job that is stopped to be rescaled: the number of workers with which it restarts."""
+
+    allotments: Mapping[str, tuple[WorkerAllotment, ...]] = field(default_factory=_none)
+    """By job that starts or stays: what each worker may use of its node's CPUs and memory. Empty where no allocation
+    policy is chosen."""
+
+    keeps: tuple[str, ...] = ()
+    """Jobs that keep their GPUs, in order."""
+
+    waiting: Mapping[str, WaitingReason] = field(default_factory=_none)
+    """By job, in order."""
+
+    order: tuple[str, ...] = ()
+    """All jobs; the first one goes first."""
+
+    queues: Mapping[str, int] = field(default_factory=_none)
+    """By job: the order policy's queue, 0 is the first; jobs that go before even that one are counted there."""
+
+    promotions: tuple[str, ...] = ()
+    """Jobs that this plan counts in the first queue because they waited long. The caller keeps, for each, its attained
+    service as ``Job.service_at_promotion_gpu_seconds``, so that it stays promoted once it runs."""
+
+    truncated: bool = False
+    """As many start as may at once: the next plan is due now."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What one scheduling cycle changes. The fields mean what they do in :class:`Plan`."""
+
+    starts: dict[str, tuple[WorkerPlacement, ...]] = field(default_factory=dict)
+    preemptions: dict[str, Preemption] = field(default_factory=dict)
+    resumes: list[str] = field(default_factory=list)
+    rescales: dict[str, int] = field(default_factory=dict)
+    promotions: list[str] = field(default_factory=list)
+    waiting: dict[str, WaitingReason] = field(default_factory=dict)
+    """Reasons of some waiting jobs; of the others, :mod:`laneway.scheduling.explain.waiting` computes them on demand."""
+
+    truncated: bool = False

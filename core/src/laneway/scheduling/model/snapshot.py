@@ -1,0 +1,364 @@
+"""The scheduler's input: a frozen snapshot of the cluster's GPUs and of all unfinished jobs.
+
+Times are seconds of one clock of the caller's choice (the operator uses Unix time, the simulator its own). Jobs are
+named by ``namespace/name``, workers by rank, GPUs by uuid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from laneway.api.enforcement import Enforcement
+from laneway.api.training_job import PlacementMode
+from laneway.lanes import LaneRules
+from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.sensitivity import Sensitivity
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a gang needs: the same for each of its workers.
+
+    The workers of a gang never share a GPU with one another: NCCL refuses two ranks on one device.
+    """
+
+    workers: int = 1
+    gpus_per_worker: int = 1
+    """GPUs of one node for each worker."""
+
+    share_percent: int = 100
+    """Percent of each of these GPUs. Not used where ``memory_bytes`` or ``exclusive`` is set."""
+
+    memory_bytes: int | None = None
+    """Memory of the worker's one GPU; the share is then the smallest whose quota holds it on the GPU chosen."""
+
+    models: frozenset[str] = frozenset()
+    """Acceptable GPU models; empty: any."""
+
+    minimum_enforcement: Enforcement = Enforcement.NONE
+    """The weakest acceptable enforcement level."""
+
+    exclusive: bool = False
+    """The job holds its GPUs exclusively: all of their allocatable percent."""
+
+    mode: PlacementMode = PlacementMode.AUTO
+
+    min_workers: int | None = None
+    """Of a malleable job: the fewest workers that it can run with; None: ``workers``."""
+
+    max_workers: int | None = None
+    """Of a malleable job: the most workers that it can use; None: ``workers``."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"workers is {self.workers}: a gang has 1 or more")
+        if not self.fewest_workers <= self.workers <= self.most_workers or self.fewest_workers < 1:
+            raise ValueError(
+                f"workers is {self.workers}, and min_workers to max_workers is {self.fewest_workers} to "
+                f"{self.most_workers}: write a range, from 1 up, that holds it"
+            )
+        if self.gpus_per_worker < 1:
+            raise ValueError(f"gpus_per_worker is {self.gpus_per_worker}: write 1 or more")
+        if not 1 <= self.share_percent <= 100:
+            raise ValueError(f"share_percent is {self.share_percent}: write 1 to 100")
+        if self.gpus_per_worker > 1 and (self.memory_bytes is not None or self.share_percent != 100):
+            raise ValueError("a worker with several GPUs has each of them whole: leave share_percent at 100")
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise ValueError(f"memory_bytes is {self.memory_bytes}: write 1 or more")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the gang touches."""
+        return self.workers * self.gpus_per_worker
+
+    @property
+    def spans_gpus(self) -> bool:
+        """Whether the job's workers together use more than one GPU."""
+        return self.gpus > 1
+
+    @property
+    def fewest_workers(self) -> int:
+        """The fewest workers that the job can run with."""
+        return self.workers if self.min_workers is None else self.min_workers
+
+    @property
+    def most_workers(self) -> int:
+        """The most workers that the job can use."""
+        return self.workers if self.max_workers is None else self.max_workers
+
+    @property
+    def malleable(self) -> bool:
+        """Whether the number of workers may be changed."""
+        return self.fewest_workers < self.most_workers
+
+
+class StageSeconds(NamedTuple):
+    """How long one iteration, alone on its GPUs, keeps each kind of resource busy, per GPU, in seconds.
+
+    The stages of one iteration may overlap, so their sum may exceed the iteration's time.
+    """
+
+    storage: float
+    cpu: float
+    gpu: float
+    network: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Measurements of one worker's iterations; the largest over the workers."""
+
+    persistent_bytes: int
+    """Kept between iterations, the framework's own bytes included."""
+
+    ephemeral_bytes: int
+    """Used beyond that inside an iteration."""
+
+    iteration_seconds: float = 0.0
+    """Alone on its GPUs; 0: not known."""
+
+    model_bytes: int = 0
+    largest_tensor_bytes: int = 0
+    """Over ``model_bytes`` it is Tiresias' skew."""
+
+    stages: StageSeconds | None = None
+    """Where the iteration's time is spent; None: not known."""
+
+    @property
+    def skew_ratio(self) -> float | None:
+        """The largest tensor over the model's size (Tiresias, NSDI'19, section 3.3); None: not known."""
+        return self.largest_tensor_bytes / self.model_bytes if self.model_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlacement:
+    """The GPUs of one worker."""
+
+    worker: int
+    node: str
+    gpus: tuple[str, ...]
+    """Uuids; as many as the demand's ``gpus_per_worker``, all of ``node``."""
+
+    share_percent: int
+    """Percent of each of these GPUs."""
+
+
+class JobState(StrEnum):
+    """What a job holds."""
+
+    WAITING = "Waiting"
+    """Nothing."""
+    STARTING = "Starting"
+    """Its placement; not all of its workers run."""
+    RUNNING = "Running"
+    """Its placement; all of its workers run."""
+    TERMINATING = "Terminating"
+    """Its placement, until its workers are gone: it ends, fails or is evicted."""
+    PAUSED = "Paused"
+    """Its placement and its memory; it takes no turns."""
+    OFFLOADED = "Offloaded"
+    """Its placement; its memory is on the host, and it takes no turns."""
+    PAUSING = "Pausing"
+    """Its placement and all of its memory, until it has stopped between two iterations; then it is ``PAUSED``."""
+    OFFLOADING = "Offloading"
+    """Its placement and all of its memory, until that is on the host; then it is ``OFFLOADED``."""
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether the job is releasing memory or GPUs; that is decided, and only takes time."""
+        return self in _RELEASING
+
+
+_RELEASING = frozenset({JobState.TERMINATING, JobState.PAUSING, JobState.OFFLOADING})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An unfinished job (or a finished one whose workers are not gone yet: then ``TERMINATING``)."""
+
+    key: str
+    """``namespace/name``."""
+
+    demand: Demand
+    created_seconds: float
+    uid: str = ""
+    state: JobState = JobState.WAITING
+    placement: tuple[WorkerPlacement, ...] = ()
+    """Ordered by worker; empty exactly while it is ``WAITING``."""
+
+    priority: int = 0
+    """The value of its PriorityClass. A higher one goes first under every order policy."""
+
+    attained_service_gpu_seconds: float = 0.0
+    """Up to ``as_of_seconds``. A share of s percent counts as s/100 of a GPU."""
+
+    executed_seconds: float = 0.0
+    """Time in ``RUNNING``, over all of its runs, up to ``as_of_seconds``."""
+
+    as_of_seconds: float | None = None
+    """When service and executed time were counted; while ``RUNNING`` both grow from then on. None: they are those of
+    the plan's ``now``."""
+
+    service_rate_gpus: float | None = None
+    """GPU-seconds of service a second while it runs; None: its share of the GPUs that it holds."""
+
+    expected_seconds: float | None = None
+    """Its total run time on what it demands, known or estimated from earlier jobs of its template; None: unknown. Only policies
+    that need durations read it."""
+
+    waiting_since_seconds: float | None = None
+    """Since when it is ``WAITING``; None: since ``created_seconds``. Not read in other states."""
+
+    started_seconds: float | None = None
+    """When it last became ``RUNNING``; None before."""
+
+    service_at_promotion_gpu_seconds: float = 0.0
+    """Its attained service when it was last promoted for having waited long (see ``Plan.promotions``); 0: never."""
+
+    profile: Profile | None = None
+    sensitivity: Sensitivity | None = None
+    """How its throughput depends on CPUs and memory; None: not measured."""
+
+    goodput: GoodputModel | None = None
+    """How the speed of a malleable job depends on its workers; None: not known."""
+
+    restarts: int = 0
+    """The number of its restarts."""
+
+    preemptible: bool = True
+    pausable: bool = True
+    """Whether it can be paused or offloaded; else it can only be evicted."""
+
+    suspended: bool = False
+    """Its user has suspended it."""
+
+    def __post_init__(self) -> None:
+        if (self.state is JobState.WAITING) != (not self.placement):
+            raise ValueError(f"job {self.key} is {self.state} and has {len(self.placement)} placed workers")
+
+    @property
+    def namespace(self) -> str:
+        """The part of the key before the slash; empty where there is none."""
+        return self.key.rpartition("/")[0]
+
+    @property
+    def rate_gpus(self) -> float:
+        """GPU-seconds of service that it attains a second; 0 while it does not run."""
+        if self.state is not JobState.RUNNING:
+            return 0.0
+        if self.service_rate_gpus is not None:
+            return self.service_rate_gpus
+        return sum(worker.share_percent * len(worker.gpus) for worker in self.placement) / 100
+
+    def service_gpu_seconds(self, now_seconds: float) -> float:
+        """Return the service attained up to a moment."""
+        if self.as_of_seconds is None or self.state is not JobState.RUNNING:
+            return self.attained_service_gpu_seconds
+        return self.attained_service_gpu_seconds + (now_seconds - self.as_of_seconds) * self.rate_gpus
+
+    def ran_seconds(self, now_seconds: float) -> float:
+        """Return the time executed up to a moment."""
+        if self.as_of_seconds is None or self.state is not JobState.RUNNING:
+            return self.executed_seconds
+        return self.executed_seconds + now_seconds - self.as_of_seconds
+
+    def waited_seconds(self, now_seconds: float) -> float:
+        """Return how long it has waited this time; 0 while it does not wait."""
+        if self.state is not JobState.WAITING:
+            return 0.0
+        since = self.created_seconds if self.waiting_since_seconds is None else self.waiting_since_seconds
+        return max(0.0, now_seconds - since)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTenant:
+    """A user of a GPU that is not in the snapshot's placements: a plain pod, or a worker elsewhere than planned."""
+
+    key: str
+    share_percent: int
+    persistent_bytes: int = 0
+    ephemeral_bytes: int = 0
+    profiled: bool = False
+    """Whether the two sizes were measured; else its whole quota counts."""
+
+    spans_gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GPU:
+    """One GPU."""
+
+    uuid: str
+    node: str
+    index: int
+    model: str
+    memory_bytes: int
+    allocatable_bytes: int
+    """Memory less the reserve for frameworks."""
+
+    allocatable_percent: int = 100
+    """Shares on offer: 100 times the overcommit factor."""
+
+    active_percent: int | None = None
+    """Percent that may take turns at the same time; the rest can only be held by paused and offloaded jobs. None: all of it."""
+
+    healthy: bool = True
+    enforcement: Enforcement = Enforcement.COOPERATIVE
+    """The strongest enforcement level of its node."""
+
+    numa_node: int | None = None
+    nvlink_peers: frozenset[str] = frozenset()
+    foreign: tuple[ForeignTenant, ...] = ()
+    lane_rules: LaneRules = field(default_factory=LaneRules)
+
+    @property
+    def foreign_percent(self) -> int:
+        """The percent held by foreign tenants."""
+        return sum(tenant.share_percent for tenant in self.foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node."""
+
+    name: str
+    gpus: tuple[GPU, ...]
+    schedulable: bool = True
+    """False: no new worker is placed there (cordoned, not ready, silent agent); present workers stay."""
+
+    reason: str = ""
+    """Why it is not schedulable, as a clause: "it is cordoned"."""
+
+    rack: str = ""
+    """Nodes of one rack are nearer to one another; empty: not known."""
+
+    cpu_millis: int = 0
+    """CPUs for jobs, in thousandths; 0: not known."""
+
+    memory_bytes: int = 0
+    """Host memory for jobs; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The cluster and its jobs. The order in which nodes, GPUs and jobs are listed changes nothing."""
+
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    avoid: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By job: nodes on which it must not be placed now (its template forbids them, or its workers failed there)."""
+
+    def __post_init__(self) -> None:
+        _refuse_twice("node", [node.name for node in self.nodes])
+        _refuse_twice("GPU", [gpu.uuid for node in self.nodes for gpu in node.gpus])
+        _refuse_twice("job", [job.key for job in self.jobs])
+
+
+def _refuse_twice(kind: str, names: list[str]) -> None:
+    if len(names) != len(set(names)):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"the snapshot lists a {kind} twice: {', '.join(twice)}")

@@ -1,0 +1,53 @@
+"""What a TrainingJob's spec asks for, as the scheduler counts it."""
+
+from __future__ import annotations
+
+from laneway.api.enforcement import LEVELS, Enforcement
+from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
+from laneway.api.training_job import GPURequestType, PlacementMode, Sharing, TrainingJobSpec
+from laneway.scheduling.model.snapshot import Demand
+
+_MEMBERS: dict[str, str] = {
+    GPURequestType.SHARE: "sharePercent",
+    GPURequestType.COUNT: "count",
+    GPURequestType.MEMORY: "memory",
+}
+
+
+def demand_of(spec: TrainingJobSpec) -> Demand:
+    """Return what the gang needs of the cluster's GPUs.
+
+    The CRD's rules refuse most of what is refused here; an object that was stored before a rule existed passes them by.
+
+    Raises:
+        ValueError: the spec asks for something that cannot be; says what to write instead.
+    """
+    gpus = spec.gpus
+    members = {"sharePercent": gpus.share_percent, "count": gpus.count, "memory": gpus.memory}
+    needed, given = _MEMBERS[gpus.type], [name for name, value in members.items() if value is not None]
+    if given != [needed]:
+        raise ValueError(
+            f"gpus: type {gpus.type} needs {needed} and no other amount (found {', '.join(given) or 'none'})"
+        )
+    if spec.sharing == Sharing.EXCLUSIVE and gpus.type != GPURequestType.COUNT:
+        raise ValueError("sharing: Exclusive needs whole GPUs: set gpus.type to Count, or use sharing: Lanes")
+    return Demand(
+        workers=spec.workers,
+        gpus_per_worker=spec.gpus_per_worker,
+        share_percent=100 if gpus.share_percent is None else gpus.share_percent,
+        memory_bytes=gpus.memory_bytes,
+        models=frozenset(gpus.models),
+        minimum_enforcement=_minimum_enforcement(spec.demanded_enforcement),
+        exclusive=spec.sharing == Sharing.EXCLUSIVE,
+        mode=PlacementMode(spec.placement),
+    )
+
+
+def _minimum_enforcement(demanded: str) -> Enforcement:
+    known = [level.value for level in LEVELS if level is not Enforcement.NONE]
+    if demanded and demanded not in known:
+        raise ValueError(
+            f"template.metadata.annotations: {MINIMUM_ENFORCEMENT_ANNOTATION} is {demanded!r}: write one of "
+            f"{', '.join(known)}, or write minimumEnforcement in the spec"
+        )
+    return Enforcement(demanded or Enforcement.NONE)

@@ -1,0 +1,1 @@
+"""What the scheduler keeps between cycles: jobs, their ranks, the waiting queue and the jobs that may be preempted."""

@@ -1,0 +1,122 @@
+"""The rank of each job, kept from one cycle to the next.
+
+The order policy computes a rank again when the job changes or the rank's time comes. A rank that drifts, or depends on other
+jobs, is computed in every cycle; one that drifts at a known pace, only when it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.order.policy import OrderPolicy, Pace, Rank
+from laneway.scheduling.state.timers import Timers
+
+SortKey = tuple[int, int, tuple[float, ...], float, str]
+"""(-priority, queue, position, created, key): jobs in rising order go first; the last item names the job."""
+
+
+class Ranking:
+    """The ranks of all jobs."""
+
+    def __init__(self, policy: OrderPolicy) -> None:
+        self.ranks: dict[str, Rank] = {}
+        self.sort_keys: dict[str, SortKey] = {}
+        """Both as of the last computation; for drifting jobs see :meth:`refresh_drifting`."""
+
+        self.promoted: set[str] = set()
+        self.drifting: set[str] = set()
+        """Jobs whose ranks are computed in every cycle."""
+
+        self.requeued: set[str] = set()
+        """Jobs that are new or have changed queues; its reader empties it."""
+
+        self._policy = policy
+        self._changed: set[str] = set()
+        self._paced: set[str] = set()
+        self._changes = Timers()
+        self._turns = Timers()
+        """When the paces of ranks end."""
+
+    def change(self, key: str) -> None:
+        """Note that a job is new or has changed."""
+        self._changed.add(key)
+
+    def forget(self, key: str) -> None:
+        """Remove a job."""
+        for members in (self._changed, self.drifting, self._paced, self.promoted, self.requeued):
+            members.discard(key)
+        self._changes.forget(key)
+        self._turns.forget(key)
+        self.ranks.pop(key, None)
+        self.sort_keys.pop(key, None)
+
+    def pace(self, key: str) -> Pace | None:
+        """Return the pace at which a rank drifts; None: it does not, or at no known pace."""
+        return self.ranks[key].pace if key in self._paced else None
+
+    def refresh(self, jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float) -> set[str]:
+        """Bring all ranks up to date except those that drift at a known pace; return the jobs whose place may have changed.
+
+        Args:
+            jobs: all jobs, by key.
+            cluster_gpus: how many GPUs the cluster has.
+            now_seconds: the moment.
+        """
+        moved = self._changed
+        moved |= self.drifting
+        moved |= self._changes.pop_due(now_seconds)
+        moved |= self._turns.pop_due(now_seconds)
+        self._changed = set()
+        if self._policy.relative:
+            moved &= jobs.keys()
+            moved |= self._ask(jobs.values(), cluster_gpus, now_seconds)
+        elif moved:
+            moved = {key for key in moved if key in jobs}
+            self._ask([jobs[key] for key in moved], cluster_gpus, now_seconds)
+        return moved
+
+    def refresh_drifting(
+        self, keys: Iterable[str], jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float
+    ) -> None:
+        """Bring the ranks up to date that drift at a known pace; the arguments are those of :meth:`refresh`."""
+        paced = [jobs[key] for key in keys if key in self._paced]
+        if paced:
+            self._ask(paced, cluster_gpus, now_seconds)
+
+    def next_seconds(self, now_seconds: float) -> float:
+        """Return when the first rank changes by itself; infinite: none does."""
+        due_seconds = self._changes.next_seconds()
+        return max(due_seconds, math.nextafter(now_seconds, math.inf))
+
+    def _ask(self, wanted: Iterable[Job], cluster_gpus: int, now_seconds: float) -> set[str]:
+        """Compute ranks; return the jobs whose place changed."""
+        moved = set()
+        jobs = list(wanted)
+        ranks = self._policy.ranks(jobs, cluster_gpus, now_seconds)
+        for job in jobs:
+            key = job.key
+            rank = ranks[key]
+            place = (-job.priority, rank.queue, rank.position, job.created_seconds, key)
+            if self.sort_keys.get(key) != place:
+                self.sort_keys[key] = place
+                moved.add(key)
+            self._note(key, rank)
+        return moved
+
+    def _note(self, key: str, rank: Rank) -> None:
+        before = self.ranks.get(key)
+        if before is None or before.queue != rank.queue:
+            self.requeued.add(key)
+        self.ranks[key] = rank
+        even = rank.pace is not None and not self._policy.preempts_by_queue
+        _keep(self.promoted, key, rank.promoted)
+        _keep(self._paced, key, rank.drifts and even)
+        _keep(self.drifting, key, rank.drifts and not even)
+        self._changes.put(key, rank.until_seconds)
+        self._turns.put(key, math.inf if rank.pace is None or not even else rank.pace.until_seconds)
+
+
+def _keep(members: set[str], key: str, belongs: bool) -> None:
+    (members.add if belongs else members.discard)(key)

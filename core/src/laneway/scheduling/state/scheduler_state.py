@@ -1,0 +1,263 @@
+"""What the scheduler keeps between cycles: jobs, their places in the order, and their allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from laneway.scheduling.config.stages import Policies
+from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
+from laneway.scheduling.gpus.capacity import ClusterCapacity
+from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.gpus.views import Level, View
+from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.state.min_runtime import MinRuntimes
+from laneway.scheduling.state.preemptible import Preemptible
+from laneway.scheduling.state.ranking import Ranking, SortKey
+from laneway.scheduling.state.waiting_queue import WaitingQueue
+
+PAUSED = (JobState.PAUSED, JobState.OFFLOADED)
+"""States in which a job keeps its placement and takes no turns."""
+
+_STATUSES = {
+    JobState.TERMINATING: AllocationStatus.RELEASING,
+    JobState.PAUSING: AllocationStatus.RELEASING,
+    JobState.OFFLOADING: AllocationStatus.RELEASING,
+    JobState.PAUSED: AllocationStatus.PAUSED,
+    JobState.OFFLOADED: AllocationStatus.PAUSED,
+}
+
+NewlyPreemptible = tuple[SortKey | None, SortKey]
+"""A range of places in the order: waiting jobs there may preempt a job that they could not preempt before. None: from the first
+place on."""
+
+
+class SchedulerState:
+    """Everything known, brought up to date before each cycle by :meth:`refresh`."""
+
+    def __init__(self, nodes: Sequence[Node], policies: Policies) -> None:
+        self.policies = policies
+        self.jobs: dict[str, Job] = {}
+        self.worker_counts: dict[str, int] = {}
+        """By malleable job: the number of workers that the elastic policy gives it."""
+
+        self.ranking = Ranking(policies.order)
+        self.queue = WaitingQueue()
+        self.paused: set[str] = set()
+        self.suspended: set[str] = set()
+        """Jobs that hold GPUs and are suspended: they stop in the next cycle."""
+
+        self.releasing: set[str] = set()
+        self.departures = 0
+        """Counts the jobs that left the waiting queue or moved in it: they may have blocked others."""
+
+        self.preemptible = Preemptible()
+        self._newly_preemptible: list[NewlyPreemptible] = []
+
+        self._avoid: dict[str, frozenset[str]] = {}
+        self._started: dict[str, SortKey] = {}
+        """Jobs that the last cycle starts, and their places then."""
+
+        self._stale: set[str] = set()
+        self._min_runtimes = MinRuntimes()
+        self._set_cluster(nodes)
+
+    def set_nodes(self, nodes: Sequence[Node]) -> bool:
+        """Replace the cluster's nodes; return whether any changed. If a node has other GPUs than before, everything is counted again."""
+        wanted = tuple(sorted(nodes, key=lambda node: node.name))
+        if wanted == self.allocations.nodes:
+            return False
+        if self.allocations.renew(wanted):
+            self.cluster_capacity = ClusterCapacity(self.allocations)
+            self._capacities.clear()
+            self.departures += 1
+        else:
+            self._set_cluster(wanted)
+        return True
+
+    def observe(self, job: Job) -> None:
+        """Add a job, or replace what is known of it."""
+        self.jobs[job.key] = job
+        self.ranking.change(job.key)
+        self._stale.add(job.key)
+
+    def forget(self, key: str) -> None:
+        """Remove a job."""
+        del self.jobs[key]
+        self._avoid.pop(key, None)
+        self.avoided.pop(key, None)
+        self.worker_counts.pop(key, None)
+        self.ranking.forget(key)
+        self._stale.add(key)
+
+    def avoid(self, key: str, nodes: frozenset[str]) -> None:
+        """Keep a job away from nodes from now on."""
+        if self._avoid.get(key, frozenset()) != nodes:
+            self._avoid[key] = nodes
+            self._note_avoided(key)
+            self._stale.add(key)
+
+    def set_worker_counts(self, workers: Mapping[str, int]) -> None:
+        """Set the number of workers of each malleable job."""
+        for key in workers.keys() | self.worker_counts.keys():
+            if workers.get(key) != self.worker_counts.get(key):
+                self._stale.add(key)
+        self.worker_counts = dict(workers)
+
+    def mark_assumed(self, key: str, *, starts: bool = False) -> None:
+        """Note that a cycle changed a job's allocation before anybody observed it; :meth:`refresh` undoes what is not observed
+        by then.
+
+        Args:
+            key: the job.
+            starts: whether it starts by this cycle.
+        """
+        if starts:
+            self._started[key] = self.ranking.sort_keys[key]
+        self._stale.add(key)
+
+    def refresh(self, now_seconds: float) -> None:
+        """Bring ranks, allocations and the waiting queue up to date."""
+        moved = self.ranking.refresh(self.jobs, len(self.allocations.gpus), now_seconds)
+        ended = self._min_runtimes.ended(now_seconds)
+        stale = self._stale
+        stale |= moved
+        stale |= ended
+        if stale:
+            self._stale = set()
+            for key in sorted(stale):
+                job = self.jobs.get(key)
+                if job is None:
+                    self._remove(key)
+                elif job.state is JobState.WAITING:
+                    self._enter_waiting(job)
+                else:
+                    self._enter_holding(job, now_seconds)
+            self._started.clear()
+
+    def take_newly_preemptible(self) -> list[NewlyPreemptible]:
+        """Return the ranges of waiting jobs that may preempt more jobs than at the last call."""
+        newly_preemptible, self._newly_preemptible = self._newly_preemptible, []
+        return newly_preemptible
+
+    def refresh_drifting(self, keys: Iterable[str], now_seconds: float) -> None:
+        """Bring the ranks of jobs up to date that drift at a known pace; :meth:`refresh` leaves them alone."""
+        self.ranking.refresh_drifting(keys, self.jobs, len(self.allocations.gpus), now_seconds)
+
+    def as_scheduled(self, key: str) -> Job:
+        """Return a waiting job with the number of workers that it would start with."""
+        job = self.jobs[key]
+        workers = self.worker_counts.get(key, job.demand.workers)
+        if workers in (0, job.demand.workers):
+            return job
+        return replace(job, demand=replace(job.demand, workers=workers))
+
+    def capacity(self, view: View) -> FreeCapacity:
+        """Return a look at the allocations."""
+        tracked = self.allocations.track(view)
+        found = self._capacities.get(view)
+        if found is None or found.tracked is not tracked:
+            found = self._capacities[view] = FreeCapacity(self.allocations, tracked, self.avoided)
+        return found
+
+    def level(self, key: str) -> Level:
+        """Return the level of a job; it may preempt jobs of larger levels."""
+        place = self.ranking.sort_keys[key]
+        return place[0], place[1]
+
+    def next_change_seconds(self, now_seconds: float) -> float:
+        """Return when time alone may change the decision; infinite: never."""
+        due = self.ranking.next_seconds(now_seconds)
+        first = min(self.queue.heads(), default=None)
+        if first is None and not self.paused:
+            return due
+        by_queue = self.policies.order.preempts_by_queue and first is not None and not self.paused
+        protected = self._min_runtimes.next_seconds(first[0][:2] if by_queue and first is not None else None)
+        interval = now_seconds + self.policies.order.interval_seconds
+        return min(due, protected, interval)
+
+    def _set_cluster(self, nodes: Sequence[Node]) -> None:
+        self.allocations = Allocations(nodes)
+        self.cluster_capacity = ClusterCapacity(self.allocations)
+        self.avoided: dict[str, frozenset[int]] = {}
+        self._capacities: dict[View, FreeCapacity] = {}
+        self._node_numbers = {node.name: number for number, node in enumerate(self.allocations.nodes)}
+        for key in self._avoid:
+            self._note_avoided(key)
+        for key, job in self.jobs.items():
+            self.ranking.change(key)
+            self._stale.add(key)
+            if job.state is JobState.WAITING:
+                self.queue.remove(key)
+        self.departures += 1
+
+    def _note_avoided(self, key: str) -> None:
+        numbers = {self._node_numbers[name] for name in self._avoid[key] if name in self._node_numbers}
+        if numbers:
+            self.avoided[key] = frozenset(numbers)
+        else:
+            self.avoided.pop(key, None)
+
+    def _remove(self, key: str) -> None:
+        self.allocations.remove(key)
+        self._leave_line(key)
+        self._forget_hold(key)
+
+    def _enter_waiting(self, job: Job) -> None:
+        self.allocations.remove(job.key)
+        self._forget_hold(job.key)
+        if job.suspended:
+            self._leave_line(job.key)
+            return
+        place = self.ranking.sort_keys[job.key]
+        avoided = self.avoided.get(job.key, frozenset())
+        waited = job.key in self.queue
+        if self.queue.add(self.as_scheduled(job.key), avoided, place) and waited:
+            self.departures += 1
+
+    def _enter_holding(self, job: Job, now_seconds: float) -> None:
+        self._leave_line(job.key)
+        status = _STATUSES.get(job.state, AllocationStatus.ALLOCATED)
+        place = self.ranking.sort_keys[job.key]
+        preemptible = self._may_be_preempted(job, now_seconds)
+        self.allocations.add(job, job.placement, status, place[:2] if preemptible else None)
+        if preemptible:
+            self._add_preemptible(place, now_seconds)
+        else:
+            self.preemptible.remove(job.key)
+        for members, belongs in (
+            (self.paused, status is AllocationStatus.PAUSED),
+            (self.releasing, status is AllocationStatus.RELEASING),
+            (self.suspended, job.suspended and status is not AllocationStatus.RELEASING),
+        ):
+            (members.add if belongs else members.discard)(job.key)
+
+    def _may_be_preempted(self, job: Job, now_seconds: float) -> bool:
+        if not job.preemptible or job.suspended or job.state not in (JobState.RUNNING, *PAUSED):
+            self._min_runtimes.release(job.key)
+            return False
+        until_seconds = self.policies.preemption.protected_until_seconds(job)
+        if job.state is not JobState.RUNNING or until_seconds <= now_seconds:
+            self._min_runtimes.release(job.key)
+            return True
+        self._min_runtimes.protect(job.key, self.level(job.key), until_seconds)
+        return False
+
+    def _add_preemptible(self, place: SortKey, now_seconds: float) -> None:
+        """Make a job preemptible for the jobs that come before it."""
+        key = place[-1]
+        pace = self.ranking.pace(key)
+        before = self.preemptible.place(key, now_seconds) or self._started.get(key)
+        self.preemptible.add(place, self.allocations.of_job[key].percent, pace, now_seconds)
+        if before is None or before < place:
+            self._newly_preemptible.append((before, place))
+
+    def _forget_hold(self, key: str) -> None:
+        self.preemptible.remove(key)
+        self._min_runtimes.release(key)
+        for members in (self.paused, self.releasing, self.suspended):
+            members.discard(key)
+
+    def _leave_line(self, key: str) -> None:
+        if self.queue.remove(key):
+            self.departures += 1

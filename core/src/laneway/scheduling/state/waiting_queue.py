@@ -1,0 +1,82 @@
+"""The waiting jobs, in order, grouped into equivalence classes: jobs of one class fit, or do not fit, alike.
+
+So a cycle need not try them all: once the first job of a class finds no place, neither will the others. kube-scheduler's
+equivalence cache does the same for pods.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from laneway.scheduling.model.snapshot import Demand, Job, Profile
+from laneway.scheduling.state.ranking import SortKey
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EquivalenceClass:
+    """Everything that placement depends on. Each class is one object, so classes are compared by identity."""
+
+    demand: Demand
+    profile: Profile | None
+    avoided: frozenset[int]
+    """Numbers of the nodes that the job is kept away from."""
+
+
+class WaitingQueue:
+    """Waiting jobs by equivalence class."""
+
+    def __init__(self) -> None:
+        self.members: dict[EquivalenceClass, list[SortKey]] = {}
+        """The waiting jobs of each class, rising; never an empty list."""
+
+        self.class_of: dict[str, EquivalenceClass] = {}
+        """By job."""
+
+        self._classes: dict[tuple[Demand, Profile | None, frozenset[int]], EquivalenceClass] = {}
+        self._sort_key_of: dict[str, SortKey] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._sort_key_of
+
+    def __len__(self) -> int:
+        return len(self._sort_key_of)
+
+    def add(self, job: Job, avoided: frozenset[int], sort_key: SortKey) -> bool:
+        """Add a job, or move it to another place; return whether that changes anything."""
+        equivalence_class = self._class(job.demand, job.profile, avoided)
+        if self._sort_key_of.get(job.key) == sort_key and self.class_of[job.key] is equivalence_class:
+            return False
+        self.remove(job.key)
+        equivalence_class = self._class(job.demand, job.profile, avoided)  # the last member's class is gone
+        self.class_of[job.key] = equivalence_class
+        self._sort_key_of[job.key] = sort_key
+        insort(self.members.setdefault(equivalence_class, []), sort_key)
+        return True
+
+    def remove(self, key: str) -> bool:
+        """Remove a job; return whether it was there."""
+        sort_key = self._sort_key_of.pop(key, None)
+        if sort_key is None:
+            return False
+        equivalence_class = self.class_of.pop(key)
+        members = self.members[equivalence_class]
+        del members[bisect_left(members, sort_key)]
+        if not members:
+            del self.members[equivalence_class]
+            parts = (equivalence_class.demand, equivalence_class.profile, equivalence_class.avoided)
+            del self._classes[parts]
+        return True
+
+    def heads(self) -> Iterator[tuple[SortKey, EquivalenceClass]]:
+        """Yield the first job of each class, in no order."""
+        for equivalence_class, members in self.members.items():
+            yield members[0], equivalence_class
+
+    def _class(self, demand: Demand, profile: Profile | None, avoided: frozenset[int]) -> EquivalenceClass:
+        parts = (demand, profile, avoided)
+        found = self._classes.get(parts)
+        if found is None:
+            found = self._classes[parts] = EquivalenceClass(demand, profile, avoided)
+        return found

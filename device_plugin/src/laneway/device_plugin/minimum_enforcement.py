@@ -1,0 +1,31 @@
+"""Checks whether GPUs have the enforcement level that a pod demands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from laneway.api.device_ids import shares_of
+from laneway.api.enforcement import shortfall
+from laneway.api.inventory import Inventory
+from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
+
+
+def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory) -> str:
+    """Return why a container must not start on these ids, as a sentence; empty if it may.
+
+    Args:
+        minimum: the level that its pod demands, as the annotation spells it; empty: any.
+        ids: the container's ids.
+        inventory: the node's GPUs.
+    """
+    held = shares_of(ids)
+    for gpu in inventory.gpus:
+        shortfall_reason = (
+            shortfall(minimum, gpu.enforcement, gpu.enforcement_reason) if gpu.uuid in held else ""
+        )
+        if shortfall_reason:
+            return (
+                f"the container must not start on GPU {gpu.uuid} of node {inventory.node}: {shortfall_reason}. Lower the annotation "
+                f"{MINIMUM_ENFORCEMENT_ANNOTATION}, or send the pod to a node whose GPUNode reports that level"
+            )
+    return ""

@@ -1,0 +1,126 @@
+"""What the plugin needs from a pod in the API server's JSON: identity, requests, and the operator's
+choice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api import names, quantity, rfc3339
+from laneway.api.records import explain
+from laneway.api.template_profile import TemplateProfile
+from pydantic import ValidationError
+
+_log = logging.getLogger(__name__)
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+_TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class PodInfo:
+    """One pod, as last seen."""
+
+    namespace: str
+    name: str
+    uid: str
+    created_seconds: float
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    requests: Mapping[str, int]
+    """Percent by container, for those that request any; init containers first, as the kubelet admits them."""
+    images: Mapping[str, str]
+    """The image of each of these containers, as the pod spells it."""
+    init_containers: frozenset[str]
+    """The names of the pod's init containers."""
+    ended: bool
+    """In a terminal phase, or being deleted."""
+    started: bool
+    """One of its containers has run, so it is not just being admitted."""
+
+    @property
+    def key(self) -> PodKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def chosen_gpus(self) -> tuple[str, ...]:
+        """The uuids of the GPUs that the operator chose; empty for a plain pod."""
+        text = self.annotations.get(names.GPUS_ANNOTATION, "")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def minimum_enforcement(self) -> str:
+        """The minimum enforcement, as its annotation spells it; empty if it demands none."""
+        return self.annotations.get(names.MINIMUM_ENFORCEMENT_ANNOTATION, "")
+
+    @property
+    def profile(self) -> TemplateProfile | None:
+        """The operator's profile of the pod's template; None if there is none or it is invalid."""
+        text = self.annotations.get(names.PROFILE_ANNOTATION)
+        try:
+            return TemplateProfile.model_validate_json(text) if text else None
+        except ValidationError as error:
+            _log.warning("%s", explain(error, f"{self.namespace}/{self.name}: {names.PROFILE_ANNOTATION}"))
+            return None
+
+    @property
+    def job(self) -> str | None:
+        """The TrainingJob whose worker it is."""
+        return self.labels.get(names.JOB_LABEL)
+
+    @property
+    def rank(self) -> int | None:
+        """The worker's rank."""
+        return _number(self.labels.get(names.RANK_LABEL))
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of the gang's attempt."""
+        return _number(self.labels.get(names.ATTEMPT_LABEL))
+
+
+def pod_info(pod: Mapping[str, Any]) -> PodInfo:
+    """Extract the information from a pod of the API server.
+
+    Raises:
+        ValueError, KeyError: it is not a pod.
+    """
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    first = spec.get("initContainers") or ()
+    containers = [*first, *(spec.get("containers") or ())]
+    requests = {container["name"]: _percent(container) for container in containers}
+    return PodInfo(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created_seconds=rfc3339.parse_time(metadata["creationTimestamp"]),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        requests={name: percent for name, percent in requests.items() if percent},
+        images={
+            container["name"]: container.get("image") or ""
+            for container in containers
+            if requests[container["name"]]
+        },
+        init_containers=frozenset(container["name"] for container in first),
+        ended=bool(metadata.get("deletionTimestamp")) or status.get("phase") in _TERMINAL,
+        started=any(_has_started(container) for container in status.get("containerStatuses") or ()),
+    )
+
+
+def _percent(container: Mapping[str, Any]) -> int:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return int(quantity.parse(limits.get(names.GPU_PERCENT, 0)))
+
+
+def _has_started(status: Mapping[str, Any]) -> bool:
+    return bool({"running", "terminated"} & set(status.get("state") or {}) or status.get("lastState"))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

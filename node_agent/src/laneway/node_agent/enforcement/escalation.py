@@ -1,0 +1,150 @@
+"""Decides what to do about a container that violates a limit, check by check: pure.
+
+    compliant ──violation──▶ warned ──grace spent──▶ announced ──▶ terminating (SIGTERM) ──kill time──▶ killing (SIGKILL)
+
+Time in violation uses up the grace period and time without restores it. So a container that complies only now
+and then is stopped as well, later. Between the announcement and SIGTERM the GPUNode is written, so that the
+pod's end can be explained there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+
+class Stage(Enum):
+    """How far the escalation against a container has come."""
+
+    COMPLIANT = auto()
+    """It keeps its limits."""
+    WARNED = auto()
+    ANNOUNCED = auto()
+    """Its eviction is announced."""
+    TERMINATING = auto()
+    """Its processes were sent SIGTERM."""
+    KILLING = auto()
+
+
+class Action(Enum):
+    """What to do after a check."""
+
+    NOTHING = auto()
+    WARN = auto()
+    """Publish the violation and its consequences."""
+    WITHDRAW = auto()
+    """Withdraw the warning."""
+    ANNOUNCE = auto()
+    """Publish that its processes are being stopped."""
+    TERMINATE = auto()
+    """Send SIGTERM."""
+    KILL = auto()
+    """Send SIGKILL to the processes that are still alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Settings of the escalation."""
+
+    evicts: bool = True
+    """False: it warns and never stops anybody."""
+
+    grace_seconds: float = 30.0
+    kill_seconds: float = 30.0
+    announce_seconds: float = 1.0
+    """Minimum time between the announcement and SIGTERM."""
+
+    longest_step_seconds: float = 10.0
+    """Most time counted between two checks: unobserved time counts against nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The result of one check."""
+
+    now_seconds: float
+    violation: bool | None
+    """Whether it violates a limit; None: this check was inconclusive."""
+
+    alive: bool = False
+    """Whether processes that were sent SIGTERM are still alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """The state kept for a container between checks."""
+
+    stage: Stage = Stage.COMPLIANT
+    spent_seconds: float = 0.0
+    """Spent grace."""
+
+    seen_seconds: float = 0.0
+    """When a check was last conclusive."""
+
+    since_seconds: float = 0.0
+    """When its stage began."""
+
+
+def step(escalation: Escalation, observation: Observation, rules: Rules) -> tuple[Escalation, Action]:
+    """Return the state after a check, and the action to take now."""
+    if escalation.stage in (Stage.TERMINATING, Stage.KILLING):
+        return _after_signal(escalation, observation, rules)
+    if escalation.stage is Stage.ANNOUNCED:
+        return _after_announcement(escalation, observation, rules)
+    if observation.violation is None:
+        return escalation, Action.NOTHING
+    if escalation.stage is Stage.COMPLIANT:
+        if not observation.violation:
+            return escalation, Action.NOTHING
+        return _enter(
+            Escalation(seen_seconds=observation.now_seconds), Stage.WARNED, observation
+        ), Action.WARN
+    return _after_warning(_spend_grace(escalation, observation, rules), observation, rules)
+
+
+def _after_warning(
+    escalation: Escalation, observation: Observation, rules: Rules
+) -> tuple[Escalation, Action]:
+    if not observation.violation and escalation.spent_seconds <= 0:
+        return Escalation(), Action.WITHDRAW
+    if observation.violation and rules.evicts and escalation.spent_seconds >= rules.grace_seconds:
+        return _enter(escalation, Stage.ANNOUNCED, observation), Action.ANNOUNCE
+    return escalation, Action.NOTHING
+
+
+def _after_announcement(
+    escalation: Escalation, observation: Observation, rules: Rules
+) -> tuple[Escalation, Action]:
+    if observation.violation is False:
+        return _enter(_spend_grace(escalation, observation, rules), Stage.WARNED, observation), Action.WARN
+    if observation.now_seconds - escalation.since_seconds < rules.announce_seconds:
+        return escalation, Action.NOTHING
+    return _enter(escalation, Stage.TERMINATING, observation), Action.TERMINATE
+
+
+def _after_signal(
+    escalation: Escalation, observation: Observation, rules: Rules
+) -> tuple[Escalation, Action]:
+    if not observation.alive:
+        # A successor, such as the kubelet's restart, has a grace period of its own.
+        return Escalation(), Action.WITHDRAW
+    if escalation.stage is Stage.KILLING:
+        return escalation, Action.KILL
+    if observation.now_seconds - escalation.since_seconds < rules.kill_seconds:
+        return escalation, Action.NOTHING
+    return _enter(escalation, Stage.KILLING, observation), Action.KILL
+
+
+def _spend_grace(escalation: Escalation, observation: Observation, rules: Rules) -> Escalation:
+    elapsed_seconds = min(
+        max(0.0, observation.now_seconds - escalation.seen_seconds), rules.longest_step_seconds
+    )
+    spent_seconds = escalation.spent_seconds + (
+        elapsed_seconds if observation.violation else -elapsed_seconds
+    )
+    spent_seconds = min(max(0.0, spent_seconds), rules.grace_seconds)
+    return replace(escalation, spent_seconds=spent_seconds, seen_seconds=observation.now_seconds)
+
+
+def _enter(escalation: Escalation, stage: Stage, observation: Observation) -> Escalation:
+    return replace(escalation, stage=stage, since_seconds=observation.now_seconds)

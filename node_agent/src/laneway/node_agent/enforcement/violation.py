@@ -1,0 +1,105 @@
+"""The limits of a container on a GPU, and whether it exceeds them: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.quantity import format_bytes
+
+QUOTA_EXCEEDED = "MemoryQuotaExceeded"
+NOT_COVERED = "MemoryNotCovered"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One container's claim to one GPU at the time of a check."""
+
+    gpu: str
+    record: ContainerRecord
+    folder: Path
+    quota_bytes: int
+    session_pids: frozenset[int] = frozenset()
+    """Its processes that have or had a session and are alive."""
+
+    uncovered: str = ""
+    """Why it gets no turns although it holds memory; empty if it does."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the claim's key: the GPU's uuid and the container's key."""
+        return self.gpu, self.record.key
+
+    @property
+    def name(self) -> str:
+        """Return the container's name for messages."""
+        return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
+
+    def limit_bytes(self, tolerance_percent: int) -> int:
+        """Return what its processes may hold together: the quota, which includes their frameworks' memory,
+        plus the tolerance."""
+        return self.quota_bytes * (100 + tolerance_percent) // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A container's violation of a limit."""
+
+    reason: str
+    """One CamelCase word."""
+
+    text: str
+    """A clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of checking a claim."""
+
+    violation: Violation | None
+    """The current violation; if this check is inconclusive, that of the last conclusive one."""
+
+    conclusive: bool
+
+
+def check_claim(
+    claim: Claim, process_bytes: Mapping[int, int] | None, tolerance_percent: int, previous: Violation | None
+) -> CheckResult:
+    """Check a container's claim.
+
+    Args:
+        claim: the container's claim.
+        process_bytes: its processes' memory on the GPU, by pid; None if there is no new reading.
+        tolerance_percent: tolerated excess over the quota.
+        previous: the violation found by the previous check.
+    """
+    if process_bytes is not None:
+        return CheckResult(violation_of(claim, process_bytes, tolerance_percent), conclusive=True)
+    if claim.uncovered:
+        return CheckResult(Violation(NOT_COVERED, claim.uncovered), conclusive=True)
+    if previous is not None and previous.reason == NOT_COVERED:
+        return CheckResult(None, conclusive=True)
+    return CheckResult(previous, conclusive=False)
+
+
+def violation_of(claim: Claim, process_bytes: Mapping[int, int], tolerance_percent: int) -> Violation | None:
+    """Return a container's violation; None if it keeps its limits.
+
+    Args:
+        claim: the container's claim.
+        process_bytes: its processes' memory on the GPU, by pid.
+        tolerance_percent: tolerated excess over the quota.
+    """
+    held_bytes = sum(process_bytes.values())
+    if held_bytes > claim.limit_bytes(tolerance_percent):
+        held, quota = format_bytes(held_bytes), format_bytes(claim.quota_bytes)
+        count = "its process holds" if len(process_bytes) == 1 else f"its {len(process_bytes)} processes hold"
+        return Violation(
+            QUOTA_EXCEEDED,
+            f"{count} {held} of GPU memory as the driver reports, more than its quota of {quota}",
+        )
+    if claim.uncovered:
+        return Violation(NOT_COVERED, claim.uncovered)
+    return None

@@ -1,0 +1,223 @@
+"""The listening socket of one container. A peer is verified before any of its bytes is read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.names import SOCKET_NAME
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import EventLoop
+from laneway.node_agent.rate_limited_log import RateLimitedLog
+from laneway.node_agent.sessions.connection import Connection, Receiver
+from laneway.node_agent.sessions.identity import UnknownPeerError, identify
+from laneway.node_agent.sessions.limits import Limits
+from laneway.node_agent.sessions.packets import encode
+from laneway.node_agent.sessions.token_bucket import TokenBucket
+
+_log = logging.getLogger(__name__)
+REOPEN_SECONDS = 0.5
+
+
+class Listener:
+    """Listens in a container's folder and accepts the container's own processes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: ContainerRecord,
+        receiver: Receiver,
+        loop: EventLoop,
+        clock: Clock,
+        limits: Limits,
+        max_processes: Callable[[], int],
+    ) -> None:
+        """Open the socket.
+
+        Args:
+            folder: the container's folder.
+            record: the container's record.
+            receiver: handles the packets.
+            loop: the event loop.
+            clock: the loop's clock.
+            limits: limits on the container.
+            max_processes: returns how many of its processes may be connected now; it depends on the number of
+                containers.
+
+        Raises:
+            OSError: the folder is gone or cannot be written to.
+        """
+        self.folder = folder
+        self.record = record
+        self.connections: set[Connection] = set()
+        self.max_processes = max_processes
+        self.profiles = TokenBucket(limits.profile_burst, limits.profiles_per_second, clock)
+        self._receiver = receiver
+        self._loop = loop
+        self._clock = clock
+        self._limits = limits
+        self._limited_log = RateLimitedLog(_log, clock)
+        self._accepts = TokenBucket(limits.accept_burst, limits.accepts_per_second, clock)
+        self._packets = TokenBucket(limits.packet_burst, limits.packets_per_second, clock)
+        self._missing_since_seconds: float | None = None
+        self._socket, self._inode = self._listen()
+        loop.add_reader(self._socket.fileno(), self._accept)
+
+    @property
+    def name(self) -> str:
+        """Return the container's name for messages."""
+        return f"{self.record.namespace}/{self.record.pod}/{self.record.container}"
+
+    def ensure_listening(self) -> None:
+        """Listen again if the socket was removed; connections stay.
+
+        Not at once: the plugin removes the socket before the folder and must not find a new one in it.
+
+        Raises:
+            OSError: the folder is gone or cannot be written to.
+        """
+        self._limited_log.flush_suppressed()
+        if self._is_in_place():
+            self._missing_since_seconds = None
+            return
+        now_seconds = self._clock.monotonic()
+        if self._missing_since_seconds is None:
+            self._missing_since_seconds = now_seconds
+        if now_seconds - self._missing_since_seconds < REOPEN_SECONDS:
+            return
+        self._stop_listening()
+        self._socket, self._inode = self._listen()
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return (self.folder / SOCKET_NAME).lstat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close the socket and all connections."""
+        self._stop_listening()
+        with suppress(OSError):
+            if self._is_in_place():
+                (self.folder / SOCKET_NAME).unlink()
+        for connection in tuple(self.connections):
+            connection.close()
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+        self.connections.discard(connection)
+
+    def _listen(self) -> tuple[socket.socket, int]:
+        """Bind under a temporary name and rename, so that a visible socket always accepts connections.
+
+        The path goes through a descriptor of the folder, because a socket's path has at most 107 bytes.
+        """
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        directory = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        temporary = f".{SOCKET_NAME}.{os.getpid()}"
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=directory)
+            sock.bind(f"/proc/self/fd/{directory}/{temporary}")
+            inode = _make_connectable(temporary, directory)
+            sock.setblocking(False)
+            sock.listen(16)
+            os.replace(temporary, SOCKET_NAME, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            sock.close()
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+        finally:
+            os.close(directory)
+        return sock, inode
+
+    def _stop_listening(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _accept(self) -> None:
+        if not self._accepts.take():
+            self._pause_accepting()
+            return
+        try:
+            connected, _ = self._socket.accept()
+        except OSError as error:
+            if not isinstance(error, BlockingIOError | InterruptedError):
+                self._limited_log.warning(
+                    "accept", f"accept failed container={self.name} error={str(error)!r}"
+                )
+            return
+        most = self.max_processes()
+        if len(self.connections) >= most:
+            self._reject(connected, f"the container has {most} connections already and gets no more")
+            return
+        try:
+            peer, pidfd = identify(connected, self.record, self.folder)
+        except UnknownPeerError as error:
+            self._reject(connected, str(error))
+            return
+        connection = Connection(
+            connected,
+            peer,
+            pidfd,
+            self._receiver,
+            self._loop,
+            self._clock,
+            self._limits,
+            self._packets,
+            self._limited_log,
+            self.name,
+        )
+        self.connections.add(connection)
+
+    def _reject(self, connected: socket.socket, reason: str) -> None:
+        self._limited_log.warning(
+            "turned away", f"connection rejected container={self.name} reason={reason!r}"
+        )
+        with suppress(OSError):
+            connected.send(encode("error", reason=reason), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        connected.close()
+
+    def _pause_accepting(self) -> None:
+        """Accept no connections of this container for a while; they wait in its own queue."""
+        self._limited_log.warning(
+            "too fast",
+            f"container connects too often container={self.name} accepts_per_second={self._limits.accepts_per_second}",
+        )
+        sock = self._socket
+        self._loop.remove_reader(sock.fileno())
+
+        def again() -> None:
+            if sock.fileno() >= 0:
+                self._loop.add_reader(sock.fileno(), self._accept)
+
+        self._loop.call_at(self._clock.monotonic() + self._accepts.seconds_until(), again)
+
+
+def _make_connectable(name: str, directory: int) -> int:
+    """Allow connecting to a socket, which takes write permission, and return its inode.
+
+    The folder is mounted into this container only. The mode is changed through a descriptor: if the name were
+    looked up again, it could be a link by then.
+
+    Raises:
+        OSError: the name is no longer a socket.
+    """
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISSOCK(status.st_mode):
+            raise OSError(f"{name} was replaced while it was created")
+        os.chmod(f"/proc/self/fd/{handle}", 0o666)
+    finally:
+        os.close(handle)
+    return status.st_ino

@@ -1,0 +1,243 @@
+"""A lease: one container's share of one GPU, from its allocation until the container ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.enforcement import Enforcement
+from laneway.api.gpu_node import SessionState
+from laneway.api.orders import PodOrder
+from laneway.lanes import Tenant
+from laneway.lanes.turns import SessionView
+from laneway.node_agent.turns.counting import measured_sizes
+from laneway.node_agent.turns.session import NANOSECONDS, Report, Session, Sizes
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals of the processes that have ended, and the turns of all processes."""
+
+    turns: int = 0
+    iterations: int = 0
+    busy_ns: int = 0
+    data_ns: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Lease:
+    """One container's lease of a share of one GPU."""
+
+    record: ContainerRecord
+    gpu: str
+    quota_bytes: int
+    sessions: list[Session] = field(default_factory=list)
+    """Processes whose memory counts: connected ones, and disconnected ones that still run."""
+
+    counters: Counters = field(default_factory=Counters)
+    in_table: bool = False
+    """Whether it is in the lane table: from the first hello until its last process has ended."""
+
+    arrived_seconds: float = 0.0
+    """When its first session opened (monotonic)."""
+
+    service_seconds: float = 0.0
+    """The service that the turn policy counts. It differs from the attained service."""
+
+    attained_seconds: float = 0.0
+    """All service charged to it, in any lane."""
+
+    ends_at_seconds: float | None = None
+    """The attained service at which its work will be done, as its process estimates; None if unknown."""
+
+    view: SessionView | None = None
+    """What the policy sees while it waits; None while it does not wait."""
+
+    away_since_seconds: float = 0.0
+    """Since when it neither waits nor holds a turn."""
+
+    overstayed_seconds: float = 0.0
+    """How long it kept its last turn after it was asked to yield."""
+
+    newcomer: bool = True
+    """Its service has not been raised to the level of its lane yet."""
+
+    template: Sizes | None = None
+    """The sizes known of its template."""
+
+    counted: Sizes | None = None
+    """The sizes that the lane table counts for it."""
+
+    last_sizes: Sizes | None = None
+    """The last complete measurement, for reports; it outlives the processes."""
+
+    last_report: Report | None = None
+    """The last report of the process that ended last."""
+
+    uncovered: str = ""
+    """Why it may not run although it has a lane: the GPU's memory does not cover its growth."""
+
+    order: PodOrder | None = None
+    """The order that applies to it; None: it may run."""
+
+    blocked: bool = False
+    """It gets no turn, because of an order or until its memory is restored from the host."""
+
+    offloaded: bool = False
+    """All of its movable memory is on the host, so it has left the lane table."""
+
+    last_event: str = ""
+    """The last notable event, as a clause."""
+
+    over_quota: str = ""
+    """What it holds beyond its quota, as a clause."""
+
+    watchdog_enforcement: Enforcement = Enforcement.NONE
+    """The level that holds without its client's cooperation (``laneway.node_agent.enforcement``)."""
+
+    watchdog_message: str = ""
+    """The watchdog's current warning, as a clause."""
+
+    evicted: str = ""
+    """Why its processes were stopped, as one CamelCase word; empty if they were not, or others replaced
+    them."""
+
+    eviction_message: str = ""
+    """Why its processes were last stopped, as a clause."""
+
+    turns_at_last_reading: int | None = None
+    """Its number of turns at the last memory reading; None if it held a turn then."""
+
+    lost: bool = False
+    """Its last connection ended without a goodbye."""
+
+    welcomed: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the container's key."""
+        return self.record.key
+
+    @property
+    def terms(self) -> tuple[bool, bool]:
+        """Return the sharing terms: whether the job spans GPUs, and whether it has the GPU exclusively."""
+        return self.record.spans_gpus, self.record.sharing == "Exclusive"
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether it may be granted a turn when its lane is free."""
+        return not self.uncovered and not self.blocked
+
+    @property
+    def connected(self) -> list[Session]:
+        """Return the processes that the agent has a connection to."""
+        return [session for session in self.sessions if session.connected]
+
+    @property
+    def weight(self) -> int:
+        """Return its weight within a lane: its share of the GPU, in percent."""
+        return max(1, self.record.shares[self.gpu])
+
+    def remaining_seconds(self, extra_seconds: float = 0.0) -> float | None:
+        """Return the service that it still needs; None if unknown."""
+        if self.ends_at_seconds is None:
+            return None
+        return max(0.0, self.ends_at_seconds - self.attained_seconds - extra_seconds)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Return whether one of its processes has requested a turn."""
+        return any(session.requested for session in self.sessions)
+
+    @property
+    def holds_memory(self) -> bool:
+        """Return whether one of its processes may have memory on the GPU. None has before its first turn."""
+        return any(
+            (session.has_run or session.awaiting_reconnect) and not session.order_state.offloaded
+            for session in self.sessions
+        )
+
+    @property
+    def iterations(self) -> int:
+        """Return the iterations of all its processes, ended ones included."""
+        return self.counters.iterations + sum(session.page.iterations for session in self.sessions)
+
+    @property
+    def busy_seconds(self) -> float:
+        """Return the time inside iterations of all its processes, ended ones included."""
+        busy_ns = self.counters.busy_ns + sum(session.page.busy_ns for session in self.sessions)
+        return busy_ns / NANOSECONDS
+
+    @property
+    def data_seconds(self) -> float:
+        """Return the time between iterations of all its processes, ended ones included. Waiting for turns
+        is excluded."""
+        data_ns = self.counters.data_ns + sum(session.page.data_ns for session in self.sessions)
+        return data_ns / NANOSECONDS
+
+    @property
+    def report(self) -> Report | None:
+        """Return its last report. Among several processes, the first one that reports counts."""
+        return next((session.report for session in self.sessions if session.report), self.last_report)
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how many bytes its processes report holding."""
+        return sum(session.page.held_bytes for session in self.sessions)
+
+    @property
+    def offloaded_bytes(self) -> int:
+        """Return how many bytes its processes report having moved to the host."""
+        return sum(session.order_state.offloaded_bytes for session in self.sessions)
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """Return its measured sizes; None while a running process has sent no profile."""
+        return measured_sizes(self.sessions)
+
+    def tenant(self) -> Tenant:
+        """Return it as a tenant of ``laneway.lanes``, with the sizes that count."""
+        spans_gpus, exclusive = self.terms
+        tenant = Tenant(
+            key=self.key,
+            quota_bytes=self.quota_bytes,
+            spans_gpus=spans_gpus,
+            exclusive=exclusive,
+        )
+        if self.counted is None:
+            return tenant
+        return tenant.profiled_as(
+            self.counted.persistent_bytes + self.counted.framework_bytes, self.counted.ephemeral_bytes
+        )
+
+    def to_view(self, waiting_since_seconds: float, extra_seconds: float = 0.0) -> SessionView:
+        """Return what the turn policy sees of it."""
+        return SessionView(
+            key=self.key,
+            arrived_seconds=self.arrived_seconds,
+            waiting_since_seconds=waiting_since_seconds,
+            gpu_seconds=self.service_seconds + extra_seconds,
+            weight=self.weight,
+            turns=self.counters.turns,
+            attained_seconds=self.attained_seconds + extra_seconds,
+            remaining_seconds=self.remaining_seconds(extra_seconds),
+        )
+
+    def state(self, holds_turn: bool) -> SessionState:
+        """Return its session state while its container runs."""
+        if self.sessions and all(session.order_state.offloaded for session in self.sessions):
+            return SessionState.OFFLOADED
+        if holds_turn:
+            return SessionState.HOLDING
+        if self.connected:
+            paused = all(session.order_state.paused for session in self.connected)
+            return SessionState.PAUSED if self.order is not None and paused else SessionState.WAITING
+        return SessionState.LOST if self.lost else SessionState.ALLOCATED
+
+    def forget_process(self, session: Session) -> None:
+        """Remove a process that has ended; its totals still count."""
+        self.sessions.remove(session)
+        self.counters.iterations += session.page.iterations
+        self.counters.busy_ns += session.page.busy_ns
+        self.counters.data_ns += session.page.data_ns
+        self.last_report = session.report or self.last_report

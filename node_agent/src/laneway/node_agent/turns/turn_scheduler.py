@@ -1,0 +1,376 @@
+"""Grant and revoke the turns of one GPU.
+
+A session requests a turn. If its lane is free, the turn is granted at once. Otherwise the holder of the
+lane's turn is checked until the policy prefers another lease: when its quantum is over, or when it is between
+iterations for so long that the lane is idle. Then the holder is asked to yield, releases at its next
+boundary, and the preferred lease is granted the turn. A holder that does not release in time loses its turn.
+
+Invariants:
+
+- A lane has at most one turn. A turn occupies the lane that it was granted in and the present lane of its
+  tenant.
+- A turn is granted only if memory covers it beside the running turns (:meth:`LaneMemory.fits`).
+
+A hand-off passes here between one process's release and another's grant, so this path is short.
+:class:`WaitQueue` knows who waits, and ``Turn.next_holder`` was chosen when the holder was asked to yield.
+The ended turn is charged only after the next one is granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from laneway.lanes.turns import SessionView
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.turns.event_recorder import EventRecorder
+from laneway.node_agent.turns.holder_monitor import HolderMonitor
+from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.service import service_on_entry
+from laneway.node_agent.turns.session import NANOSECONDS, Session
+from laneway.node_agent.turns.settings import TurnSettings
+from laneway.node_agent.turns.timers import Timers
+from laneway.node_agent.turns.turn import Turn, TurnEnd
+from laneway.node_agent.turns.turn_log import TurnLog
+from laneway.node_agent.turns.wait_queue import WaitQueue
+
+
+class TurnScheduler:
+    """Schedules the turns of all lanes of one GPU."""
+
+    def __init__(
+        self,
+        memory: LaneMemory,
+        settings: TurnSettings,
+        clock: Clock,
+        timers: Timers,
+        log: TurnLog,
+        recorder: EventRecorder,
+    ) -> None:
+        self.awaiting_recovery = False
+        """True until it is known which processes held turns before the agent restarted. No turn is granted
+        meanwhile."""
+        self._memory = memory
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._recorder = recorder
+        self._queue = WaitQueue(memory)
+        self._holders = HolderMonitor(self._queue, settings, clock, timers)
+        self._turns: dict[Lease, Turn] = {}
+        self._turn_in: dict[int, Turn] = {}
+        """The same turns, by the lane in which each was granted."""
+        self._numbers: dict[int, int] = {}
+        self._idle_lanes: set[int] = set()
+        self._has_stale_turns = False
+        """Some turn belongs to an earlier lane table: it may occupy two lanes, and memory has to be
+        counted."""
+
+    @property
+    def turns(self) -> Mapping[Lease, Turn]:
+        """Return the running turns by lease."""
+        return self._turns
+
+    def request(self, lease: Lease, session: Session) -> None:
+        """Handle a process's request for a turn."""
+        turn = self._turns.get(lease)
+        if turn is not None and session in turn.holders:
+            session.channel.grant(turn.number)
+            return
+        session.requested = True
+        if not session.has_run:
+            self._start_counting(lease, session)
+        if turn is not None:
+            if turn.yield_requested_seconds is None:
+                self._grant(turn, session)
+            elif turn.waits_for(session):
+                self._grant(turn, session)
+                session.page.write_yield()
+            return
+        now_seconds = self._clock.monotonic()
+        if lease.view is None:
+            self._enqueue(lease, now_seconds)
+        lane = self._memory.lane_of(lease)
+        if lane is not None:
+            self._advance(lane, now_seconds)
+
+    def _start_counting(self, lease: Lease, session: Session) -> None:
+        """Count a process's memory from its first turn on, although it is not measured yet."""
+        session.has_run = True
+        if lease.in_table:
+            self.lanes_changed(self._memory.measure(lease))
+
+    def release(
+        self,
+        lease: Lease,
+        session: Session,
+        number: int,
+        iterations: int,
+        gpu_seconds: float,
+        again: bool = False,
+    ) -> None:
+        """Release a process's turn; with ``again`` the process also requests the next one.
+
+        A release of a turn that the process does not hold is ignored: it may have crossed a revocation.
+        """
+        turn = self._turns.get(lease)
+        if turn is None or turn.number != number or session not in turn.holders:
+            if again:
+                self.request(lease, session)
+            return
+        now_seconds = self._clock.monotonic()
+        if turn.next_holder and len(turn.holders) == 1:
+            self._hand_off(turn, now_seconds)
+        if turn.yield_at_seconds is not None and turn.yield_at_seconds <= now_seconds:
+            session.channel.credit_release()
+        self._remove_process(turn, session, now_seconds, iterations, gpu_seconds)
+        if not turn.holders:
+            session.requested = again
+            self._end(turn, TurnEnd.RELEASED, now_seconds)
+        elif again:
+            self.request(lease, session)
+
+    def leave(self, lease: Lease, session: Session, *, goodbye: bool) -> None:
+        """Handle a process that cannot be reached any more: its turn and its request end."""
+        now_seconds = self._clock.monotonic()
+        session.requested = False
+        turn = self._turns.get(lease)
+        if turn is not None and session in turn.holders:
+            self._remove_process(turn, session, now_seconds)
+            if not turn.holders:
+                self._end(turn, TurnEnd.RELEASED if goodbye else TurnEnd.DIED, now_seconds)
+        if lease.view is not None and not lease.wants_turn:
+            self._queue.leave(lease)
+            lease.away_since_seconds = now_seconds
+
+    def adopt(self, lease: Lease, session: Session) -> bool:
+        """Let a process keep the turn that an earlier agent process granted. Return whether it may.
+
+        It may only during recovery: later the turn may belong to another lease.
+        """
+        lane = self._memory.lane_of(lease)
+        if not self.awaiting_recovery or lane is None:
+            return False
+        session.has_run = True
+        turn = self._turns.get(lease)
+        if turn is None:
+            self._begin(lease, lane, self._clock.monotonic(), [session])
+        else:
+            self._grant(turn, session)
+        return True
+
+    def finish_recovery(self) -> None:
+        """End recovery: all holders are known, so turns may be granted."""
+        self.awaiting_recovery = False
+        self.lanes_changed(())
+
+    def revoke_stalled(self) -> None:
+        """Revoke turns that were not released in time, and check lanes in which somebody waits."""
+        now_seconds = self._clock.monotonic()
+        for turn in tuple(self._turns.values()):
+            asked_seconds = turn.yield_requested_seconds
+            if asked_seconds is None:
+                continue
+            if now_seconds - asked_seconds >= self._settings.timeout_seconds:
+                self._revoke(turn, now_seconds)
+            else:
+                self._holders.repeat_request(turn)
+        self._advance_all(now_seconds)
+
+    def request_yield(self, lease: Lease) -> None:
+        """Ask for the lease's turn back, if it has one, because it is to pause."""
+        turn = self._turns.get(lease)
+        if turn is not None:
+            self._holders.request_yield(turn)
+
+    # Lanes
+
+    def lanes_changed(self, moved: Iterable[Lease]) -> None:
+        """Handle a change of lanes: leases that moved restart their service, and turns that no longer fit
+        are asked to yield."""
+        now_seconds = self._clock.monotonic()
+        self._has_stale_turns = True
+        self._queue.rebuild()
+        for turn in self._turns.values():
+            turn.next_holder = ""
+        for lease in moved:
+            lease.service_seconds = 0.0
+            lease.newcomer = True
+            if lease.view is not None:
+                self._enqueue(lease, now_seconds)
+        for turn in self._turns.values():
+            if not self._is_current(turn):
+                self._holders.request_yield(turn)
+        self._refresh_stale_turns()
+        self._advance_all(now_seconds)
+
+    def _refresh_stale_turns(self) -> None:
+        self._turn_in = {turn.lane: turn for turn in self._turns.values()}
+        self._has_stale_turns = not all(self._is_current(turn) for turn in self._turns.values())
+
+    def _is_current(self, turn: Turn) -> bool:
+        lane = self._memory.lane_of(turn.lease)
+        if lane != turn.lane or turn.lease.uncovered:
+            return False
+        return all(
+            other is turn or self._memory.lane_of(other.lease) != lane for other in self._turns.values()
+        )
+
+    def _advance_all(self, now_seconds: float) -> None:
+        for lane in self._memory.lanes:
+            self._advance(lane.id, now_seconds)
+
+    def _advance(self, lane: int, now_seconds: float) -> None:
+        """If somebody waits for the lane, grant its turn or schedule a check of its holder."""
+        if self.awaiting_recovery or not self._queue.has_runnable(lane):
+            return
+        busy = self._occupying_turns(lane)
+        if busy:
+            for turn in busy:
+                self._holders.mark_contended(turn, now_seconds)
+            return
+        lease = self._choose_next(lane, now_seconds)
+        if lease is None or (self._has_stale_turns and not self._memory.fits(lease, self._turns)):
+            return
+        turn = self._begin(lease, lane, now_seconds)
+        if self._queue.has_runnable(lane):
+            self._holders.mark_contended(turn, now_seconds)
+
+    def _choose_next(self, lane: int, now_seconds: float) -> Lease | None:
+        """Return the next lease among those that wait for a lane."""
+        waiting = self._queue.views(lane)
+        key = waiting[0].key if len(waiting) == 1 else self._settings.policy.choose(waiting, now_seconds)
+        return None if key is None else self._memory.lease(key)
+
+    def _occupying_turns(self, lane: int) -> Sequence[Turn]:
+        if not self._has_stale_turns:
+            turn = self._turn_in.get(lane)
+            return () if turn is None else (turn,)
+        return [
+            turn
+            for turn in self._turns.values()
+            if turn.lane == lane or self._memory.lane_of(turn.lease) == lane
+        ]
+
+    def _enqueue(self, lease: Lease, now_seconds: float) -> None:
+        """Make a lease wait, from now on or since it first requested."""
+        since_seconds = lease.view.waiting_since_seconds if lease.view is not None else now_seconds
+        lane = self._memory.lane_of(lease)
+        if lane is not None:
+            active = (view for view in self._active(lane, now_seconds) if view.key != lease.key)
+            members = self._memory.members(lane)
+            lease.service_seconds = service_on_entry(lease, active, members, self._settings, now_seconds)
+            lease.newcomer = False
+        lease.view = lease.to_view(since_seconds)
+        self._queue.enter(lease)
+        turn = None if lane is None else self._turn_in.get(lane)
+        if turn is not None and turn.next_holder:
+            next_holder = self._memory.lease(turn.next_holder).view
+            rivals = [view for view in (next_holder, lease.view) if view is not None]
+            turn.next_holder = self._settings.policy.choose(rivals, now_seconds) or ""
+
+    def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
+        yield from self._queue.views(lane)
+        for turn in self._occupying_turns(lane):
+            yield turn.lease.to_view(now_seconds, turn.charge_seconds(now_seconds))
+
+    # Granting and taking
+
+    def _begin(
+        self, lease: Lease, lane: int, now_seconds: float, sessions: Sequence[Session] | None = None
+    ) -> Turn:
+        """Begin a turn; by default of the sessions that requested one."""
+        number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
+        turn = Turn(number, lane, lease, now_seconds)
+        for session in lease.sessions if sessions is None else sessions:
+            if session.requested or sessions is not None:
+                self._grant(turn, session)
+        quantum_seconds = self._settings.quantum_seconds
+        if lease.view is not None:
+            turn.waited_seconds = now_seconds - lease.view.waiting_since_seconds
+            quantum_seconds -= self._settings.policy.surplus_seconds(lease.view)
+            self._queue.leave(lease)
+        # A lease that fills a gap in another's iterations yields as soon as the other returns and is
+        # preferred.
+        fills_gap = lane in self._idle_lanes
+        self._idle_lanes.discard(lane)
+        turn.quantum_ends_seconds = now_seconds + (0.0 if fills_gap else quantum_seconds)
+        lease.counters.turns += 1
+        self._turns[lease] = self._turn_in[lane] = turn
+        self._log.began(turn)
+        return turn
+
+    def _grant(self, turn: Turn, session: Session) -> None:
+        turn.holders.append(session)
+        session.mark_granted()
+        session.channel.grant(turn.number)
+
+    def _remove_process(
+        self,
+        turn: Turn,
+        session: Session,
+        now_seconds: float,
+        iterations: int | None = None,
+        gpu_seconds: float = 0.0,
+    ) -> None:
+        """Remove a process from a turn. The page's counts apply if the message reports less or is missing."""
+        seen_seconds = session.busy_seconds_since_grant(
+            int(now_seconds * NANOSECONDS), int(turn.began_seconds * NANOSECONDS)
+        )
+        seen_iterations = max(0, session.page.iterations - session.granted_iterations)
+        turn.remove_process(
+            session,
+            seen_iterations if iterations is None else iterations,
+            max(gpu_seconds, seen_seconds),
+            now_seconds,
+        )
+        session.page.write_turn(0)
+
+    def _revoke(self, turn: Turn, now_seconds: float) -> None:
+        text = f"did not yield within {self._settings.timeout_seconds:g} s"
+        turn.lease.last_event = f"lost turn {turn.number} of lane {turn.lane}: {text}"
+        for session in tuple(turn.holders):
+            self._remove_process(turn, session, now_seconds)
+            session.channel.revoke(turn.number, text)
+        self._end(turn, TurnEnd.REVOKED, now_seconds, "stalled")
+        self._recorder.record_event(turn.lease, "TurnRevoked", turn.lease.last_event)
+
+    def _hand_off(self, turn: Turn, now_seconds: float) -> None:
+        """Grant the lane of an ending turn to its next holder, if that lease may still run."""
+        next_holder = self._memory.lease(turn.next_holder)
+        if next_holder.view is not None and next_holder.may_run and not self._has_stale_turns:
+            turn.holders[0].page.write_turn(0)
+            self._free_lane(turn)
+            self._begin(next_holder, turn.lane, now_seconds)
+
+    def _free_lane(self, turn: Turn) -> None:
+        """Free the lane of a turn for others."""
+        self._holders.forget(turn)
+        if turn.yielded_idle:
+            self._idle_lanes.add(turn.lane)
+        del self._turns[turn.lease]
+        if (
+            self._turn_in.get(turn.lane) is turn
+        ):  # after a restart, two processes may claim a turn of one lane
+            del self._turn_in[turn.lane]
+
+    def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
+        lease = turn.lease
+        if self._turns.get(lease) is turn:
+            self._free_lane(turn)
+        charge_seconds = turn.charge_seconds(now_seconds)
+        lease.service_seconds += charge_seconds
+        lease.attained_seconds += charge_seconds
+        lease.away_since_seconds = now_seconds
+        asked_seconds = (
+            turn.yield_at_seconds if turn.yield_requested_seconds is None else turn.yield_requested_seconds
+        )
+        lease.overstayed_seconds = 0.0 if asked_seconds is None else max(0.0, now_seconds - asked_seconds)
+        if lease.wants_turn:
+            self._enqueue(lease, now_seconds)
+        if self._has_stale_turns:
+            self._refresh_stale_turns()
+            self._advance_all(now_seconds)
+        else:
+            self._advance(turn.lane, now_seconds)
+        self._log.ended(turn, end, reason, now_seconds)

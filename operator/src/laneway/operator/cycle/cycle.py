@@ -1,0 +1,310 @@
+"""One cycle's decision, pure: from the cluster's state to the writes that it demands, job by job.
+
+A cycle remembers the jobs as they were reconciled and what the scheduler was given, so that it costs what has changed. It decides
+what one would that sees everything for the first time: its memory makes it fast and changes nothing.
+
+A write is the difference between what a job has and what it is to have. A job with writes *in flight* counts as what it is to be, and
+is left alone until these have ended, whatever came of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.deferred_statuses import DeferredStatuses
+from laneway.operator.cycle.job_cache import JobCache, Reconciled
+from laneway.operator.cycle.job_figures import figures_of
+from laneway.operator.cycle.node_orders import NodeWrite, node_writes
+from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
+from laneway.operator.cycle.scheduler_sync import SchedulerSync
+from laneway.operator.cycle.start_estimates import StartEstimates
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.cycle.writes import JobWrite, job_write
+from laneway.operator.lifecycle import accounting
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.metrics import Figures
+from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_seconds
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.scheduling import Decision, InvalidPlan, JobState, Policies, WaitingCode, WaitingReason
+
+_NONE: Collection[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What a cycle is to do."""
+
+    writes: tuple[JobWrite, ...]
+    """Those that are not empty."""
+
+    orders: tuple[NodeWrite, ...]
+    """Nodes whose orders are to change."""
+
+    due_seconds: float
+    """When the next cycle is due though nothing changes."""
+
+    decision: Decision
+    waiting: Mapping[str, WaitingReason]
+    """Why jobs wait, by key, in order; as of the last cycle that explained it."""
+
+    problem: str = ""
+    """Why there is no decision, as a sentence; what happened to jobs is written all the same. Empty where there is one."""
+
+
+@dataclass(slots=True)
+class CycleState:
+    """What the steps of one cycle pass on."""
+
+    cluster: ClusterState
+    history: WriteHistory
+    now_seconds: float
+    in_flight: Collection[str]
+    starting: int = 0
+    """Jobs with writes of a start in flight."""
+
+    decision: Decision = field(default_factory=Decision)
+    requeued: Mapping[str, int] = field(default_factory=dict)
+    explained: bool = False
+    writes: dict[str, tuple[JobWrite, ReconciledJob]] = field(default_factory=dict)
+    """By uid."""
+
+
+class Cycle:
+    """Runs cycles, and remembers what it has seen."""
+
+    def __init__(self, policies: Policies, config: OperatorConfig) -> None:
+        self._policies = policies
+        self._config = config
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget everything: the next cycle sees the cluster as if for the first time."""
+        config = self._config
+        self._jobs = JobCache(config.timeouts)
+        self._sync = SchedulerSync(self._policies, config.lane_rules(), config.scheduling.active_percent)
+        self._deferred = DeferredStatuses(config.cycle)
+        self._estimates = StartEstimates(config.cycle)
+        self._waiting: Mapping[str, WaitingReason] = {}
+        self._explain_again_seconds = -math.inf
+        self._promoted: frozenset[str] = frozenset()
+        self._remembers = False
+
+    def run(
+        self,
+        cluster: ClusterState,
+        history: WriteHistory,
+        now_seconds: float,
+        in_flight: Collection[str] = _NONE,
+    ) -> CycleResult:
+        """Return what is to be written now.
+
+        Args:
+            cluster: what is known of it.
+            history: what came of earlier writes.
+            now_seconds: Unix time.
+            in_flight: uids of jobs with writes in flight.
+        """
+        this = CycleState(cluster, history, now_seconds, in_flight)
+        # 1. Observe: what has changed since the cycle before.
+        delta = cluster.take_delta() if self._remembers else cluster.everything()
+        self._remembers = True
+        # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
+        changed = self._jobs.update(
+            cluster, delta, history.refusals, history.template_refusals, in_flight, now_seconds
+        )
+        for uid in changed.gone:
+            self._deferred.forget(uid)
+        # 3. Sync: the scheduler gets what has changed.
+        self._sync.update(cluster, self._jobs, delta, changed, now_seconds)
+        # 4. Schedule: who starts, yields, resumes; and, now and then, why the others wait.
+        problem = self._schedule(this)
+        if not problem:
+            self._explain(this)
+        # 5. Apply: the steps become writes. Statuses that merely explain wait for the budget.
+        for uid in self._concerned(this, changed):
+            self._apply(this, uid)
+        self._flush_statuses(this)
+        # 6. Execute: the engine does. Until a write has ended, its job counts as what it is to be.
+        for uid, (_, reconciled) in this.writes.items():
+            self._deferred.forget(uid)
+            self._jobs.assume(uid, reconciled)
+            self._sync.sync_job(reconciled, cluster, now_seconds)
+        result = CycleResult(
+            writes=tuple(write for write, _ in this.writes.values()),
+            orders=self._orders(this),
+            due_seconds=self._due_seconds(this),
+            decision=this.decision,
+            waiting=self._waiting,
+            problem=problem,
+        )
+        if problem:
+            self.forget()
+        return result
+
+    @property
+    def refused(self) -> Collection[str]:
+        """Uids of jobs that back off because the API server refused their pods."""
+        return self._jobs.refused
+
+    def figures(self, now_seconds: float) -> Figures:
+        """Return where the jobs stand by the last cycle."""
+        return figures_of((each.reconciled for each in self._jobs.jobs.values()), now_seconds)
+
+    def _schedule(self, this: CycleState) -> str:
+        """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins
+        with its placement."""
+        this.starting = sum(
+            self._jobs.jobs[uid].reconciled.state is JobState.STARTING
+            for uid in this.in_flight
+            if uid in self._jobs.jobs
+        )
+        max_starts = max(0, self._config.cycle.starts_per_cycle - this.starting)
+        try:
+            this.decision = self._sync.scheduler.decide(this.now_seconds, max_starts)
+        except InvalidPlan as error:
+            return str(error)
+        this.requeued = self._sync.scheduler.requeued()
+        return ""
+
+    def _explain(self, this: CycleState) -> None:
+        """Work out why jobs wait, and defer the statuses that say otherwise. That costs time for each waiting job, so with many
+        of them not every cycle does it; one that preempts does, as it writes the preemptors' reasons at once."""
+        now_seconds, scheduler = this.now_seconds, self._sync.scheduler
+        if now_seconds < self._explain_again_seconds and not this.decision.preemptions:
+            return
+        this.explained = True
+        self._waiting = waiting = scheduler.explain(this.decision, now_seconds)
+        self._estimates.update(scheduler, waiting, now_seconds)
+        self._explain_again_seconds = now_seconds + explain_interval_seconds(len(waiting))
+        for key, reason in waiting.items():
+            uid = this.cluster.job_uids.get(key, "")
+            if uid in this.in_flight or uid not in self._jobs.jobs:
+                continue
+            reconciled, status = self._jobs.jobs[uid].reconciled, self._jobs.jobs[uid].reconciled.job.status
+            written = explains(status, reason, self._sync.refused(key))
+            if reason.code is WaitingCode.NOT_CONSIDERED or (
+                written and not self._estimates.is_news(key, status.waiting)
+            ):
+                continue
+            other = reconciled.state is JobState.WAITING and has_another_reason(status, reason)
+            self._defer_explanation(this, uid, at_once=other)
+
+    def _concerned(self, this: CycleState, changed: Reconciled) -> list[str]:
+        """Return the jobs that have changed or that the decision concerns, less those with writes in flight."""
+        decision, uids = this.decision, this.cluster.job_uids
+        promoted = frozenset(decision.promotions)
+        keys = {*decision.starts, *decision.preemptions, *decision.resumes, *(promoted - self._promoted)}
+        self._promoted = promoted
+        for key in this.requeued:
+            if key in uids and self._jobs.jobs[uids[key]].reconciled.state is not JobState.WAITING:
+                keys.add(key)
+        for key, reason in decision.waiting.items():
+            reconciled = self._jobs.jobs[uids[key]].reconciled
+            by_step = (
+                reason.code is WaitingCode.AWAITING_PREEMPTION or reconciled.state is not JobState.WAITING
+            )
+            if by_step and has_another_reason(reconciled.job.status, reason):
+                keys.add(key)
+        concerned = {uids[key] for key in keys if key in uids} | changed.jobs
+        return sorted(concerned.difference(this.in_flight))
+
+    def _apply(self, this: CycleState, uid: str) -> None:
+        """Write what a job's steps demand, or defer what can wait."""
+        self._deferred.forget(uid)
+        reconciled, write = self._draft(this, uid)
+        if write.empty:
+            self._defer_figures(this, uid, reconciled)
+        elif _merely_explains(write, reconciled):
+            self._defer_explanation(this, uid, at_once=True)
+        else:
+            this.writes[uid] = _counted(write, this.now_seconds), reconciled
+
+    def _draft(self, this: CycleState, uid: str) -> tuple[ReconciledJob, JobWrite]:
+        """Return a job as the decision has it, and what is to be written for that."""
+        cached = self._jobs.jobs[uid]
+        key = cached.reconciled.job.key
+        reconciled = with_decision(
+            cached.reconciled,
+            this.decision,
+            self._waiting.get(key) if this.explained else None,
+            queue=self._sync.scheduler.queue(key),
+            promoted=key in self._promoted,
+            pods=cached.pods,
+            now_seconds=this.now_seconds,
+            with_estimate=self._estimates.added,
+            refused=self._sync.refused(key),
+        )
+        return reconciled, job_write(cached.record, reconciled, self._sync.templates.of(cached.record))
+
+    def _defer_figures(self, this: CycleState, uid: str, reconciled: ReconciledJob) -> None:
+        record, status = self._jobs.jobs[uid].record, reconciled.job.status
+        if record.deleting:
+            return
+        if status is not record.status and status != record.status:
+            self._defer_explanation(this, uid)
+        elif (since_seconds := accounting.counted_at_seconds(status)) is not None:
+            written_seconds = max(this.history.written_seconds.get(uid, 0.0), since_seconds)
+            self._deferred.defer_service(uid, written_seconds + self._config.cycle.service_seconds)
+
+    def _defer_explanation(self, this: CycleState, uid: str, *, at_once: bool = False) -> None:
+        written_seconds = this.history.written_seconds.get(uid, 0.0)
+        wait_seconds = 0.0 if at_once else self._config.cycle.explain_seconds
+        self._deferred.defer_explanation(uid, written_seconds + wait_seconds)
+
+    def _flush_statuses(self, this: CycleState) -> None:
+        """Write deferred statuses that are due, within the budget."""
+        if this.explained:
+            for uid in self._deferred.take_explanations(this.starting, this.now_seconds):
+                reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
+                if reason is not None and reason.code is WaitingCode.NOT_CONSIDERED:
+                    self._deferred.defer_explanation(uid, this.now_seconds + DEFERRED_AGAIN_SECONDS)
+                else:
+                    self._write_status(this, uid)
+        for uid in self._deferred.take_service(this.starting, this.now_seconds):
+            self._write_status(this, uid)
+
+    def _write_status(self, this: CycleState, uid: str) -> None:
+        reconciled, write = self._draft(this, uid)
+        write = _counted(replace(write, writes_status=True), this.now_seconds)
+        if write.events or write.status != write.job.status:
+            this.writes[uid] = write, reconciled
+
+    def _orders(self, this: CycleState) -> tuple[NodeWrite, ...]:
+        """Return the nodes whose orders change now; the reasons are already written."""
+        unwritten = this.writes.keys() | set(this.in_flight)
+        return tuple(each for each in node_writes(this.cluster, self._jobs) if not each.jobs & unwritten)
+
+    def _due_seconds(self, this: CycleState) -> float:
+        now_seconds = this.now_seconds
+        if this.decision.truncated:
+            # Each write that ends wakes the engine as well.
+            return now_seconds + DEFERRED_AGAIN_SECONDS if this.starting else now_seconds
+        decision_seconds = self._sync.scheduler.next_decision_seconds(now_seconds)
+        return min(
+            now_seconds + self._config.cycle.resync_seconds,
+            self._jobs.due_seconds(),
+            self._sync.due_seconds(),
+            self._deferred.due_seconds(now_seconds),
+            math.inf if decision_seconds is None else decision_seconds,
+            math.inf if this.explained else self._explain_again_seconds,
+        )
+
+
+def _merely_explains(write: JobWrite, reconciled: ReconciledJob) -> bool:
+    """Whether nothing happens but that a waiting job gets its reason."""
+    return (
+        reconciled.state is JobState.WAITING
+        and not (write.creates or write.pods_to_delete or write.pods_to_force_delete or write.expired)
+        and not write.job.placed
+        and all(each.reason == "Accepted" for each in write.events)
+    )
+
+
+def _counted(write: JobWrite, now_seconds: float) -> JobWrite:
+    """Count the service up to now in a status that is written."""
+    if not write.writes_status:
+        return write
+    return replace(write, status=accounting.counted(write.status, now_seconds))

@@ -1,0 +1,214 @@
+"""Every job as it was reconciled last. A job is reconciled again when something about it has changed, or when its time has come.
+
+A job depends on its own record, its pods, their nodes (and what the agents report), the priority classes, what the API server
+refused, and the clock; of the clock, each reconciled job says when it matters. Which of these has changed is in the
+:class:`Delta`, so a cycle costs what has changed.
+
+Figures that merely grow (turns, iterations, progress) are no reason to reconcile at once: of the jobs with only these
+new, a few are reconciled in each cycle, in the order in which they were reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from laneway.operator.config import TimeoutsConfig
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
+from laneway.operator.lifecycle.gang import ClusterContext
+from laneway.operator.lifecycle.reconcile import reconcile
+from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
+from laneway.operator.pacing import MEASURED_PER_CYCLE
+from laneway.operator.state.cluster_state import ClusterState, Delta
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling.state.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+Refusals = Mapping[tuple[str, int], str]
+"""By job uid and attempt, or job uid and generation: what the API server said."""
+
+
+@dataclass(slots=True)
+class CachedJob:
+    """One job."""
+
+    record: JobRecord
+    """As the cluster had it when it was reconciled: what writes are compared with."""
+
+    pods: tuple[WorkerPod, ...]
+    reconciled: ReconciledJob
+    nodes: frozenset[str]
+    """Where its pods are, and which it avoids: changes of these nodes matter to it."""
+
+
+@dataclass(slots=True)
+class Reconciled:
+    """What an update of the cache did."""
+
+    jobs: set[str] = field(default_factory=set)
+    """Uids of jobs that were reconciled again."""
+
+    gone: set[str] = field(default_factory=set)
+    """Uids of jobs that are no longer there."""
+
+
+class JobCache:
+    """All jobs, by uid."""
+
+    def __init__(self, timeouts: TimeoutsConfig) -> None:
+        self.jobs: dict[str, CachedJob] = {}
+        self.preempted: set[str] = set()
+        """Jobs that are paused or offloaded, or are asked to be."""
+
+        self.refused: set[str] = set()
+        """Jobs that back off because the API server refused their pods."""
+
+        self._timeouts = timeouts
+        self._changed: set[str] = set()
+        """Jobs to reconcile: those with writes in flight stay here until these have ended."""
+
+        self._measured: dict[str, None] = {}
+        self._due = Timers()
+        self._on_node: dict[str, set[str]] = {}
+        self._refusals: Refusals = {}
+        self._template_refusals: Refusals = {}
+
+    def due_seconds(self) -> float:
+        """Return when the first job is to be reconciled though nothing changes; infinite: none is."""
+        return self._due.next_seconds()
+
+    def update(
+        self,
+        state: ClusterState,
+        delta: Delta,
+        refusals: Refusals,
+        template_refusals: Refusals,
+        in_flight: Collection[str],
+        now_seconds: float,
+    ) -> Reconciled:
+        """Reconcile the changed jobs.
+
+        Args:
+            state: what is known of the cluster.
+            delta: what has changed of it.
+            refusals: by uid and attempt, what the API server said of an object.
+            template_refusals: by uid and generation, what it said of a pod template.
+            in_flight: uids of jobs with writes in flight: they count as what is being written, and are reconciled afterwards.
+            now_seconds: Unix time.
+        """
+        self._changed |= self._take_changes(delta, refusals, template_refusals, now_seconds)
+        missing = {uid for uid in self._changed if uid not in state.jobs}
+        self._changed -= missing
+        gone = {uid for uid in missing if self._forget(uid)}
+        ready = {uid for uid in self._changed if uid not in in_flight or uid not in self.jobs}
+        self._changed -= ready
+        ready |= self._take_measured(in_flight)
+        cluster = ClusterContext(state.nodes, state.sessions, self._timeouts, now_seconds, state.sick_gpus)
+        context = ReconcileContext(cluster, state.priority_classes, refusals, template_refusals)
+        for uid in sorted(ready):
+            self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
+            if uid in in_flight:
+                self._changed.add(uid)
+        return Reconciled(ready, gone)
+
+    def assume(self, uid: str, reconciled: ReconciledJob) -> None:
+        """Have a job count as what it is to be, until its writes have ended."""
+        self.jobs[uid].reconciled = reconciled
+        self._index(uid, reconciled)
+        self._due.put(uid, math.inf)
+        self._changed.add(uid)
+
+    def _take_changes(
+        self, delta: Delta, refusals: Refusals, template_refusals: Refusals, now_seconds: float
+    ) -> set[str]:
+        changed = delta.jobs | self._due.pop_due(now_seconds)
+        for node in delta.nodes:
+            changed |= self._on_node.get(node, set())
+        if delta.priority_classes:
+            changed |= self.jobs.keys()
+        for before, now in ((self._refusals, refusals), (self._template_refusals, template_refusals)):
+            changed |= {uid for (uid, _), _ in before.items() ^ now.items() if uid in self.jobs}
+        self._refusals, self._template_refusals = dict(refusals), dict(template_refusals)
+        self._measured.update(delta.measured)
+        return changed
+
+    def _take_measured(self, in_flight: Collection[str]) -> set[str]:
+        ready = (uid for uid in self._measured if uid not in in_flight)
+        taken = set(islice(ready, MEASURED_PER_CYCLE))
+        for uid in taken:
+            del self._measured[uid]
+        return taken & self.jobs.keys()
+
+    def _reconcile(self, record: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> None:
+        uid, reconciled = record.uid, reconciled_or_refused(record, pods, context)
+        nodes = frozenset(pod.node for pod in pods if pod.node).union(
+            each.node for status in (record.status, reconciled.job.status) for each in status.avoid
+        )
+        before = self.jobs.get(uid)
+        if before is None or before.nodes != nodes:
+            self._leave_nodes(uid, frozenset() if before is None else before.nodes)
+            for node in nodes:
+                self._on_node.setdefault(node, set()).add(uid)
+        self.jobs[uid] = CachedJob(record, pods, reconciled, nodes)
+        self._measured.pop(uid, None)
+        self._index(uid, reconciled)
+        due = [reconciled.due_seconds, *_due_by_pods(pods, context)]
+        self._due.forget(uid)  # the same moment counts again
+        self._due.put(uid, min((each for each in due if each is not None), default=math.inf))
+
+    def _index(self, uid: str, reconciled: ReconciledJob) -> None:
+        for members, belongs in (
+            (self.preempted, reconciled.job.status.preemption is not None),
+            (self.refused, pods_refused_seconds(reconciled.job) is not None),
+        ):
+            (members.add if belongs else members.discard)(uid)
+
+    def _forget(self, uid: str) -> bool:
+        """Forget a job; return whether it was known."""
+        self._due.forget(uid)
+        self._measured.pop(uid, None)
+        self.preempted.discard(uid)
+        self.refused.discard(uid)
+        known = self.jobs.pop(uid, None)
+        if known is not None:
+            self._leave_nodes(uid, known.nodes)
+        return known is not None
+
+    def _leave_nodes(self, uid: str, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            there = self._on_node.get(node, set())
+            there.discard(uid)
+            if not there:
+                self._on_node.pop(node, None)
+
+
+def reconciled_or_refused(
+    record: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext
+) -> ReconciledJob:
+    """Reconcile a job; one that this version of the operator cannot make sense of must not stop the others."""
+    try:
+        return reconcile(record, pods, context)
+    except Exception as error:
+        logger.exception("job not reconciled", extra={"job": record.key})
+        message = f"the operator cannot make sense of this job ({type(error).__name__}: {error}); see its log"
+        refused = transitions.refused(record.status, "NotUnderstood", message, context.now_seconds)
+        return ReconciledJob(record.with_status(refused), None)
+
+
+def _due_by_pods(pods: tuple[WorkerPod, ...], context: ReconcileContext) -> Iterator[float]:
+    """Yield the moments from which pods and their nodes count otherwise."""
+    now_seconds, timeouts = context.now_seconds, context.cluster.timeouts
+    moments = []
+    for pod in pods:
+        if pod.unschedulable_since_seconds is not None:
+            moments.append(pod.unschedulable_since_seconds + timeouts.unschedulable_seconds)
+        node = context.cluster.nodes.get(pod.node)
+        if node is not None and node.not_ready_since_seconds is not None:
+            moments.append(node.not_ready_since_seconds + timeouts.lost_node_seconds)
+    yield from (moment for moment in moments if moment > now_seconds)

@@ -1,0 +1,80 @@
+"""Which nodes each waiting job keeps away from: by its template, and by taints. Many jobs say the same, so each answer is kept until the
+nodes change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.operator.state.eligibility import is_constrained, obstacle, required_terms
+from laneway.operator.state.records.node_record import NodeRecord
+
+_NAMED = 3
+"""So many nodes are named for each reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The nodes to which pods with a spec cannot go."""
+
+    nodes: frozenset[str] = frozenset()
+    sentence: str = ""
+    """Which these are and why; empty where there are none."""
+
+
+NONE = Refusals()
+
+
+class NodeChoice:
+    """The nodes with GPUs, and the answers about them."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[object, ...]] = {}
+        self._candidates: list[NodeRecord] = []
+        self._tainted: list[NodeRecord] = []
+        self._answers: dict[str, Refusals] = {}
+
+    def set_nodes(self, nodes: Iterable[NodeRecord]) -> bool:
+        """Replace the nodes that have GPUs; return whether that may change an answer."""
+        candidates = list(nodes)
+        wanted = {node.name: (node.labels, node.taints) for node in candidates}
+        if wanted == self._nodes:
+            return False
+        self._nodes, self._candidates = dict(wanted), candidates
+        self._tainted = [node for node in candidates if node.taints]
+        self._answers.clear()
+        return True
+
+    def refused(self, pod_spec: dict[str, Any]) -> Refusals:
+        """Return the nodes to which a pod with this spec cannot go."""
+        constrained = is_constrained(pod_spec)
+        if not constrained and not self._tainted:
+            return NONE
+        said = [pod_spec.get("nodeSelector"), required_terms(pod_spec), pod_spec.get("tolerations")]
+        question = json.dumps(said, sort_keys=True)
+        found = self._answers.get(question)
+        if found is None:
+            found = _refusals(pod_spec, self._candidates if constrained else self._tainted)
+            self._answers[question] = found
+        return found
+
+
+def _refusals(pod_spec: dict[str, Any], nodes: Iterable[NodeRecord]) -> Refusals:
+    by_reason: dict[str, list[str]] = {}
+    for node in nodes:
+        if why := obstacle(pod_spec, node):
+            by_reason.setdefault(why, []).append(node.name)
+    if not by_reason:
+        return NONE
+    refused = "; ".join(f"{_listed(sorted(there))}, since {why}" for why, there in sorted(by_reason.items()))
+    return Refusals(
+        frozenset(name for there in by_reason.values() for name in there),
+        f"Its workers cannot go to {refused}.",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

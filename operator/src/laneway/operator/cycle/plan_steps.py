@@ -1,0 +1,168 @@
+"""The step that a decision wants of a job: start, yield, resume, or wait with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from laneway.api.job_conditions import ConditionType
+from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
+from laneway.operator.cycle.preemption_events import preempting, victims_for
+from laneway.operator.lifecycle import pausing, transitions
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import (
+    Decision,
+    JobState,
+    Preemption,
+    PreemptionAction,
+    PreemptionReason,
+    WaitingCode,
+    WaitingReason,
+)
+from laneway.scheduling.explain.reasons import format_seconds
+
+WithEstimate = Callable[[str, WaitingStatus, WaitingStatus | None], WaitingStatus]
+"""Adds estimates and suggestions to a job's reason; the third argument is what its status has now."""
+
+
+def with_decision(
+    reconciled: ReconciledJob,
+    decision: Decision,
+    reason: WaitingReason | None,
+    *,
+    queue: int | None,
+    promoted: bool,
+    pods: tuple[WorkerPod, ...],
+    now_seconds: float,
+    with_estimate: WithEstimate,
+    refused: str = "",
+) -> ReconciledJob:
+    """Return a job after the step that a decision wants of it.
+
+    Args:
+        reconciled: the job.
+        decision: what the scheduler decided.
+        reason: why the job waits; None: it does not, or that was not worked out now.
+        queue: the job's queue; None: the scheduler does not know the job.
+        promoted: whether it is promoted.
+        pods: its pods.
+        now_seconds: Unix time.
+        with_estimate: see :data:`WithEstimate`.
+        refused: to which nodes its template does not let it, as a sentence.
+    """
+    job, status = reconciled.job, reconciled.job.status
+    if reconciled.state is None:
+        return reconciled
+    if queue is not None and not job.finished:
+        status = transitions.changed(status, queue=queue)
+    if promoted:
+        status = transitions.changed(
+            status, service_at_promotion_gpu_milliseconds=status.attained_service_gpu_milliseconds
+        )
+    if (workers := decision.starts.get(job.key)) is not None:
+        status = transitions.placed(status, workers, now_seconds)
+        message = "; ".join(
+            f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
+        )
+        event = JobEvent("Placed", f"Placed {message} (attempt {status.attempt}).")
+        started = reconciled.becomes(status, event)
+        return replace(started, state=JobState.STARTING, holds=workers, present=frozenset())
+    if (preemption := decision.preemptions.get(job.key)) is not None:
+        return _preempt(reconciled.becomes(status), preemption, pods, now_seconds)
+    if job.key in decision.resumes:
+        event = JobEvent("Resumed", "Resumed in place: its GPUs are free.")
+        resumed = reconciled.becomes(transitions.resumed(status, now_seconds), event)
+        return replace(resumed, state=JobState.RUNNING)
+    events: tuple[JobEvent, ...] = ()
+    if reason is not None:
+        status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
+        events = _suspended(job.status, reason)
+        if reason.code is WaitingCode.AWAITING_PREEMPTION:
+            reconciled = replace(reconciled, awaits=victims_for(job.key, decision))
+            events = (*events, *preempting(job.key, decision))
+    return reconciled.becomes(status, *events)
+
+
+def _preempt(
+    reconciled: ReconciledJob, preemption: Preemption, pods: tuple[WorkerPod, ...], now_seconds: float
+) -> ReconciledJob:
+    """Pause, offload or evict a job, or stop it because it is suspended."""
+    status, reason, message = reconciled.job.status, str(preemption.reason), preemption.message
+    mine = tuple(pod for pod in pods if pod.attempt == status.attempt)
+    reconciled = replace(reconciled, victims=mine)
+    preemptor, cost_seconds = preemption.preemptor, preemption.cost_seconds
+    if preemption.action is not PreemptionAction.EVICT:
+        status = transitions.asked_to_pause(
+            status, preemption.action, reason, message, now_seconds, preemptor, cost_seconds
+        )
+        instruction = f"The job is told to {pausing.WORDS[preemption.action]}; expected cost {format_seconds(cost_seconds)}."
+        return reconciled.becomes(status, JobEvent("Preempted", f"{message} {instruction}"))
+    if preemption.reason is PreemptionReason.SUSPENDED:
+        status = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        event = JobEvent("Suspended", message)
+    else:
+        status = transitions.preempted(status, reason, message, now_seconds, preemptor, cost_seconds)
+        consequence = (
+            f" Its pods end; expected cost {format_seconds(cost_seconds)}." if cost_seconds > 0 else ""
+        )
+        event = JobEvent("Preempted", message + consequence)
+    pods_to_delete = tuple(pod for pod in pods if not pod.deleting)
+    return replace(
+        reconciled.becomes(status, event), state=JobState.TERMINATING, pods_to_delete=pods_to_delete
+    )
+
+
+def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEvent, ...]:
+    """Return the event of a waiting job that is suspended; a job with workers gets its event when they are told to end."""
+    placed = transitions.condition(status, ConditionType.PLACED)
+    if reason.code is not WaitingCode.SUSPENDED or (placed is not None and placed.reason == str(reason.code)):
+        return ()
+    return (JobEvent("Suspended", reason.message),)
+
+
+def explains(status: TrainingJobStatus, reason: WaitingReason, refused: str) -> bool:
+    """Whether a status has already why its job waits, and to which nodes its template does not let it."""
+    waiting = status.waiting
+    return (
+        waiting is not None
+        and waiting.position == reason.position
+        and waiting.reason == str(reason.code)
+        and waiting.message.startswith(reason.message)
+        and waiting.unblock == reason.unblock
+        and waiting.blockers == reason.blockers
+        and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused in waiting.message)
+    )
+
+
+def has_another_reason(status: TrainingJobStatus, reason: WaitingReason) -> bool:
+    """Whether a job waits for another reason than its status has."""
+    return status.waiting is None or status.waiting.reason != str(reason.code)
+
+
+def _explained(
+    key: str,
+    status: TrainingJobStatus,
+    reason: WaitingReason,
+    now_seconds: float,
+    with_estimate: WithEstimate,
+    refused: str,
+) -> TrainingJobStatus:
+    """Return the status of a waiting job with why it waits."""
+    lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
+    by_template = (refused,) if refused and reason.code is WaitingCode.NODES_UNAVAILABLE else ()
+    message = " ".join([reason.message, *by_template, *lately])
+    waiting = WaitingStatus(
+        reason=str(reason.code),
+        message=message,
+        unblock=reason.unblock,
+        position=reason.position,
+        since=status.waiting.since if status.waiting else None,
+        blockers=reason.blockers,
+    )
+    status = transitions.changed(status, waiting=with_estimate(key, waiting, status.waiting))
+    if status.preemption is not None and status.placement:
+        return status  # it is paused, and keeps its GPUs
+    return transitions.with_conditions(
+        status, now_seconds, (ConditionType.PLACED, False, waiting.reason, message)
+    )

@@ -1,0 +1,89 @@
+"""Jobs as the planner sees them."""
+
+from __future__ import annotations
+
+from laneway.api.job_conditions import ConditionType
+from laneway.api.rfc3339 import parse_time
+from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
+from laneway.operator.cycle.templates import KnownTemplate, from_node, larger
+from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.progress import expected_seconds
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.records.job_record import preemptible
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import Job, JobState
+from laneway.scheduling.model.measured_profile import profile_of
+
+
+def scheduler_job(
+    reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], template: KnownTemplate, now_seconds: float
+) -> Job:
+    """Return a job as the planner sees it; the same at any moment until something about it changes.
+
+    Args:
+        reconciled: where it stands; it has a state and a valid spec.
+        pods: all of its pods.
+        template: what is known of its template.
+        now_seconds: Unix time.
+    """
+    job, desired, state = reconciled.job, reconciled.job.desired, reconciled.state
+    assert desired is not None
+    assert state is not None
+    status, waiting = job.status, job.status.waiting
+    counted = _counted_profile(reconciled, pods, template)
+    running = state is JobState.RUNNING
+    return Job(
+        key=job.key,
+        demand=desired.demand,
+        created_seconds=job.created_seconds,
+        uid=job.uid,
+        state=state,
+        placement=reconciled.holds,
+        priority=reconciled.priority,
+        attained_service_gpu_seconds=accounting.attained_gpu_seconds(status),
+        executed_seconds=accounting.executed_seconds(status),
+        as_of_seconds=accounting.counted_at_seconds(status),
+        service_rate_gpus=_service_rate_gpus(status) if running else None,
+        waiting_since_seconds=parse_time(waiting.since) if waiting and waiting.since else None,
+        started_seconds=transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
+        if running
+        else None,
+        service_at_promotion_gpu_seconds=status.service_at_promotion_gpu_milliseconds / 1000,
+        expected_seconds=_expected_seconds(status, template, now_seconds),
+        profile=None if counted is None else profile_of(counted),
+        preemptible=preemptible(desired.spec) and not reconciled.coming_back,
+        pausable=reconciled.pausable,
+        suspended=desired.spec.suspend,
+    )
+
+
+def _service_rate_gpus(status: TrainingJobStatus) -> float:
+    """Return how many GPU-seconds a second the job attains: none while a worker of it waits for a lane."""
+    return 0.0 if transitions.awaits_lane(status) else accounting.held_gpus(status.placement)
+
+
+def _expected_seconds(status: TrainingJobStatus, template: KnownTemplate, now_seconds: float) -> float | None:
+    """Return how long the job runs in all. What has run and what remains add up to the same at any moment, so a moment is taken that
+    is in the status: then it is the same to the last bit whenever it is asked for."""
+    progress, counted_seconds = status.progress, accounting.counted_at_seconds(status)
+    if counted_seconds is not None and progress is not None and progress.updated_at is not None:
+        now_seconds = max(counted_seconds, parse_time(progress.updated_at))
+        status = accounting.counted(status, now_seconds)
+    return expected_seconds(status, now_seconds, template.expected_seconds)
+
+
+def _counted_profile(
+    reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], template: KnownTemplate
+) -> ProfileStatus | None:
+    """Return what the node counts a job's workers with, or will: what was measured, and what was known when they were made."""
+    job = reconciled.job
+    mine = [pod for pod in pods if pod.attempt == job.status.attempt]
+    if job.placed and mine:
+        written = mine[0].profile
+        known = None if written is None else from_node(written)
+    else:
+        known = template.profile
+    own = job.status.profile
+    if own is None or known is None:
+        return own or known
+    return larger(own, known)

@@ -1,0 +1,91 @@
+"""Nodes as the planner sees them: what their agents say, whether new workers may go there, and who else is on their GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from laneway.api.enforcement import Enforcement
+from laneway.api.gpu_node import GPUStatus
+from laneway.lanes import LaneRules
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
+from laneway.operator.state.records.node_record import NodeRecord
+from laneway.scheduling import GPU, ForeignTenant, Node
+
+_NO_NODE = "there is no such node in the cluster"
+
+
+def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
+    """Return the node of each GPU; where two claim one, the first by name has it."""
+    reported_by: dict[str, str] = {}
+    for node in sorted(nodes, key=lambda each: each.name):
+        for gpu in node.gpus:
+            reported_by.setdefault(gpu.uuid, node.name)
+    return reported_by
+
+
+def scheduler_node(
+    record: GPUNodeRecord,
+    node: NodeRecord | None,
+    silent: bool,
+    foreign: Mapping[str, Iterable[ForeignTenant]],
+    rules: LaneRules,
+    active_percent: int | None,
+    reported_by: Mapping[str, str],
+) -> Node:
+    """Return a node as the planner sees it.
+
+    Args:
+        record: what its agent says.
+        node: the Node of that name; None: there is none.
+        silent: its agent has not written for a while.
+        foreign: by GPU, who holds some of it beside the planner's jobs.
+        rules: how memory is counted.
+        active_percent: percent of a GPU whose holders take turns at the same time; None: all on offer.
+        reported_by: by GPU, the node that has it.
+    """
+    disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
+    refusal = (
+        f"it claims {disputed[0]}, a GPU of {reported_by[disputed[0]]}"
+        if disputed
+        else _refusal(record, node, silent)
+    )
+    return Node(
+        name=record.name,
+        gpus=tuple(
+            _gpu(gpu, record.name, foreign.get(gpu.uuid, ()), rules, active_percent)
+            for gpu in record.gpus
+            if gpu.uuid not in disputed
+        ),
+        schedulable=not refusal,
+        reason=refusal,
+    )
+
+
+def _refusal(record: GPUNodeRecord, node: NodeRecord | None, silent: bool) -> str:
+    """Return why no new worker goes to the node, as a clause; empty where one may."""
+    if node is None:
+        return _NO_NODE
+    if silent:
+        return "its node agent has not written for a while"
+    return node.refusal or record.refusal
+
+
+def _gpu(
+    gpu: GPUStatus, node: str, foreign: Iterable[ForeignTenant], rules: LaneRules, active_percent: int | None
+) -> GPU:
+    return GPU(
+        uuid=gpu.uuid,
+        node=node,
+        index=gpu.index,
+        model=gpu.model,
+        memory_bytes=gpu.memory_bytes,
+        allocatable_bytes=gpu.allocatable_bytes,
+        allocatable_percent=gpu.allocatable_percent,
+        active_percent=None if active_percent is None else min(active_percent, gpu.allocatable_percent),
+        healthy=gpu.healthy,
+        enforcement=Enforcement(gpu.enforcement),
+        numa_node=gpu.numa_node,
+        nvlink_peers=frozenset(gpu.nvlink_peers),
+        foreign=tuple(sorted(foreign, key=lambda tenant: tenant.key)),
+        lane_rules=rules,
+    )

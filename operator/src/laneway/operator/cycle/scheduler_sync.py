@@ -1,0 +1,235 @@
+"""Keeps the scheduler's nodes and jobs in step with the cluster: it gets what has changed, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laneway.lanes import LaneRules
+from laneway.operator.cycle.job_cache import JobCache, Reconciled
+from laneway.operator.cycle.node_choice import NodeChoice
+from laneway.operator.cycle.scheduler_jobs import scheduler_job
+from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
+from laneway.operator.cycle.template_book import TemplateBook
+from laneway.operator.cycle.tenants import NOWHERE, Footprint, footprint, node_tenants
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.state.cluster_state import ClusterState, Delta
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import ClusterSnapshot, Job, JobState, Node, Policies, Scheduler
+from laneway.scheduling.state.timers import Timers
+
+
+@dataclass(slots=True)
+class _SyncedNode:
+    """One node with GPUs, as the scheduler has it."""
+
+    node: Node
+    gpus: tuple[str, ...]
+    """All that its agent reports."""
+
+    releasing: dict[str, Job]
+    """By key: sessions that are about to end, each as a job that releases its GPU."""
+
+
+class SchedulerSync:
+    """The scheduler, and what it was given."""
+
+    def __init__(self, policies: Policies, rules: LaneRules, active_percent: int | None) -> None:
+        self.scheduler = Scheduler((), policies)
+        self.templates = TemplateBook()
+        self._rules = rules
+        self._active_percent = active_percent
+        self._choice = NodeChoice()
+        self._nodes: dict[str, _SyncedNode] = {}
+        self._due = Timers()
+        """When a node changes by itself."""
+
+        self._node_of: dict[str, str] = {}
+        """By GPU: the node that has it."""
+
+        self._jobs: dict[str, Job] = {}
+        """By uid."""
+
+        self._footprints: dict[str, Footprint] = {}
+        """By the uid of a gang's job, which may be gone."""
+
+        self._foreign_on: dict[str, dict[str, Footprint]] = {}
+        """By GPU and gang: those that hold some of it in no placement that the scheduler has."""
+
+        self._avoid: dict[str, frozenset[str]] = {}
+        self._refused: dict[str, str] = {}
+        """By key of a waiting job: to which nodes its template does not let it, as a sentence; only where there are any."""
+
+    def due_seconds(self) -> float:
+        """Return when the first node changes by itself; infinite: none does."""
+        return self._due.next_seconds()
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return what the scheduler was given."""
+        releasing = (job for node in self._nodes.values() for job in node.releasing.values())
+        return ClusterSnapshot(
+            nodes=tuple(each.node for each in self._nodes.values()),
+            jobs=(*self._jobs.values(), *releasing),
+            avoid={key: nodes for key, nodes in self._avoid.items() if nodes},
+        )
+
+    def refused(self, key: str) -> str:
+        """Return to which nodes a waiting job's template does not let it, and why; empty where to all."""
+        return self._refused.get(key, "")
+
+    def update(
+        self, state: ClusterState, cache: JobCache, delta: Delta, changed: Reconciled, now_seconds: float
+    ) -> None:
+        """Give the scheduler what has changed.
+
+        Args:
+            state: what is known of the cluster.
+            cache: the jobs, reconciled.
+            delta: what has changed of the cluster.
+            changed: what has changed of the jobs.
+            now_seconds: Unix time.
+        """
+        for uid in changed.gone:
+            self._forget_job(uid)
+            self.templates.note(uid, None)
+        for uid in changed.jobs:
+            self.templates.note(uid, cache.jobs[uid].record)
+        jobs = changed.jobs | (self.templates.refresh() & cache.jobs.keys())
+        nodes = delta.nodes & (state.gpu_nodes.keys() | self._nodes.keys())
+        if self._gpus_moved(state, nodes):
+            self._node_of = first_reporters(state.gpu_nodes.values())
+            nodes |= state.gpu_nodes.keys() | self._nodes.keys()
+            jobs |= {
+                uid
+                for uid, job in cache.jobs.items()
+                if job.reconciled.state is not None
+                and (uid in self._jobs) is not self._can_place(job.reconciled)
+            }
+        for uid in jobs | changed.gone | (delta.jobs - cache.jobs.keys()):
+            nodes |= self._sync_footprint(uid, state, cache)
+        nodes |= self._due.pop_due(now_seconds)
+        self._sync_nodes(nodes, state, now_seconds)
+        other_choice = bool(nodes) and self._choice.set_nodes(
+            state.nodes[name] for name in self._nodes if name in state.nodes
+        )
+        for uid in jobs:
+            self.sync_job(cache.jobs[uid].reconciled, state, now_seconds)
+        for uid in self._jobs.keys() - jobs if other_choice else ():
+            self._sync_avoided(cache.jobs[uid].reconciled, now_seconds)
+
+    def sync_job(self, reconciled: ReconciledJob, state: ClusterState, now_seconds: float) -> None:
+        """Give the scheduler a job, as it is or as it is to be."""
+        uid = reconciled.job.uid
+        if reconciled.state is None or not self._can_place(reconciled):
+            self._forget_job(uid)
+            return
+        template = self.templates.of(reconciled.job)
+        job = scheduler_job(reconciled, state.pods.get(uid, ()), template, now_seconds)
+        before = self._jobs.get(uid)
+        if before is not None and before.key != job.key:
+            self._forget_job(uid)
+        if before != job:
+            self._jobs[uid] = job
+            self.scheduler.observe(job)
+        self._sync_avoided(reconciled, now_seconds)
+
+    def _gpus_moved(self, state: ClusterState, nodes: Iterable[str]) -> bool:
+        """Whether one of these nodes is new, gone, or has other GPUs than before."""
+        for name in nodes:
+            record, synced = state.gpu_nodes.get(name), self._nodes.get(name)
+            if record is None or synced is None or synced.gpus != tuple(gpu.uuid for gpu in record.gpus):
+                return True
+        return False
+
+    def _can_place(self, reconciled: ReconciledJob) -> bool:
+        """Whether nodes report all GPUs that a job holds."""
+        return all(gpu in self._node_of for worker in reconciled.holds for gpu in worker.gpus)
+
+    def _sync_footprint(self, uid: str, state: ClusterState, cache: JobCache) -> set[str]:
+        """Note where a gang is; return the nodes on which that concerns others."""
+        cached, pods = cache.jobs.get(uid), state.pods.get(uid, ())
+        reconciled = None if cached is None else cached.reconciled
+        placeable = reconciled is not None and self._can_place(reconciled)
+        before = self._footprints.pop(uid, NOWHERE)
+        after = footprint(reconciled, pods, placeable, state.sessions)
+        if after != NOWHERE:
+            self._footprints[uid] = after
+        for gpu, _ in before.foreign_tenants:
+            gangs = self._foreign_on.get(gpu, {})
+            gangs.pop(uid, None)
+            if not gangs:
+                self._foreign_on.pop(gpu, None)
+        for gpu, _ in after.foreign_tenants:
+            self._foreign_on.setdefault(gpu, {})[uid] = after
+        gpus = {gpu for each in (before, after) for gpu, _ in each.foreign_tenants}
+        gpus |= {gpu for each in (before, after) for _, gpu in each.covered}
+        nodes = {self._node_of[gpu] for gpu in gpus if gpu in self._node_of}
+        nodes |= {pod.node for pod in pods}
+        return nodes | {hold.node for pod in pods for hold in state.sessions.of(pod)}
+
+    def _sync_nodes(self, names: Iterable[str], state: ClusterState, now_seconds: float) -> None:
+        changed = False
+        for name in names:
+            record, before = state.gpu_nodes.get(name), self._nodes.get(name)
+            self._due.forget(name)
+            if record is None:
+                changed |= self._nodes.pop(name, None) is not None
+                self._sync_releasing(before, {})
+                continue
+            tenants = node_tenants(state.sessions.on(name), state.pod_of, self._covers, now_seconds)
+            for gpu in record.gpus:
+                for there in self._foreign_on.get(gpu.uuid, {}).values():
+                    tenants.foreign.setdefault(gpu.uuid, []).extend(
+                        tenant for where, tenant in there.foreign_tenants if where == gpu.uuid
+                    )
+            node = scheduler_node(
+                record,
+                state.nodes.get(name),
+                name in state.silent_nodes,
+                tenants.foreign,
+                self._rules,
+                self._active_percent,
+                self._node_of,
+            )
+            changed |= before is None or before.node != node
+            releasing = {job.key: job for job in tenants.departures}
+            self._sync_releasing(before, releasing)
+            self._nodes[name] = _SyncedNode(node, tuple(gpu.uuid for gpu in record.gpus), releasing)
+            self._due.put(name, tenants.until_seconds)
+        if changed:
+            self.scheduler.set_nodes([each.node for each in self._nodes.values()])
+
+    def _sync_releasing(self, before: _SyncedNode | None, releasing: dict[str, Job]) -> None:
+        known = {} if before is None else before.releasing
+        for key in known.keys() - releasing.keys():
+            self.scheduler.forget(key)
+        for key, job in releasing.items():
+            if known.get(key) != job:
+                self.scheduler.observe(job)
+
+    def _sync_avoided(self, reconciled: ReconciledJob, now_seconds: float) -> None:
+        """Keep a waiting job away from nodes that its template does not allow, or on which it failed to start lately."""
+        nodes, sentence = frozenset[str](), ""
+        job = reconciled.job
+        if reconciled.state is JobState.WAITING and job.desired is not None:
+            lately = {each.node for each in transitions.unexpired(job.status.avoid, now_seconds)}
+            refused = self._choice.refused(job.desired.spec.template["spec"])
+            nodes, sentence = refused.nodes | lately, refused.sentence
+        if sentence:
+            self._refused[job.key] = sentence
+        else:
+            self._refused.pop(job.key, None)
+        if self._avoid.get(job.key, frozenset()) != nodes:
+            self._avoid[job.key] = nodes
+            self.scheduler.avoid(job.key, nodes)
+
+    def _covers(self, pod: WorkerPod, gpu: str) -> bool:
+        return (pod.uid, gpu) in self._footprints.get(pod.job_uid, NOWHERE).covered
+
+    def _forget_job(self, uid: str) -> None:
+        job = self._jobs.pop(uid, None)
+        if job is not None:
+            self.scheduler.forget(job.key)
+            self._avoid.pop(job.key, None)
+            self._refused.pop(job.key, None)

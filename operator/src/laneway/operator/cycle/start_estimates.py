@@ -1,0 +1,128 @@
+"""Start estimates and suggestions for waiting jobs: who is ahead, when a job may start, which change would start it now.
+
+They decide nothing, and cost more than a small decision. So estimates are made for all jobs in line together now and then, and
+suggestions are worked out for a few jobs in a cycle, in the order in which that was done last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import WaitingStatus
+from laneway.operator.config import CycleConfig
+from laneway.operator.pacing import FIRST_ESTIMATE_SECONDS, SUGGESTIONS_PER_CYCLE
+from laneway.scheduling import Scheduler, StartEstimate, WaitingCode, WaitingReason
+from laneway.scheduling.explain.start_estimates import ESTIMATED
+
+_SAME_SECONDS, _SAME_RATIO = 60.0, 0.25
+"""An estimate that moved by no more than this (in seconds, or of the time until then) is not written again."""
+
+_SELF_EXPLAINING = frozenset(
+    {
+        WaitingCode.SUSPENDED,
+        WaitingCode.AWAITING_PREEMPTION,
+        WaitingCode.AWAITING_RELEASE,
+        WaitingCode.NOT_CONSIDERED,
+    }
+)
+"""Reasons with which nobody asks what to change."""
+
+_FIELDS = ("estimated_start", "estimate_basis", "alternatives", "estimated_at")
+_NO_ESTIMATE = StartEstimate()
+
+Waiting = Mapping[str, WaitingReason]
+"""Why jobs wait, by key, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suggestions:
+    at_seconds: float
+    changes: tuple[str, ...]
+
+
+class StartEstimates:
+    """The estimates and suggestions that were worked out last."""
+
+    def __init__(self, config: CycleConfig) -> None:
+        self._interval_seconds = float(config.estimate_seconds)
+        self._estimated_seconds = -self._interval_seconds
+        self._estimates: dict[str, StartEstimate] = {}
+        self._suggestions: dict[str, _Suggestions] = {}
+
+    def update(self, scheduler: Scheduler, waiting: Waiting, now_seconds: float) -> None:
+        """Work out those that are due.
+
+        Args:
+            scheduler: as its decision left it.
+            waiting: why jobs wait by that decision.
+            now_seconds: Unix time.
+        """
+        first = list(islice(waiting, ESTIMATED))
+        interval_seconds = self._interval_seconds
+        if any(key not in self._estimates for key in first):
+            interval_seconds = min(interval_seconds, FIRST_ESTIMATE_SECONDS)
+        if not first:
+            self._estimates.clear()
+        elif now_seconds >= self._estimated_seconds + interval_seconds:
+            self._estimates = dict(scheduler.start_estimates(waiting, first, now_seconds))
+            self._estimated_seconds = now_seconds
+        self._suggestions = {key: known for key, known in self._suggestions.items() if key in waiting}
+        for key in self._due(waiting, first, now_seconds):
+            self._suggestions[key] = _Suggestions(now_seconds, scheduler.suggestions(key))
+
+    def is_news(self, key: str, waiting: WaitingStatus | None) -> bool:
+        """Whether a job's estimate or suggestions differ from its status enough to be written."""
+        if waiting is None:
+            return False
+        suggested = self._suggestions.get(key)
+        if suggested is not None and suggested.changes != waiting.alternatives:
+            return True
+        start_seconds = self._estimates.get(key, _NO_ESTIMATE).start_seconds
+        if start_seconds is None or waiting.estimated_start is None:
+            return key in self._estimates and (start_seconds is None) is not (waiting.estimated_start is None)
+        moved_seconds = abs(start_seconds - parse_time(waiting.estimated_start))
+        left_seconds = start_seconds - self._estimated_seconds
+        return moved_seconds > max(_SAME_SECONDS, _SAME_RATIO * left_seconds)
+
+    def added(self, key: str, waiting: WaitingStatus, before: WaitingStatus | None) -> WaitingStatus:
+        """Return why a job waits, with its estimate and suggestions; those that its status has stay where they are as good.
+
+        Args:
+            key: the job.
+            waiting: why it waits.
+            before: what its status says of that.
+        """
+        estimate, suggested = self._estimates.get(key), self._suggestions.get(key)
+        ahead = waiting.ahead if estimate is None else estimate.ahead
+        if before is not None and before.estimated_at is not None and not self.is_news(key, before):
+            kept = {name: getattr(before, name) for name in _FIELDS}
+            return waiting.model_copy(update={"ahead": ahead or before.ahead, **kept})
+        if estimate is None and suggested is None:
+            return waiting
+        start_seconds = None if estimate is None else estimate.start_seconds
+        return waiting.model_copy(
+            update={
+                "ahead": ahead,
+                "estimated_start": None if start_seconds is None else format_time(start_seconds),
+                "estimate_basis": "" if estimate is None else estimate.basis,
+                "alternatives": () if suggested is None else suggested.changes,
+                "estimated_at": format_time(
+                    self._estimated_seconds if suggested is None else suggested.at_seconds
+                ),
+            }
+        )
+
+    def _due(self, waiting: Waiting, first: Iterable[str], now_seconds: float) -> list[str]:
+        due = [
+            (known.at_seconds if known is not None else 0.0, at, key)
+            for at, key in enumerate(first)
+            if waiting[key].code not in _SELF_EXPLAINING
+            and (
+                (known := self._suggestions.get(key)) is None
+                or now_seconds >= known.at_seconds + self._interval_seconds
+            )
+        ]
+        return [key for _, _, key in sorted(due)[:SUGGESTIONS_PER_CYCLE]]

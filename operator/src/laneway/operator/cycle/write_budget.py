@@ -1,0 +1,67 @@
+"""How many statuses with only new figures and sentences may be written: position, service, measured bytes.
+
+Each kind has an allowance a second, which is saved up for a while: with a few jobs all are written within seconds, with thousands
+the API server is not kept busy by them. Attained service, which anybody can work out from a job's status, has a smaller allowance
+of its own. While many jobs start at the same time, the API server is left to them: such a write takes as much of it as the
+creation of two pods.
+"""
+
+from __future__ import annotations
+
+from laneway.operator.config import CycleConfig
+from laneway.operator.pacing import (
+    EXPLANATIONS_RATIO_WHILE_MANY_START,
+    MANY_STARTS,
+    SERVICE_WRITES_AT_ONCE,
+    SERVICE_WRITES_PER_SECOND,
+)
+
+
+class Allowance:
+    """A number a second, saved up to a maximum."""
+
+    def __init__(self, per_second: float, maximum: float) -> None:
+        self._per_second = per_second
+        self._maximum = maximum
+        self._left = maximum
+        self._counted_seconds: float | None = None
+
+    def take(self, wanted: int, now_seconds: float) -> int:
+        """Return how many of the wanted writes may be made now, and count these."""
+        if self._counted_seconds is not None:
+            gained = max(0.0, now_seconds - self._counted_seconds) * self._per_second
+            self._left = min(self._maximum, self._left + gained)
+        self._counted_seconds = now_seconds
+        taken = min(wanted, int(self._left))
+        self._left -= taken
+        return taken
+
+
+class WriteBudget:
+    """The allowances."""
+
+    def __init__(self, config: CycleConfig) -> None:
+        per_second = float(config.explanations_per_second)
+        while_many_start = per_second * EXPLANATIONS_RATIO_WHILE_MANY_START
+        self._explanations = _saved_up(per_second, config)
+        self._while_many_start = _saved_up(while_many_start, config)
+        self._service = Allowance(SERVICE_WRITES_PER_SECOND, SERVICE_WRITES_AT_ONCE)
+
+    def explanations(self, wanted: int, starting: int, now_seconds: float) -> int:
+        """Return how many of the wanted explanations may be written now, and count these.
+
+        Args:
+            wanted: how many there are.
+            starting: jobs with writes of a start in flight.
+            now_seconds: Unix time.
+        """
+        allowance = self._explanations if starting <= MANY_STARTS else self._while_many_start
+        return allowance.take(wanted, now_seconds)
+
+    def service(self, wanted: int, starting: int, now_seconds: float) -> int:
+        """Return how many of the wanted statuses with nothing new but service may be written now, and count these."""
+        return self._service.take(wanted, now_seconds) if starting <= MANY_STARTS else 0
+
+
+def _saved_up(per_second: float, config: CycleConfig) -> Allowance:
+    return Allowance(per_second, max(1.0, per_second * config.explain_seconds))

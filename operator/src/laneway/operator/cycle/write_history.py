@@ -1,0 +1,21 @@
+"""What came of earlier writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHistory:
+    """What came of earlier writes. An operator that has just started goes on without it."""
+
+    refusals: Mapping[tuple[str, int], str]
+    """By job uid and attempt: why the API server refused one of the attempt's objects."""
+
+    written_seconds: Mapping[str, float]
+    """By job uid: when its status was last written."""
+
+    template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
+    """By job uid and generation: why the API server would refuse the pods of its template."""

@@ -1,0 +1,157 @@
+"""A job's writes: the difference between what it has and what it is to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laneway.api.job_conditions import ConditionType
+from laneway.api.rfc3339 import parse_time
+from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus, WorkerPlacementStatus
+from laneway.operator.cycle.templates import KnownTemplate
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class JobWrite:
+    """All writes of one job."""
+
+    job: JobRecord
+    """As the cluster has it."""
+
+    status: TrainingJobStatus
+    """As it is to be."""
+
+    writes_status: bool
+    """Whether the status is to be written now."""
+
+    creates: tuple[WorkerPlacementStatus, ...] = ()
+    """Workers whose pods are to be made."""
+
+    profile: ProfileStatus | None = None
+    """What is known of their template; None: nothing."""
+
+    pods_to_delete: tuple[WorkerPod, ...] = ()
+    """Pods to be deleted."""
+
+    pods_to_force_delete: tuple[WorkerPod, ...] = ()
+    """Pods to be deleted with grace period 0, because their node does not answer."""
+
+    victims: tuple[WorkerPod, ...] = ()
+    """The workers of a preempted job: nothing is written unless they are unchanged since the decision."""
+
+    awaits: frozenset[str] = frozenset()
+    """Keys of the jobs that are preempted for it: their statuses are written first."""
+
+    events: tuple[JobEvent, ...] = ()
+    expired: bool = False
+    """The job is to be deleted."""
+
+    waited_seconds: float | None = None
+    """How long it had waited, where it is seen to run for the first time since."""
+
+    @property
+    def frees(self) -> frozenset[str]:
+        """GPUs that the job has by its present status, and does not have, or takes no turns on, by the next."""
+        had = _active_gpus(self.job.status)
+        return had - _active_gpus(self.status) if had else had
+
+    @property
+    def takes(self) -> frozenset[str]:
+        """GPUs on which a job starts or resumes: the status that frees them is written first."""
+        before, after = self.job.status, self.status
+        goes_on = before.preemption is not None and bool(before.placement) and after.preemption is None
+        if after.attempt == before.attempt and not goes_on:
+            return frozenset()
+        return _active_gpus(after)
+
+    @property
+    def releases(self) -> frozenset[str]:
+        """What other jobs' statuses wait for: GPUs, and the key of a preempted job."""
+        return self.frees | {self.job.key} if self.victims else self.frees
+
+    @property
+    def depends_on(self) -> frozenset[str]:
+        """What must be released before its status is written."""
+        return self.takes | self.awaits
+
+    @property
+    def acts(self) -> bool:
+        """Whether more is to be done than to write a status in which only figures and sentences are new."""
+        return bool(
+            self.creates
+            or self.pods_to_delete
+            or self.pods_to_force_delete
+            or self.expired
+            or self.events
+            or gist(self.status) != gist(self.job.status)
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (
+            self.writes_status
+            or self.creates
+            or self.pods_to_delete
+            or self.pods_to_force_delete
+            or self.expired
+        )
+
+
+def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate) -> JobWrite:
+    """Return the writes that a reconciled job demands; a status with only new figures is not written yet."""
+    status = reconciled.job.status
+    goes_on = reconciled.state is JobState.STARTING and reconciled.job.placed and not reconciled.job.finished
+    missing = (
+        [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
+    )
+    waited_seconds = None
+    began = reconciled.job.running and not job.running and not transitions.awaits_lane(job.status)
+    if began and job.status.waiting and job.status.waiting.since:
+        running = transitions.since_seconds(status, ConditionType.RUNNING, 0.0)
+        waited_seconds = max(0.0, running - parse_time(job.status.waiting.since))
+    return JobWrite(
+        job=job,
+        status=status,
+        writes_status=(gist(status) != gist(job.status) or bool(reconciled.events)) and not job.deleting,
+        creates=tuple(missing),
+        profile=template.profile if missing else None,
+        pods_to_delete=reconciled.pods_to_delete,
+        pods_to_force_delete=reconciled.pods_to_force_delete,
+        victims=reconciled.victims,
+        awaits=reconciled.awaits,
+        events=reconciled.events,
+        expired=reconciled.expired,
+        waited_seconds=waited_seconds,
+    )
+
+
+def _active_gpus(status: TrainingJobStatus) -> frozenset[str]:
+    if status.completion_time is not None:
+        return frozenset()  # an ended job's placement only says where its logs are
+    if status.preemption is not None and status.preemption.reached_at is not None:
+        return frozenset()
+    return frozenset(gpu for worker in status.placement for gpu in worker.gpus)
+
+
+def gist(status: TrainingJobStatus) -> tuple[object, ...]:
+    """Return what of a status is a step in the job's life, and not merely a figure or a sentence that keeps changing."""
+    return (
+        tuple((each.type, each.status, each.reason) for each in status.conditions),
+        status.observed_generation,
+        status.attempt,
+        status.placement,
+        status.queue,
+        status.service_at_promotion_gpu_milliseconds,
+        status.profile is None,
+        status.preemptions,
+        status.preemption,
+        status.restarts,
+        status.waiting.reason if status.waiting else "",
+        status.avoid,
+        status.completion_time,
+    )

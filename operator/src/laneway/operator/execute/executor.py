@@ -1,0 +1,322 @@
+"""Executes writes, each as a task of its own: per job first the status, which records the intent, then its objects.
+
+So a status always shows what was intended. The engine does not wait for the writes: it goes on deciding about other jobs, and
+leaves those alone that are *in_flight* here. Statements that let jobs start wait for one another in a line of their own, so that a job that is to
+stop is never behind thousands of pods that are to be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from laneway.api.training_job import TrainingJobSpec
+from laneway.operator.cycle.node_orders import NodeWrite
+from laneway.operator.cycle.templates import to_node
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.events import event_of
+from laneway.operator.execute.leader import Leadership
+from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.execute.write_order import WriteOrder
+from laneway.operator.execute.writer import FencedOff, Refused, Writer
+from laneway.operator.logs import CYCLE
+from laneway.operator.metrics import Metrics
+from laneway.operator.pacing import RETRY_WRITE_SECONDS, STARTS_RATIO_OF_WRITES
+from laneway.operator.state.records.gang_service import GangService
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
+
+logger = logging.getLogger(__name__)
+
+
+class Outdated(Exception):  # noqa: N818 - nothing went wrong: the next cycle knows more
+    """The state from which a write was decided has changed; the text says how."""
+
+
+class Executor:
+    """Writes in flight, and the outcome of those that have ended."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        metrics: Metrics,
+        leadership: Leadership,
+        parallel_writes: int,
+        *,
+        unchanged: Callable[[Iterable[WorkerPod]], Awaitable[bool]],
+        ended: Callable[[bool], None],
+        wall: Callable[[], float],
+    ) -> None:
+        """Write by ``writer``.
+
+        Args:
+            writer: sends each request.
+            metrics: counts what was written.
+            leadership: names this replica in events.
+            parallel_writes: writes in flight at the same time.
+            unchanged: reads workers from the API server, and returns whether they are as the cache has them.
+            ended: is called when a job's writes have ended; True: the job is to be reconciled soon, because it took a step or has
+                changed meanwhile.
+            wall: the clock, Unix time.
+        """
+        self._unchanged = unchanged
+        self._write_order = WriteOrder()
+        self._writer = writer
+        self._metrics = metrics
+        self._leadership = leadership
+        self._ended = ended
+        self._wall = wall
+        starts = max(1, int(parallel_writes * STARTS_RATIO_OF_WRITES))
+        self._starts = asyncio.Semaphore(starts)
+        self._others = asyncio.Semaphore(max(1, parallel_writes - starts))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._served: dict[str, int] = {}
+        """By the uid of a gang: the attempt for which its Service was last ensured."""
+
+        self.in_flight: set[str] = set()
+        """Uids of jobs with writes in flight."""
+
+        self.nodes_in_flight: set[str] = set()
+        """Names of nodes with writes of orders in flight."""
+
+        self.needs_refresh: dict[str, JobRecord] = {}
+        """Jobs to read from the API server again, by uid: a write met another version, or its outcome is unknown."""
+
+        self.nodes_needing_refresh: set[str] = set()
+        """Names of nodes to read from the API server again: orders met another version, or their outcome is unknown."""
+
+        self.fenced_off = False
+        """Whether a write was not made because this replica does not lead."""
+
+        self.refusals: dict[tuple[str, int], str] = {}
+        self.written_seconds: dict[str, float] = {}
+        self.last_sign_seconds = wall()
+        """When a write ended last, Unix time."""
+
+    def history(self) -> WriteHistory:
+        """Return what came of the writes that have ended."""
+        return WriteHistory(self.refusals, self.written_seconds)
+
+    def begin(self, write: JobWrite, now_seconds: float) -> None:
+        """Write all that concerns one job."""
+        self.in_flight.add(write.job.uid)
+        self._write_order.begin(write)
+        self._go(self._execute(write, now_seconds))
+
+    def begin_orders(self, write: NodeWrite) -> None:
+        """Write a node's orders."""
+        self.nodes_in_flight.add(write.node.name)
+        self._go(self._order(write))
+
+    async def end(self) -> None:
+        """Wait until all writes have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the writes in flight, at most ``seconds``, and cancel the rest: this replica ends.
+
+        If the response to a write is lost, its event is never recorded; the next leader finds the status as it is to be.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for task in self._tasks:
+            task.cancel()
+        await self.end()
+
+    def forget(self) -> None:
+        """Forget the outcomes of writes. None may be in flight."""
+        self.refusals.clear()
+        self.needs_refresh.clear()
+        self.nodes_needing_refresh.clear()
+        self.fenced_off = False
+
+    def forget_gone_jobs(self, uids: set[str]) -> None:
+        """Forget what is known of jobs that are not among these."""
+        if len(self.written_seconds) > len(uids) or self.refusals:
+            self.written_seconds = {uid: when for uid, when in self.written_seconds.items() if uid in uids}
+            self.refusals = {key: text for key, text in self.refusals.items() if key[0] in uids}
+        for uid in self._served.keys() - uids:
+            del self._served[uid]
+
+    async def delete(self, pod: WorkerPod) -> None:
+        """Ask for a pod's end.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.delete_pod(pod)
+
+    async def adopt(self, job: JobRecord, pod: WorkerPod) -> None:
+        """Make a job the controller of its worker again.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.adopt_pod(job, pod)
+
+    async def delete_service(self, service: GangService) -> None:
+        """Delete the Service of a job that is gone.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.delete_service(service)
+
+    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
+        """Make a job the controller of its Service again.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        async with self._others:
+            await self._writer.adopt_service(job, service)
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, write: JobWrite, now_seconds: float) -> None:
+        """Execute one job's writes. An error in one job stops no other."""
+        job, soon = write.job, write.acts
+        began_seconds = time.monotonic()
+        try:
+            soon |= await self._write(write, now_seconds)
+        except Refused as error:
+            logger.warning("object refused", extra={"job": job.key, "problem": str(error)})
+            self.refusals[job.uid, write.status.attempt] = str(error)
+        except (ApiError, UnknownOutcome) as error:
+            self._refresh_later(job, error)
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                await asyncio.sleep(RETRY_WRITE_SECONDS)
+        except Outdated as error:
+            logger.info("write outdated", extra={"job": job.key, "problem": str(error)})
+            if write.victims:
+                self.needs_refresh[job.uid] = job
+        except FencedOff as error:
+            self.fenced_off = True
+            logger.info("write fenced off", extra={"job": job.key, "problem": str(error)})
+        except Exception as error:
+            logger.exception("objects of a job not created", extra={"job": job.key})
+            text = f"the operator could not make the job's objects ({type(error).__name__}: {error}); see its log"
+            self.refusals[job.uid, write.status.attempt] = text
+        finally:
+            self._write_order.end(write, written=False)
+            self.in_flight.discard(job.uid)
+            self.last_sign_seconds = self._wall()
+            self._metrics.job_write_duration.observe(time.monotonic() - began_seconds)
+            self._ended(soon or job.uid in self.needs_refresh)
+
+    async def _write(self, write: JobWrite, now_seconds: float) -> bool:
+        """Write the status, then the objects; return whether the job has changed since its status was written."""
+        job, changed = write.job, False
+        slots = self._starts if write.creates else self._others
+        await self._check_unchanged(write)
+        if write.writes_status:
+            async with slots:
+                changed = await self._writer.write_status(job, write.status)
+            self._write_order.end(write, written=True)
+            self._note(write, now_seconds)
+        if write.creates and job.desired is not None:
+            await self._create(write, job.desired.spec)
+        await _together(self.delete(pod) for pod in write.pods_to_delete)
+        await _together(self._force_delete(pod) for pod in write.pods_to_force_delete)
+        if write.expired:
+            async with slots:
+                await self._writer.delete_job(job)
+        return changed
+
+    async def _check_unchanged(self, write: JobWrite) -> None:
+        """Check on the API server what a preemption, and what a start, was decided from.
+
+        Raises:
+            Outdated: it has changed.
+            ApiError, UnknownOutcome
+        """
+        if write.victims:
+            async with self._others:
+                unchanged = await self._unchanged(write.victims)
+            if not unchanged:
+                raise Outdated("a victim's worker has ended or is gone")
+        if not await self._write_order.landed(write):
+            raise Outdated("the status that preempts a victim or releases GPUs was not written")
+
+    async def _create(self, write: JobWrite, spec: TrainingJobSpec) -> None:
+        job, attempt = write.job, write.status.attempt
+        if spec.workers > 1:
+            await self._ensure_service(job, attempt)
+
+        async def create(manifest: dict[str, object]) -> None:
+            async with self._starts:
+                await self._writer.create_pod(job, manifest)
+
+        profile = None if write.profile is None else to_node(write.profile)
+        await _together(create(worker_pod(job, spec, worker, attempt, profile)) for worker in write.creates)
+
+    async def _ensure_service(self, job: JobRecord, attempt: int) -> None:
+        """Ensure the gang's Service once in each attempt: no watch covers Services, and without it the workers do not find each other."""
+        if self._served.get(job.uid) == attempt:
+            return
+        async with self._starts:
+            await self._writer.create_service(job, rendezvous_service(job), look_first=attempt > 1)
+        self._served[job.uid] = attempt
+
+    async def _force_delete(self, pod: WorkerPod) -> None:
+        extra = {"pod": f"{pod.namespace}/{pod.name}", "node": pod.node}
+        logger.warning("force-deleting a worker whose node does not answer", extra=extra)
+        async with self._others:
+            await self._writer.delete_pod(pod, force=True)
+
+    async def _order(self, write: NodeWrite) -> None:
+        """Write a node's orders. Where the node has changed meanwhile, the next cycle works them out again."""
+        name = write.node.name
+        try:
+            async with self._others:
+                await self._writer.write_orders(write)
+            logger.info("orders written", extra={"node": name, "orders": len(write.orders)})
+        except (ApiError, UnknownOutcome) as error:
+            logger.info("orders not written", extra={"node": name, "problem": str(error)})
+            self.nodes_needing_refresh.add(name)
+            if not isinstance(error, ApiError) or error.status not in (404, 409):
+                await asyncio.sleep(RETRY_WRITE_SECONDS)
+        except FencedOff:
+            self.fenced_off = True
+        finally:
+            self.nodes_in_flight.discard(name)
+            self._ended(True)
+
+    def _refresh_later(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:
+        logger.info("write failed; the job is read again", extra={"job": job.key, "problem": str(error)})
+        self.needs_refresh[job.uid] = job
+        self._served.pop(job.uid, None)
+
+    def _note(self, write: JobWrite, now_seconds: float) -> None:
+        """Record what was written in the log, the metrics and the job's events."""
+        job, status = write.job, write.status
+        self.written_seconds[job.uid] = now_seconds
+        for number, event in enumerate(write.events):
+            level = logging.WARNING if event.warning else logging.INFO
+            logger.log(level, event.message, extra={"job": job.key, "reason": event.reason})
+            reporter = self._leadership.identity
+            self._writer.record(event_of(job, event, CYCLE.get(), number, reporter, now_seconds))
+            if event.reason == "Rollback":
+                self._metrics.gang_rollbacks.inc()
+        self._metrics.preemptions.inc(status.preemptions - job.status.preemptions)
+        if write.waited_seconds is not None:
+            self._metrics.wait_duration.observe(write.waited_seconds)
+
+
+async def _together(steps: Iterable[Awaitable[None]]) -> None:
+    """Run steps that do not depend on one another; all end before an error is raised."""
+    for result in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,115 @@
+"""Asks the API server whether it would take the pods of jobs that wait, before they get GPUs: a trial run of a creation.
+
+A job that starts at once needs no trial: it is told by the real creation; after that was refused it is asked about, so that one whose pods will
+never be taken does not get GPUs again and again only to lose them. Templates that are alike are asked about once, a few in a cycle, those of the
+first in line. Only what is the template's own fault counts: a quota that is used up today is not, nor is a webhook that does not answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from laneway.api.training_job_status import WorkerPlacementStatus
+from laneway.operator.execute.manifests import worker_pod
+from laneway.operator.execute.writer import Writer
+from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
+from laneway.operator.pacing import TEMPLATE_TRIALS_PER_CYCLE
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.job_record import JobRecord
+
+_FIRST_IN_LINE = 64
+
+_SOMEWHERE = WorkerPlacementStatus(worker=0, node="somewhere", gpus=(), share_percent=1)
+
+TemplateKey = tuple[str, int]
+"""A job's uid, and the generation of its spec."""
+
+
+class TemplateTrials:
+    """What the API server said of templates."""
+
+    def __init__(self, writer: Writer, again_seconds: float) -> None:
+        """Ask by ``writer``; a template that was refused is asked about again after so long."""
+        self._writer = writer
+        self._again_seconds = again_seconds
+        self._refusals: dict[TemplateKey, str] = {}
+        self._asked_seconds: dict[TemplateKey, float] = {}
+        self._answers: dict[str, str] = {}
+
+    @property
+    def refusals(self) -> Mapping[TemplateKey, str]:
+        """By job uid and generation: why its pods would be refused."""
+        return self._refusals
+
+    async def ask(
+        self, state: ClusterState, waiting: Iterable[str], refused: Iterable[str], now_seconds: float
+    ) -> bool:
+        """Ask about some templates; return whether a refusal is new or withdrawn.
+
+        Args:
+            state: what is known of the cluster.
+            waiting: keys of the waiting jobs, in order.
+            refused: uids of jobs that back off because their pods were refused.
+            now_seconds: Unix time.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        first = (state.job_uids.get(key, "") for key in islice(waiting, _FIRST_IN_LINE))
+        known = (uid for uid, _ in self._refusals)
+        uids = dict.fromkeys([*first, *sorted(refused), *known])
+        jobs = (state.jobs[uid] for uid in uids if uid in state.jobs)
+        due = islice((job for job in jobs if self._is_due(job, now_seconds)), TEMPLATE_TRIALS_PER_CYCLE)
+        before = dict(self._refusals)
+        for job in list(due):
+            await self._ask_about(job, now_seconds)
+        return before != self._refusals
+
+    def forget(self) -> None:
+        """Forget all answers."""
+        self._refusals.clear()
+        self._asked_seconds.clear()
+        self._answers.clear()
+
+    def forget_gone_jobs(self, uids: set[str]) -> None:
+        """Forget what is known of jobs that are not among these."""
+        self._asked_seconds = {key: when for key, when in self._asked_seconds.items() if key[0] in uids}
+        self._refusals = {key: text for key, text in self._refusals.items() if key[0] in uids}
+
+    def _is_due(self, job: JobRecord, now_seconds: float) -> bool:
+        if job.desired is None:
+            return False
+        key = (job.uid, job.generation)
+        asked_seconds = self._asked_seconds.get(key)
+        if asked_seconds is None or asked_seconds < (pods_refused_seconds(job) or 0.0):
+            return True
+        return key in self._refusals and now_seconds >= asked_seconds + self._again_seconds
+
+    async def _ask_about(self, job: JobRecord, now_seconds: float) -> None:
+        assert job.desired is not None, "a job that waits by the plan, or was asked about, has a valid spec"
+        key = (job.uid, job.generation)
+        manifest = worker_pod(job, job.desired.spec, _SOMEWHERE, attempt=1)
+        name = _name_of(job)
+        again = key in self._refusals or pods_refused_seconds(job) is not None
+        if again or name not in self._answers:
+            self._answers[name] = await self._writer.try_pod(job, manifest)
+        self._asked_seconds[key] = now_seconds
+        self._refusals.pop(key, None)
+        if self._answers[name]:
+            self._refusals[key] = f"template: {self._answers[name]}"
+
+
+def _name_of(job: JobRecord) -> str:
+    """Return what is the same for jobs of one namespace whose pods differ in their names only."""
+    assert job.desired is not None
+    spec = job.desired.spec
+    what = [
+        job.namespace,
+        spec.template,
+        spec.effective_priority_class_name,
+        spec.preemption.grace_period_seconds,
+    ]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()

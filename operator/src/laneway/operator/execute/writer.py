@@ -1,0 +1,386 @@
+"""The only place that writes to the cluster.
+
+Every write passes the fence first: a replica whose lease may have run out writes nothing. Beyond the fence, each write carries
+what it was decided from, so that a writer that was stopped in mid-air does no harm: a status its object's resource version, a
+deletion the pod's uid, a creation a name that can exist only once. Therefore objects that must be new are created (a
+server-side apply would quietly adopt a stranger's pod or the last attempt's), and what is kept up to date is applied.
+
+The answer to a write goes into the cache at once, so the next cycle sees its own intents before the watch does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from laneway.api.names import JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.cycle.node_orders import NodeWrite
+from laneway.operator.execute.manifests import owner_reference
+from laneway.operator.lifecycle.refusals import BEING_REMOVED, blames_object, is_refusal
+from laneway.operator.metrics import Metrics
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.records.gang_service import GangService
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.ownership import Claim, claim_of
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.operator.state.resources import (
+    EVENTS,
+    GPU_NODES,
+    LEASES,
+    PODS,
+    SERVICES,
+    TRAINING_JOBS,
+    Resource,
+)
+from laneway.operator.watch.apiserver import (
+    APPLY_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    ApiError,
+    ApiServer,
+    Raw,
+    UnknownOutcome,
+)
+from laneway.operator.watch.relist import is_alive
+
+logger = logging.getLogger(__name__)
+
+_EVENT_QUEUE_LENGTH = 10_000
+_BETWEEN_EVENTS_SECONDS = 0.005
+"""Beside the time that each takes: thousands of events are written within two minutes, and leave room for statuses meanwhile."""
+
+_MANY_JOBS = 32
+_BETWEEN_DROPS_SECONDS = 0.2
+_REQUEST_SECONDS = 10.0
+
+
+class FencedOff(Exception):  # noqa: N818 - it says what is the case; nothing went wrong here
+    """This replica is not, or may soon not be, the one that acts."""
+
+
+class Refused(Exception):  # noqa: N818 - the API server did what it should
+    """The API server does not take an object, and will not before something else changes. The text is for the user."""
+
+
+class Writer:
+    """Writes for the replica that holds the lease."""
+
+    def __init__(
+        self, api: ApiServer, cache: ClusterCache, metrics: Metrics, seconds_left: Callable[[], float]
+    ) -> None:
+        """Write while ``seconds_left`` of the lease is above zero."""
+        self._api = api
+        self._cache = cache
+        self._metrics = metrics
+        self._seconds_left = seconds_left
+        self._events: deque[Raw] = deque()
+        self._recorded = asyncio.Event()
+
+    async def write_status(self, job: JobRecord, status: TrainingJobStatus) -> bool:
+        """Apply a job's status, unless the job has changed since it was read; return whether something newer is known of it already.
+
+        Raises:
+            ApiError: with status 409 when the job has changed, 404 when it is gone.
+            FencedOff, UnknownOutcome
+        """
+        body = {
+            "apiVersion": TRAINING_JOBS.api_version,
+            "kind": TRAINING_JOBS.kind,
+            "metadata": {
+                "name": job.name,
+                "namespace": job.namespace,
+                "uid": job.uid,
+                "resourceVersion": job.resource_version,
+            },
+            "status": status.to_json(),
+        }
+        answer = await self._send(
+            "apply",
+            TRAINING_JOBS,
+            "PATCH",
+            TRAINING_JOBS.path(job.namespace, job.name, "status"),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        self._cache.jobs.observe(answer)
+        return not self._cache.jobs.is_newest(answer)
+
+    async def create_pod(self, job: JobRecord, manifest: Raw) -> None:
+        """Create a worker's pod; a pod of that name that is there already is put into the cache.
+
+        Raises:
+            Refused: the API server does not take it, or its name belongs to somebody else.
+            ApiError, FencedOff, UnknownOutcome
+        """
+        self._cache.pods.observe(await self._create(PODS, job, manifest))
+
+    async def adopt_pod(self, job: JobRecord, pod: WorkerPod) -> None:
+        """Make a job the controller of a pod that has none. The API server refuses it where the pod is another meanwhile, or has one.
+
+        Raises:
+            ApiError: with status 404 or 409 when the pod is gone or another is in its place, 422 when it has a controller.
+            FencedOff, UnknownOutcome
+        """
+        self._cache.pods.observe(await self._adopt(PODS, job, pod.name, pod.uid))
+
+    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
+        """Make a job the controller of its Service, which has none.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome: as for pods.
+        """
+        await self._adopt(SERVICES, job, service.name, service.uid)
+
+    async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
+        """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is, or
+        nothing that does not pass by itself.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER, "dryRun": "All"}
+        try:
+            await self._send("try", PODS, "POST", PODS.path(job.namespace), query=query, body=manifest)
+        except ApiError as error:
+            if blames_object(error.status, error.message):
+                return error.message
+            if not is_refusal(error.status, error.message) and error.status >= 500:
+                raise
+        return ""
+
+    async def create_service(self, job: JobRecord, manifest: Raw, *, look_first: bool = False) -> None:
+        """Create the gang's Service, if it is not there. One that an earlier job of the same name left behind is replaced.
+
+        Args:
+            job: whose Service.
+            manifest: what to create.
+            look_first: whether it is likely to be there. A quota of Services that is used up refuses a creation before anybody looks
+                whether there is something to create.
+
+        Raises:
+            Refused, ApiError, FencedOff, UnknownOutcome: as for pods.
+        """
+        if look_first:
+            try:
+                await self._existing(SERVICES, job, manifest)
+                return
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+        await self._create(SERVICES, job, manifest)
+
+    async def write_orders(self, write: NodeWrite) -> None:
+        """Apply the operator's orders to a node, unless its object has changed since it was read.
+
+        Raises:
+            ApiError: with status 409 when it has, 404 when it is gone.
+            FencedOff, UnknownOutcome
+        """
+        node = write.node
+        version = self._cache.gpu_nodes.version_of(("", node.name), node)
+        orders = [order.to_json() for order in write.orders]
+        body = {
+            "apiVersion": GPU_NODES.api_version,
+            "kind": GPU_NODES.kind,
+            "metadata": {"name": node.name, "resourceVersion": version or node.resource_version},
+            "spec": {"orders": orders},
+        }
+        answer = await self._send(
+            "apply",
+            GPU_NODES,
+            "PATCH",
+            GPU_NODES.path(name=node.name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        self._cache.gpu_nodes.observe(answer)
+
+    async def delete_pod(self, pod: WorkerPod, *, force: bool = False) -> None:
+        """Ask for the pod's end, with its own grace period; with ``force`` remove it at once, whatever its node says.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        try:
+            options = {"gracePeriodSeconds": 0} if force else {}
+            answer = await self._delete(PODS, pod.namespace, pod.name, pod.uid, **options)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            self._cache.pods.forget(metadata)  # it is gone, or another is in its place
+            return
+        # Of a pod that another deletion took away in the meantime the API server shows what it was about to store, without a version.
+        if answer.get("kind") == PODS.kind and answer["metadata"].get("resourceVersion"):
+            self._cache.pods.observe(answer)
+        else:
+            self._cache.pods.forget(metadata)
+
+    async def delete_job(self, job: JobRecord) -> None:
+        """Delete an ended job; the garbage collector takes its pods and Service.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        await self._delete_if_there(TRAINING_JOBS, job.namespace, job.name, job.uid)
+
+    async def delete_service(self, service: GangService) -> None:
+        """Delete the Service of a job that is gone.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        await self._delete_if_there(SERVICES, service.namespace, service.name, service.uid)
+
+    def record(self, event: Raw) -> None:
+        """Have an event written soon. Events are for people: when too many wait, new ones are left out and the log says so."""
+        if len(self._events) >= _EVENT_QUEUE_LENGTH:
+            logger.warning("too many events wait to be written; left out: %s", event.get("note"))
+            return
+        self._events.append(event)
+        self._recorded.set()
+
+    async def write_events(self, under_way: Callable[[], int]) -> None:
+        """Write recorded events, one after another, until cancelled.
+
+        Args:
+            under_way: returns of how many jobs something is being written. While these are many, events come in drops: they are for people,
+                and take as much of the API server as what they tell of.
+        """
+        while True:
+            await self._recorded.wait()
+            self._recorded.clear()
+            while self._events:
+                many = under_way() > _MANY_JOBS
+                await asyncio.sleep(_BETWEEN_DROPS_SECONDS if many else _BETWEEN_EVENTS_SECONDS)
+                await self._write_first_event()
+
+    async def write_last_events(self, seconds: float) -> None:
+        """Write what is left, within some time: this replica ends, and no other knows what it has just done."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._events:
+                    await self._write_first_event()
+        except TimeoutError:
+            logger.warning("%d events were not written before the end", len(self._events))
+
+    async def _write_first_event(self) -> None:
+        """Who is cancelled meanwhile leaves it first: written twice, it is refused the second time, because of its name."""
+        event = self._events[0]
+        path = EVENTS.path(event["metadata"]["namespace"])
+        try:
+            await self._send("create", EVENTS, "POST", path, body=event)
+        except (ApiError, UnknownOutcome, FencedOff) as error:
+            if not isinstance(error, ApiError) or error.status != 409:
+                logger.warning("an event was not written: %s", error, extra={"note": event.get("note")})
+        self._events.popleft()
+
+    async def put_lease(self, lease: Raw, *, new: bool) -> Raw:
+        """Create or replace the lease. Alone of all writes this one is not fenced: it is how a replica becomes the leader.
+
+        Raises:
+            ApiError: with status 409 when another replica was faster.
+            UnknownOutcome
+        """
+        namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+        if new:
+            return await self._counted(
+                "create", LEASES, "POST", LEASES.path(namespace), query=query, body=lease
+            )
+        return await self._counted(
+            "update", LEASES, "PUT", LEASES.path(namespace, name), query=query, body=lease
+        )
+
+    async def _create(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
+        name = manifest["metadata"]["name"]
+        path = resource.path(job.namespace)
+        try:
+            query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+            return await self._send("create", resource, "POST", path, query=query, body=manifest)
+        except ApiError as error:
+            if error.status == 409 and error.reason == "AlreadyExists":
+                return await self._existing(resource, job, manifest)
+            if is_refusal(error.status, error.message):
+                raise Refused(f"the API server refused {resource.kind} {name}: {error.message}") from error
+            raise
+
+    async def _existing(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
+        """Settle what becomes of an object of that name that is there already."""
+        name = manifest["metadata"]["name"]
+        found = await self._api.request("GET", resource.path(job.namespace, name))
+        claim = claim_of(found["metadata"], job.name, job.uid)
+        labels = found["metadata"].get("labels") or {}
+        ours = claim is Claim.OWNED or (claim is Claim.ADOPTABLE and resource is PODS)
+        if ours and (resource is not PODS or labels.get(JOB_UID_LABEL) == job.uid):
+            return found
+        if claim is Claim.FOREIGN:
+            raise Refused(
+                f"there is a {resource.kind} named {name} already, which does not belong to this job: delete it, or give "
+                "the job another name"
+            )
+        if not await is_alive(self._api, job):
+            raise ApiError(409, "Conflict", f"{job.key} is not there any more, or another is in its place")
+        await self._delete(resource, job.namespace, name, found["metadata"]["uid"])
+        if resource is PODS:
+            what = "of this job, which has lost its labels," if ours else "of an earlier job of this name"
+            raise Refused(f"the pod {name} {what} {BEING_REMOVED}")
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+        return await self._send(
+            "create", resource, "POST", resource.path(job.namespace), query=query, body=manifest
+        )
+
+    async def _adopt(self, resource: Resource, job: JobRecord, name: str, uid: str) -> Raw:
+        return await self._send(
+            "adopt",
+            resource,
+            "PATCH",
+            resource.path(job.namespace, name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER},
+            body={"metadata": {"uid": uid, "ownerReferences": [owner_reference(job)]}},
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+
+    async def _delete_if_there(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
+        try:
+            await self._delete(resource, namespace, name, uid)
+        except ApiError as error:
+            if error.status not in (404, 409):  # it is gone, or another is in its place
+                raise
+
+    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str, **more: int) -> Raw:
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+            **more,
+        }
+        return await self._send("delete", resource, "DELETE", resource.path(namespace, name), body=options)
+
+    async def _send(self, verb: str, resource: Resource, method: str, path: str, **request: Any) -> Raw:
+        left_seconds = self._seconds_left()
+        if left_seconds <= 0:
+            raise FencedOff("the lease is not held, or could not be renewed in time")
+        timeout_seconds = min(_REQUEST_SECONDS, left_seconds)
+        return await self._counted(verb, resource, method, path, timeout_seconds=timeout_seconds, **request)
+
+    async def _counted(self, verb: str, resource: Resource, method: str, path: str, **request: Any) -> Raw:
+        result = "error"
+        try:
+            answer = await self._api.request(method, path, **request)
+            result = "ok"
+            return answer
+        except ApiError as error:
+            result = "conflict" if error.status == 409 else "refused" if error.status < 500 else "error"
+            raise
+        except UnknownOutcome:
+            result = "unknown"
+            raise
+        finally:
+            self._metrics.api_writes.labels(verb=verb, resource=resource.plural, result=result).inc()

@@ -1,0 +1,1 @@
+"""Reconcile: from one job, its pods and its nodes to the status that it is to have. Pure functions."""

@@ -1,0 +1,85 @@
+"""What becomes of a job whose attempt is over: it succeeded, failed for good, starts again, or is tried elsewhere."""
+
+from __future__ import annotations
+
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.between_attempts import avoided
+from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, AttemptResult, Outcome
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+
+
+def end_attempt(
+    reconciled: ReconciledJob,
+    backoff_limit: int,
+    result: AttemptResult,
+    context: ReconcileContext,
+    *,
+    ran: bool,
+) -> ReconciledJob:
+    """Take the step that the result on an attempt which is over demands; ``ran``: all of its workers ran."""
+    status, now_seconds, timeouts = reconciled.job.status, context.now_seconds, context.cluster.timeouts
+    message = result.message
+    end_seconds = now_seconds if result.ended_seconds is None else min(now_seconds, result.ended_seconds)
+    if result.outcome == Outcome.SUCCEEDED:
+        return reconciled.becomes(
+            transitions.succeeded(status, message, end_seconds, now_seconds), JobEvent("Completed", message)
+        )
+    if result.outcome == Outcome.FAILED:
+        return _after_failure(reconciled, backoff_limit, result, end_seconds, context)
+    status = transitions.unplaced(status, result.reason, message, end_seconds, now_seconds)
+    status = _counted_in_a_row(status, result, ran)
+    if result.avoid and timeouts.avoid_node_seconds:
+        until_seconds = now_seconds + timeouts.avoid_node_seconds
+        status = transitions.kept_away(status, result.avoid, message, until_seconds, now_seconds)
+        status = transitions.changed(status, avoid=avoided(reconciled.job.with_status(status), context))
+    reason = "Rollback" if result.outcome == Outcome.ROLLED_BACK else "Disrupted"
+    return reconciled.becomes(status, JobEvent(reason, message, warning=True))
+
+
+def _counted_in_a_row(status: TrainingJobStatus, result: AttemptResult, ran: bool) -> TrainingJobStatus:
+    """Count the attempts in a row that have not run. What the API server did not take waits for its own time, and counts as none."""
+    if ran:
+        return transitions.changed(status, unstarted_attempts=None)
+    if result.reason not in DISRUPTION_REASONS:
+        return status
+    return transitions.changed(status, unstarted_attempts=(status.unstarted_attempts or 0) + 1)
+
+
+def _after_failure(
+    reconciled: ReconciledJob,
+    limit: int,
+    result: AttemptResult,
+    end_seconds: float,
+    context: ReconcileContext,
+) -> ReconciledJob:
+    status, message = reconciled.job.status, result.message
+    if status.restarts >= limit:
+        again = f"{message}; restarted {status.restarts} times, the limit of spec.backoffLimit"
+        why = again if limit else message
+        ended = transitions.failed(status, result.reason, why, end_seconds, context.now_seconds)
+        return reconciled.becomes(ended, JobEvent("Failed", why, warning=True))
+    status = transitions.restarted(status, "WorkerFailed", message, end_seconds, context.now_seconds)
+    note = f"{message}; restart {status.restarts} of at most {limit}"
+    status, kept_away = _learn_from(status, result, context)
+    if kept_away:
+        note = f"{note}; {kept_away}"
+    return reconciled.becomes(status, JobEvent("Restarted", note, warning=True))
+
+
+def _learn_from(
+    status: TrainingJobStatus, result: AttemptResult, context: ReconcileContext
+) -> tuple[TrainingJobStatus, str]:
+    """Keep the job away from a node on which its workers fail again and again; the longer, the more often. The second
+    result says so, and is empty where it is not done."""
+    timeouts, now_seconds = context.cluster.timeouts, context.now_seconds
+    if not result.failed_on:
+        return status, ""
+    status = transitions.failed_on(status, result.failed_on, now_seconds)
+    times = next(each.count for each in status.failures if each.node == result.failed_on)
+    if times < timeouts.node_failures or not timeouts.avoid_node_seconds:
+        return status, ""
+    seconds = timeouts.avoid_node_seconds * (1 + times - timeouts.node_failures)
+    text = f"worker failed there {times} times in a row, lastly: {result.message}"
+    status = transitions.kept_away(status, (result.failed_on,), text, now_seconds + seconds, now_seconds)
+    return status, f"kept away from {result.failed_on} for {seconds} s"

@@ -1,0 +1,200 @@
+"""A job that is not to have workers: those that it had have to go, and then it is up for the plan, or waits for something else.
+
+A worker's pod has the same name in every attempt, so the next one cannot begin before the last pod is gone. On a node that does
+not answer any more it would never go; after ``lostNodeRemovalSeconds`` its pod is removed without waiting for the kubelet. What
+then may run twice, and for how long, is in docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from laneway.api.job_conditions import ConditionType
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus, WaitingStatus
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.admission import is_admitted
+from laneway.operator.lifecycle.deadline import past_deadline
+from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, ClusterContext
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
+from laneway.operator.pacing import NAME_TAKEN_SECONDS, backoff_seconds
+from laneway.operator.state.eligibility import set_aside
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.operator.state.sessions import actual_gpus
+from laneway.scheduling import JobState, WorkerPlacement
+
+
+def leaving(
+    reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext
+) -> ReconciledJob:
+    """The job is not to have workers: those that are alive have to go, and hold their GPUs until they are gone."""
+    alive = [pod for pod in pods if not pod.ended]
+    # The pods of a finished job stay for their logs; those of one that is to start again are in its way.
+    pods_to_delete = tuple(pod for pod in (alive if reconciled.job.finished else pods) if not pod.deleting)
+    holding: dict[int, WorkerPlacement] = {}
+    accounted = set()
+    for pod in alive:
+        gpus = actual_gpus(pod, context.cluster.sessions)
+        if gpus and pod.share_percent and pod.rank not in holding:
+            holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
+            accounted.add(pod.uid)
+    holds = tuple(holding[rank] for rank in sorted(holding))
+    pods_to_force_delete, due_seconds = _pods_to_force_delete(pods, context.cluster)
+    return replace(
+        reconciled,
+        state=JobState.TERMINATING if holds and reconciled.job.desired is not None else None,
+        holds=holds,
+        accounted=frozenset(accounted) if reconciled.job.desired is not None else frozenset(),
+        pods_to_delete=pods_to_delete,
+        pods_to_force_delete=pods_to_force_delete,
+        present=frozenset(),
+        due_seconds=min(
+            (each for each in (due_seconds, reconciled.due_seconds) if each is not None), default=None
+        ),
+    )
+
+
+def _pods_to_force_delete(
+    pods: tuple[WorkerPod, ...], cluster: ClusterContext
+) -> tuple[tuple[WorkerPod, ...], float | None]:
+    """Return the pods that are to be removed without their node, and when the next one is due."""
+    removal_seconds = cluster.timeouts.lost_node_removal_seconds
+    if not removal_seconds:
+        return (), None
+    found, due_seconds = [], []
+    for pod in pods:
+        node = cluster.nodes.get(pod.node)
+        since = None if node is None else node.not_ready_since_seconds
+        if not pod.deleting or not pod.bound or since is None:
+            continue
+        if cluster.now_seconds >= since + removal_seconds:
+            found.append(pod)
+        else:
+            due_seconds.append(since + removal_seconds)
+    return tuple(found), min(due_seconds, default=None)
+
+
+def had_succeeded(
+    reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext
+) -> ReconciledJob | None:
+    """Return the job as succeeded if all of its workers had succeeded, unnoticed, before it was preempted; None if not.
+
+    A worker that is told to end may well end with exit code 0: only one that had ended before counts. Containers' times have
+    whole seconds, so one that ended in the very second does not.
+    """
+    job, preemption = reconciled.job, reconciled.job.status.preemption
+    mine = [pod for pod in pods if pod.attempt == job.status.attempt]
+    if preemption is None or job.desired is None or len(mine) != job.desired.demand.workers:
+        return None
+    ends = [pod.finished_seconds for pod in mine if pod.phase == "Succeeded"]
+    preempted_seconds = parse_time(preemption.since)
+    if len(ends) < len(mine) or any(end is None or end + 1.0 > preempted_seconds for end in ends):
+        return None
+    end_seconds = max(end for end in ends if end is not None)
+    message = "All workers had exited with code 0 before the job was preempted."
+    status = transitions.succeeded(job.status, message, end_seconds, context.now_seconds)
+    return reconciled.becomes(status, JobEvent("Completed", message))
+
+
+def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> ReconciledJob:
+    """Say whether a job without GPUs is up for the plan; if not, its status says why."""
+    job, now_seconds = reconciled.job, context.now_seconds
+    if job.finished or job.desired is None or not is_admitted(job):
+        return reconciled
+    if (over := past_deadline(reconciled, job.desired.spec.active_deadline_seconds, now_seconds)) is not None:
+        return over
+    status = transitions.changed(
+        job.status,
+        avoid=avoided(job, context),
+        failures=transitions.lately_failed(job.status, now_seconds),
+    )
+    reconciled = reconciled.becomes(status)
+    if pods:
+        return reconciled.becomes(_until_gone(status, pods, context.cluster))
+    again_seconds = _backoff_until(status, context)
+    if again_seconds is not None and again_seconds > now_seconds and not job.desired.spec.suspend:
+        return replace(reconciled.becomes(_backing_off(status, again_seconds)), due_seconds=again_seconds)
+    due_seconds = min((parse_time(each.until) for each in status.avoid), default=None)
+    return replace(reconciled, state=JobState.WAITING, due_seconds=due_seconds)
+
+
+def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatus, ...]:
+    """Return the nodes that the job is still to avoid. Where people keep it off by a cordon or a taint, that takes the place of what it
+    has learnt of the node: when they take it back, the node is as good as new."""
+    unexpired = transitions.unexpired(job.status.avoid, context.now_seconds)
+    if job.desired is None:
+        return unexpired
+    pod_spec, nodes = job.desired.spec.template["spec"], context.cluster.nodes
+    return tuple(
+        each for each in unexpired if each.node not in nodes or not set_aside(pod_spec, nodes[each.node])
+    )
+
+
+def after_the_end(reconciled: ReconciledJob, context: ReconcileContext) -> ReconciledJob:
+    """See to it that an ended job is deleted in time."""
+    job = reconciled.job
+    ttl_seconds = job.desired.spec.ttl_seconds_after_finished if job.desired else None
+    completed = job.status.completion_time
+    if ttl_seconds is None or completed is None or job.deleting:
+        return reconciled
+    due_seconds = parse_time(completed) + ttl_seconds
+    return replace(reconciled, due_seconds=due_seconds, expired=due_seconds <= context.now_seconds)
+
+
+def _until_gone(
+    status: TrainingJobStatus, pods: tuple[WorkerPod, ...], cluster: ClusterContext
+) -> TrainingJobStatus:
+    names = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:3])
+    more = f" and {len(pods) - 3} more" if len(pods) > 3 else ""
+    removal_seconds = cluster.timeouts.lost_node_removal_seconds
+    goes = "when the node is back, deleted, or tainted out-of-service"
+    if removal_seconds:
+        goes = f"{goes}, or has not been ready for {removal_seconds} s"
+    unblock = f"their end; a pod on a node that does not answer goes {goes}"
+    return _waits_for(status, transitions.ENDING, f"its last workers are ending: {names}{more}", unblock)
+
+
+def _backoff_until(status: TrainingJobStatus, context: ReconcileContext) -> float | None:
+    """Return when a job that failed, was refused or did not start may be tried again; the Placed condition remembers what happened."""
+    placed = transitions.condition(status, ConditionType.PLACED)
+    if placed is None or placed.status != "False":
+        return None
+    since_seconds, timeouts = parse_time(placed.last_transition_time), context.cluster.timeouts
+    if placed.reason == "WorkerFailed":
+        in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
+        return since_seconds + backoff_seconds(timeouts.restart_backoff_seconds, in_a_row)
+    if placed.reason in DISRUPTION_REASONS and (unstarted := status.unstarted_attempts or 0) > 1:
+        return since_seconds + backoff_seconds(timeouts.restart_backoff_seconds, unstarted - 1)
+    if placed.reason == RefusalReason.NAME_TAKEN:
+        return since_seconds + min(NAME_TAKEN_SECONDS, timeouts.refusal_backoff_seconds)
+    if placed.reason in UNBLOCK:
+        return since_seconds + timeouts.refusal_backoff_seconds
+    return None
+
+
+def pods_refused_seconds(job: JobRecord) -> float | None:
+    """Return when the API server refused the pods of the attempt after which a job backs off; None of every other job."""
+    placed, waiting = transitions.condition(job.status, ConditionType.PLACED), job.status.waiting
+    if job.desired is None or waiting is None or placed is None or placed.status != "False":
+        return None
+    backs_off = waiting.reason in (RefusalReason.POD_REFUSED, transitions.BACKING_OFF)
+    refused = backs_off and placed.reason == RefusalReason.POD_REFUSED
+    return parse_time(placed.last_transition_time) if refused else None
+
+
+def _backing_off(status: TrainingJobStatus, again_seconds: float) -> TrainingJobStatus:
+    placed = transitions.condition(status, ConditionType.PLACED)
+    assert placed is not None, "who backs off does so for what this condition says"
+    said = [placed.message]
+    if placed.reason in DISRUPTION_REASONS:
+        said.append(f"{status.unstarted_attempts} attempts in a row ended before all workers ran")
+    said.append(f"starts again not before {format_time(again_seconds)}")
+    return _waits_for(status, transitions.BACKING_OFF, "; ".join(said), UNBLOCK.get(placed.reason, "time"))
+
+
+def _waits_for(status: TrainingJobStatus, reason: str, message: str, unblock: str) -> TrainingJobStatus:
+    since = status.waiting.since if status.waiting else None
+    waiting = WaitingStatus(reason=reason, message=message, unblock=unblock, since=since)
+    return transitions.changed(status, waiting=waiting)

@@ -1,0 +1,276 @@
+"""What a cycle notes about one job before it plans: what happened to its workers, and whether the planner is to see it.
+
+``reconcile`` is a pure function of the job, its pods and its nodes. It moves the status on by as many steps as the context
+demand, and says which pods have to go. What the job is to do next is the planner's decision, taken from all reconciled_jobs.
+
+    admission ─▶ an attempt: gang (result), pausing ─▶ attempt_end ─▶ between_attempts ─▶ the plan, or the next attempt
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from laneway.api.job_conditions import WAITING_FOR_LANE, ConditionType
+from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
+from laneway.operator.lifecycle import accounting, pausing, transitions
+from laneway.operator.lifecycle.admission import admit
+from laneway.operator.lifecycle.attempt_end import end_attempt
+from laneway.operator.lifecycle.between_attempts import after_the_end, had_succeeded, leaving, wait
+from laneway.operator.lifecycle.deadline import deadline_due_seconds, past_deadline
+from laneway.operator.lifecycle.gang import (
+    Attempt,
+    AttemptResult,
+    Outcome,
+    due_on_sick_gpus_seconds,
+    evaluate_attempt,
+    has_run,
+)
+from laneway.operator.lifecycle.progress import progress_made
+from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.operator.state.sessions import actual_gpus, measured_profile, turns_taken, without_lane
+from laneway.scheduling import JobState, PreemptionAction, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What an attempt is held to. Of a spec that became wrong while the job ran, only what the status says is left."""
+
+    workers: int
+    backoff_limit: int
+    deadline_seconds: int | None
+
+
+def reconcile(job: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> ReconciledJob:
+    """Return where the job stands after what happened to it."""
+    if job.malformed_status or not job.managed:
+        return ReconciledJob(job, None)
+    mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
+    # Nodes report the last figures of a worker when it has ended already, so this comes before every other question.
+    reconciled = ReconciledJob(job, None).becomes(_measured(job.status, mine, context))
+    if job.finished:
+        return leaving(after_the_end(reconciled, context), pods, context)
+    if job.deleting:
+        return leaving(reconciled, pods, context)
+    reconciled = reconciled.becomes(
+        transitions.first_visited(reconciled.job.status, job.created_seconds, context.now_seconds)
+    )
+    reconciled = admit(reconciled, pods, context)
+    if job.desired is not None:
+        suspended = job.desired.spec.suspend and not job.placed
+        status = transitions.with_suspension(reconciled.job.status, context.now_seconds, suspended=suspended)
+        reconciled = reconciled.becomes(status)
+    if job.placed:
+        reconciled = _follow(reconciled, _terms(job), pods, context)
+    elif (succeeded := had_succeeded(reconciled, pods, context)) is not None:
+        return leaving(after_the_end(succeeded, context), pods, context)
+    if reconciled.job.placed and not reconciled.job.finished:
+        return reconciled if job.desired is not None else _unplannable(reconciled)
+    return wait(leaving(reconciled, pods, context), pods, context)
+
+
+def _terms(job: JobRecord) -> _Terms:
+    if job.desired is None:
+        return _Terms(max(1, len(job.status.placement)), job.status.restarts + 1, None)
+    spec = job.desired.spec
+    return _Terms(job.desired.demand.workers, spec.backoff_limit, spec.active_deadline_seconds)
+
+
+def _unplannable(reconciled: ReconciledJob) -> ReconciledJob:
+    """A job whose spec became wrong while it runs goes on; the planner sees foreign_tenants on its GPUs, which nobody can move."""
+    return replace(reconciled, state=None, holds=(), accounted=frozenset())
+
+
+def _follow(
+    reconciled: ReconciledJob, terms: _Terms, pods: tuple[WorkerPod, ...], context: ReconcileContext
+) -> ReconciledJob:
+    """Judge the current attempt, and take the step that the result demands."""
+    job, now_seconds = reconciled.job, context.now_seconds
+    if len(job.status.placement) != terms.workers:
+        message = f"The status places {len(job.status.placement)} of {terms.workers} workers; the attempt is rolled back."
+        lost = transitions.unplaced(job.status, "PlacementLost", message, now_seconds, now_seconds)
+        return reconciled.becomes(lost, JobEvent("Rollback", message, warning=True))
+    mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
+    pause, awaits_lane = pausing.pause_action(job.status), transitions.awaits_lane(job.status)
+    attempt = Attempt(
+        workers=terms.workers,
+        placed_seconds=transitions.since_seconds(job.status, ConditionType.PLACED, now_seconds),
+        was_running=job.running or pause is not None or awaits_lane,
+        pods=mine,
+        placed_on={each.worker: each.node for each in job.status.placement},
+        refused=context.refusals.get((job.uid, job.status.attempt), ""),
+    )
+    result = evaluate_attempt(attempt, context.cluster)
+    if result.started_seconds is not None and not attempt.was_running:
+        reconciled = _start(reconciled, attempt, result, now_seconds)
+        if any(without_lane(pod, context.cluster.sessions) for pod in mine):
+            # Not charged: as far as is known, it has not had a lane since its workers started.
+            reconciled = reconciled.becomes(accounting.uncharged(reconciled.job.status))
+    reconciled = replace(reconciled, present=frozenset(pod.rank for pod in mine))
+    if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
+        return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))
+    strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)
+    reconciled = replace(reconciled, pods_to_delete=strays)
+    if (over := past_deadline(reconciled, terms.deadline_seconds, now_seconds)) is not None:
+        return over
+    if pause is not None:
+        return _follow_pause(reconciled, pause, terms.deadline_seconds, mine, context)
+    return _go_on(reconciled, terms, mine, result, context)
+
+
+def _start(
+    reconciled: ReconciledJob, attempt: Attempt, result: AttemptResult, now_seconds: float
+) -> ReconciledJob:
+    assert result.started_seconds is not None
+    # Containers' times have whole seconds and the node's own clock: never before the placement, never in the future.
+    start_seconds = min(now_seconds, max(result.started_seconds, attempt.placed_seconds))
+    workers = "The worker runs" if attempt.workers == 1 else f"All {attempt.workers} workers run"
+    status = transitions.started(reconciled.job.status, "AllWorkersRun", f"{workers}.", start_seconds)
+    nodes = ", ".join(sorted({worker.node for worker in status.placement}))
+    return reconciled.becomes(
+        status, JobEvent("Started", f"{workers} on {nodes} (attempt {status.attempt}).")
+    )
+
+
+def _go_on(
+    reconciled: ReconciledJob,
+    terms: _Terms,
+    mine: tuple[WorkerPod, ...],
+    result: AttemptResult,
+    context: ReconcileContext,
+) -> ReconciledJob:
+    status, now_seconds = reconciled.job.status, context.now_seconds
+    due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, context.cluster)
+    if result.outcome == Outcome.STARTING:
+        waiting = status.waiting or WaitingStatus(reason=transitions.STARTING, message="")
+        waiting = waiting.model_copy(
+            update={"reason": transitions.STARTING, "message": result.message, "unblock": ""}
+        )
+        status = transitions.changed(status, waiting=waiting)
+        placed_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
+        due_seconds = placed_seconds + context.cluster.timeouts.gang_timeout_seconds
+    else:
+        due_seconds = deadline_due_seconds(status, terms.deadline_seconds, now_seconds)
+    running = result.outcome == Outcome.RUNNING
+    state = JobState.RUNNING if running else JobState.STARTING
+    events: tuple[JobEvent, ...] = ()
+    if running:
+        status, events = _with_lanes(status, mine, context)
+    back_seconds = None
+    if running:
+        cluster = context.cluster
+        back_seconds = pausing.coming_back_until_seconds(
+            status, mine, cluster.sessions, cluster.timeouts, now_seconds
+        )
+    due = (due_seconds, move_seconds, back_seconds)
+    return replace(
+        _holding(reconciled.becomes(_corrected(status, mine, context), *events), mine, state),
+        pausable=running and pausing.can_pause(mine, context.cluster.sessions),
+        coming_back=back_seconds is not None,
+        due_seconds=min((each for each in due if each is not None), default=None),
+    )
+
+
+def _with_lanes(
+    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
+) -> tuple[TrainingJobStatus, tuple[JobEvent, ...]]:
+    """Return the status of a job whose workers all run, by whether each of them has a lane; a gang runs only with all of its workers."""
+    awaited = transitions.awaits_lane(status)
+    message = next((text for pod in mine if (text := without_lane(pod, context.cluster.sessions))), "")
+    if message:
+        events = () if awaited else (JobEvent(WAITING_FOR_LANE, message),)
+        return transitions.lane_awaited(status, message, context.now_seconds), events
+    if not awaited:
+        return status, ()
+    granted = JobEvent("LaneGranted", "All workers run, and each has a lane on its GPU.")
+    return transitions.lane_granted(status, context.now_seconds), (granted,)
+
+
+def _follow_pause(
+    reconciled: ReconciledJob,
+    depth: PreemptionAction,
+    limit_seconds: int | None,
+    mine: tuple[WorkerPod, ...],
+    context: ReconcileContext,
+) -> ReconciledJob:
+    """Follow a job that was told to pause or offload."""
+    status, now_seconds, cluster = reconciled.job.status, context.now_seconds, context.cluster
+    assert status.preemption is not None
+    if reconciled.job.desired is not None and reconciled.job.desired.spec.suspend:
+        message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
+        suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
+        return reconciled.becomes(suspended, JobEvent("Suspended", message))
+    seen = pausing.look(status, depth, mine, cluster.sessions, cluster.timeouts, now_seconds)
+    if seen.in_vain:
+        message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
+        was = transitions.condition(status, ConditionType.PREEMPTED)
+        reason = was.reason if was is not None else "HigherQueue"
+        evicted = transitions.preempted(
+            status, reason, message, now_seconds, preemptor=status.preemption.preemptor
+        )
+        return replace(reconciled.becomes(evicted, JobEvent("Preempted", message)), victims=mine)
+    if seen.just_done:
+        status = transitions.paused(status, now_seconds)
+        reconciled = reconciled.becomes(
+            status, JobEvent(transitions.PAUSED_REASONS[depth], f"{_PAUSED_WORDS[depth]}.")
+        )
+    reconciled = _holding(reconciled.becomes(_corrected(status, mine, context)), mine, seen.state)
+    due = (
+        seen.due_seconds,
+        due_on_sick_gpus_seconds(mine, cluster),
+        deadline_due_seconds(status, limit_seconds, now_seconds),
+    )
+    return replace(
+        reconciled,
+        # Who is paused can go further without ending; who is offloaded cannot.
+        pausable=seen.state is JobState.PAUSED and pausing.can_pause(mine, cluster.sessions),
+        due_seconds=min((each for each in due if each is not None), default=None),
+    )
+
+
+_PAUSED_WORDS = {
+    PreemptionAction.PAUSE: "Its workers stopped between two iterations; their memory stays on the GPU",
+    PreemptionAction.OFFLOAD: "Its workers stopped between two iterations; their memory is on the host",
+}
+
+
+def _holding(reconciled: ReconciledJob, mine: tuple[WorkerPod, ...], state: JobState) -> ReconciledJob:
+    """The job has what its placement says."""
+    accounted = frozenset(pod.uid for pod in mine)
+    return replace(reconciled, state=state, holds=_as_plan(reconciled.job.status), accounted=accounted)
+
+
+def _measured(
+    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
+) -> TrainingJobStatus:
+    """Return the status with what the nodes measured of this attempt; figures never go back."""
+    sessions = context.cluster.sessions
+    taken = status.turns_before_attempt + turns_taken(mine, sessions)
+    profile = measured_profile(mine, sessions) or status.profile
+    progress = progress_made(status.progress, mine, sessions, context.now_seconds)
+    return transitions.changed(status, turns=max(status.turns, taken), profile=profile, progress=progress)
+
+
+def _corrected(
+    status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
+) -> TrainingJobStatus:
+    """Return the status with the GPUs that the kubelets really gave, where these make a placement of distinct GPUs."""
+    actual = {pod.rank: actual_gpus(pod, context.cluster.sessions) for pod in mine}
+    placement = tuple(
+        worker.model_copy(update={"gpus": actual[worker.worker]})
+        if len(actual.get(worker.worker, ())) == len(worker.gpus)
+        else worker
+        for worker in status.placement
+    )
+    gpus = [gpu for worker in placement for gpu in worker.gpus]
+    if placement == status.placement or len(set(gpus)) != len(gpus):
+        return status
+    return transitions.changed(status, placement=placement)
+
+
+def _as_plan(status: TrainingJobStatus) -> tuple[WorkerPlacement, ...]:
+    return tuple(
+        WorkerPlacement(worker.worker, worker.node, worker.gpus, worker.share_percent)
+        for worker in status.placement
+    )

@@ -1,0 +1,93 @@
+"""A job as it was reconciled, and the context in which jobs are reconciled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.lifecycle.gang import ClusterContext
+from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState, WorkerPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something worth an event."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciledJob:
+    """A job after what has happened to it."""
+
+    job: JobRecord
+    """With the status that it is to have, as far as known."""
+
+    state: JobState | None
+    """For the scheduler; None: the scheduler does not get the job."""
+
+    holds: tuple[WorkerPlacement, ...] = ()
+    """What the scheduler counts as held by it."""
+
+    accounted: frozenset[str] = frozenset()
+    """Uids of the pods that ``holds`` stands for."""
+
+    pods_to_delete: tuple[WorkerPod, ...] = ()
+    """Pods to be deleted."""
+
+    pods_to_force_delete: tuple[WorkerPod, ...] = ()
+    """Pods to be deleted with grace period 0, because their node does not answer."""
+
+    victims: tuple[WorkerPod, ...] = ()
+    """The workers of a preempted job, as they were when that was decided."""
+
+    awaits: frozenset[str] = frozenset()
+    """Keys of the jobs that are preempted for it."""
+
+    present: frozenset[int] = frozenset()
+    """Ranks of the current attempt that have a pod."""
+
+    events: tuple[JobEvent, ...] = ()
+    priority: int = 0
+    pausable: bool = False
+    """Whether its workers have clients that can stop between two iterations."""
+
+    coming_back: bool = False
+    """It was paused and resumes, and its nodes have not reported that yet: until then it cannot be preempted."""
+
+    due_seconds: float | None = None
+    """When it has to be reconciled again though nothing changes."""
+
+    expired: bool = False
+    """It ended long enough ago to be deleted."""
+
+    def becomes(self, status: TrainingJobStatus, *events: JobEvent) -> ReconciledJob:
+        """Return this reconciled with another status, and what happened."""
+        if status is self.job.status and not events:
+            return self
+        return replace(self, job=self.job.with_status(status), events=(*self.events, *events))
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileContext:
+    """What all jobs are reconciled by."""
+
+    cluster: ClusterContext
+    priority_classes: Mapping[str, PriorityClassRecord]
+    refusals: Mapping[tuple[str, int], str]
+    """By job uid and attempt: what the API server said when it refused one of the attempt's objects."""
+
+    template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
+    """By job uid and generation: what the API server said of a pod template when it was asked whether it would take it."""
+
+    @property
+    def now_seconds(self) -> float:
+        """The time of the cycle."""
+        return self.cluster.now_seconds

@@ -1,0 +1,403 @@
+"""The steps in the life of a job, each a function from one status to the next.
+
+Nothing here looks at the cluster: who calls decides that a step is due. Every step leaves all six conditions set, with a
+reason for programs and a sentence for people, and service counted up to the moment at which the job stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from laneway.api.conditions import Condition, ConditionStatus, with_condition
+from laneway.api.job_conditions import OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import (
+    AvoidedNodeStatus,
+    NodeFailuresStatus,
+    PreemptionStatus,
+    TrainingJobStatus,
+    WaitingStatus,
+    WorkerPlacementStatus,
+)
+from laneway.operator.lifecycle import accounting
+from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS
+from laneway.scheduling import PreemptionAction, WorkerPlacement
+
+Status = TrainingJobStatus
+
+_FIRST_VISIT: tuple[tuple[ConditionType, ConditionStatus, str, str], ...] = (
+    (ConditionType.ACCEPTED, "Unknown", "NotChecked", "The operator has not checked the job yet."),
+    (ConditionType.PLACED, "False", "NotPlaced", "The job has no GPUs yet."),
+    (ConditionType.RUNNING, "False", "NotStarted", "The job has not run yet."),
+    (ConditionType.PREEMPTED, "False", "NeverPreempted", "The job was never preempted."),
+    (ConditionType.SUSPENDED, "False", "NotSuspended", "The job is not suspended."),
+    (ConditionType.COMPLETE, "False", "NotFinished", "The job has not finished."),
+    (ConditionType.FAILED, "False", "NotFinished", "The job has not finished."),
+)
+
+_LONGEST_MESSAGE = 32_000
+"""Somewhat below the limit of ``metav1.Condition``."""
+
+STARTING = "Starting"
+BACKING_OFF = "BackingOff"
+ENDING = "WorkersEnding"
+PREEMPTED = "Preempted"
+PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
+"""Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
+
+
+def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, bool, str, str]) -> Status:
+    """Return the status with conditions of these (type, holds, reason, message); the same object where they are there."""
+    conditions = status.conditions
+    for kind, holds, reason, text in changes:
+        message, stated = text[:_LONGEST_MESSAGE], "True" if holds else "False"
+        if any(
+            (each.type, each.status, each.reason, each.message) == (kind, stated, reason, message)
+            for each in conditions
+        ):
+            continue
+        condition = Condition(
+            type=kind,
+            status="True" if holds else "False",
+            reason=reason,
+            message=message,
+            last_transition_time=format_time(now_seconds),
+        )
+        conditions = with_condition(conditions, condition)
+    return status if conditions is status.conditions else changed(status, conditions=conditions)
+
+
+def first_visited(status: Status, created_seconds: float, now_seconds: float) -> Status:
+    """Return the status with every condition set, waiting since the job was created; what is there stays."""
+    if not status.conditions:
+        waiting = WaitingStatus(
+            reason="NotConsidered",
+            message="The scheduler has not considered the job yet.",
+            since=format_time(created_seconds),
+        )
+        status = changed(status, waiting=waiting)
+    there = {condition.type for condition in status.conditions}
+    missing = tuple(
+        Condition(
+            type=kind,
+            status=holds,
+            reason=reason,
+            message=message,
+            last_transition_time=format_time(now_seconds),
+        )
+        for kind, holds, reason, message in _FIRST_VISIT
+        if kind not in there
+    )
+    return changed(status, conditions=(*status.conditions, *missing)) if missing else status
+
+
+def admitted(status: Status, now_seconds: float) -> Status:
+    """The spec is understood."""
+    return with_conditions(
+        status,
+        now_seconds,
+        (ConditionType.ACCEPTED, True, "Valid", "The spec is valid; the job may be scheduled."),
+    )
+
+
+def refused(status: Status, reason: str, message: str, now_seconds: float) -> Status:
+    """The spec cannot be acted upon."""
+    return with_conditions(status, now_seconds, (ConditionType.ACCEPTED, False, reason, message))
+
+
+def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: float) -> Status:
+    """An attempt begins: the GPUs are chosen, the pods are to be made."""
+    nodes = ", ".join(sorted({worker.node for worker in placement}))
+    workers = "one worker" if len(placement) == 1 else f"{len(placement)} workers"
+    changes = [(ConditionType.PLACED, True, "GPUsChosen", f"Placed {workers} on {nodes}.")]
+    if _is_true(status, ConditionType.PREEMPTED):
+        changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"Placed again on {nodes}."))
+    status = with_conditions(status, now_seconds, *changes)
+    return changed(
+        _gone_on(status),
+        attempt=status.attempt + 1,
+        placement=placement_status(placement),
+        turns_before_attempt=status.turns,
+        waiting=WaitingStatus(
+            reason=STARTING,
+            message=f"0 of {len(placement)} workers run.",
+            since=_waits_since(status, now_seconds),
+        ),
+        avoid=unexpired(status.avoid, now_seconds),
+    )
+
+
+def started(status: Status, reason: str, message: str, start_seconds: float) -> Status:
+    """All workers run, since ``start_seconds``."""
+    status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
+    status = accounting.started(status, start_seconds)
+    start_time = status.start_time or format_time(start_seconds)
+    return changed(status, waiting=None, start_time=start_time, unstarted_attempts=None)
+
+
+def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The attempt is over and the job waits again; its pods are to be deleted."""
+    ran = status.service_counted_at is not None
+    since = format_time(now_seconds) if ran else _waits_since(status, now_seconds)
+    changes = [(kind, False, reason, message) for kind in (ConditionType.PLACED, ConditionType.RUNNING)]
+    if reason != PREEMPTED and _is_true(status, ConditionType.PREEMPTED):
+        changes.append(
+            (ConditionType.PREEMPTED, False, reason, message)
+        )  # it was paused, and need not be any more
+    status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
+    if reason == "Suspended":
+        status = with_suspension(status, now_seconds, suspended=True)
+    waiting = WaitingStatus(reason=reason, message=message, since=since)
+    return changed(_gone_on(status), placement=(), waiting=waiting)
+
+
+def preempted(
+    status: Status,
+    reason: str,
+    message: str,
+    now_seconds: float,
+    preemptor: str | None = None,
+    cost_seconds: float = 0.0,
+) -> Status:
+    """The job is evicted for another one. If it was told to pause before, both count as one preemption."""
+    again, before = status.preemption is not None, status.last_preemption
+    status = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
+    status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
+    preemption = PreemptionStatus(
+        action=PreemptionAction.EVICT.value,
+        preemptor=preemptor or "",
+        reason=reason,
+        message=message,
+        cost_milliseconds=_cost(cost_seconds),
+        since=format_time(now_seconds),
+    )
+    # A paused job that is evicted is still in the same preemption: the last completed one is the one before.
+    return changed(
+        status,
+        preemptions=status.preemptions + (not again),
+        preemption=preemption,
+        last_preemption=before,
+    )
+
+
+def asked_to_pause(
+    status: Status,
+    depth: PreemptionAction,
+    reason: str,
+    message: str,
+    now_seconds: float,
+    preemptor: str | None,
+    cost_seconds: float = 0.0,
+) -> Status:
+    """The job is to pause or offload; it runs until its nodes report that it has. If it is paused already and is now to offload, both count
+    as one preemption."""
+    again = status.preemption is not None
+    status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
+    preemption = PreemptionStatus(
+        action="Pause" if depth is PreemptionAction.PAUSE else "Offload",
+        preemptor=preemptor or "",
+        reason=reason,
+        message=message,
+        cost_milliseconds=_cost(cost_seconds),
+        since=format_time(now_seconds),
+    )
+    return changed(status, preemptions=status.preemptions + (not again), preemption=preemption)
+
+
+def paused(status: Status, now_seconds: float) -> Status:
+    """The job has paused or offloaded: it keeps its workers, and takes no turns."""
+    preemption = status.preemption
+    assert preemption is not None
+    reason = PAUSED_REASONS[PreemptionAction(preemption.action)]
+    status = accounting.stopped(status, now_seconds)
+    status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, reason, preemption.message))
+    return changed(
+        status,
+        preemption=preemption.model_copy(update={"reached_at": format_time(now_seconds)}),
+        waiting=WaitingStatus(
+            reason=reason, message=preemption.message, since=_waits_since(status, now_seconds)
+        ),
+    )
+
+
+def resumed(status: Status, now_seconds: float) -> Status:
+    """A paused job goes on where it is."""
+    message = "Resumed in place: its GPUs are free."
+    status = with_conditions(
+        status,
+        now_seconds,
+        (ConditionType.PREEMPTED, False, "Resumed", message),
+        (ConditionType.RUNNING, True, "Resumed", message),
+    )
+    return changed(accounting.started(_gone_on(status), now_seconds), waiting=None)
+
+
+def lane_awaited(status: Status, message: str, now_seconds: float) -> Status:
+    """A worker has no lane on its GPU: the job keeps its workers, cannot use its GPUs, and is charged no service."""
+    was = status.waiting
+    since = was.since if was is not None and was.reason == WAITING_FOR_LANE else format_time(now_seconds)
+    status = accounting.stopped(status, now_seconds) if status.service_counted_at else status
+    status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, WAITING_FOR_LANE, message))
+    unblock = "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory."
+    waiting = WaitingStatus(reason=WAITING_FOR_LANE, message=message, unblock=unblock, since=since)
+    return changed(status, waiting=waiting)
+
+
+def lane_granted(status: Status, now_seconds: float) -> Status:
+    """Every worker has a lane on its GPU: the job runs."""
+    change = (ConditionType.RUNNING, True, "LaneGranted", "All workers run, and each has a lane on its GPU.")
+    return changed(
+        accounting.started(with_conditions(status, now_seconds, change), now_seconds), waiting=None
+    )
+
+
+def awaits_lane(status: Status) -> bool:
+    """Return whether the job's workers run and one of them has no lane on its GPU."""
+    running = condition(status, ConditionType.RUNNING)
+    return running is not None and (running.status, running.reason) == ("False", WAITING_FOR_LANE)
+
+
+def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> Status:
+    """The user suspended the job, or took that back."""
+    if suspended:
+        change = (
+            ConditionType.SUSPENDED,
+            True,
+            "SuspendedByUser",
+            "Suspended by spec.suspend; set it to false to go on.",
+        )
+    elif _is_true(status, ConditionType.SUSPENDED):
+        change = (ConditionType.SUSPENDED, False, "ResumedByUser", "The job is not suspended any more.")
+    else:
+        return status
+    return with_conditions(status, now_seconds, change)
+
+
+def restarted(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """A worker failed and the gang is to start again."""
+    return changed(unplaced(status, reason, message, end_seconds, now_seconds), restarts=status.restarts + 1)
+
+
+def kept_away(
+    status: Status, nodes: Iterable[str], message: str, until_seconds: float, now_seconds: float
+) -> Status:
+    """The job is not placed on these nodes for a while."""
+    nodes = set(nodes)
+    others = [each for each in unexpired(status.avoid, now_seconds) if each.node not in nodes]
+    new = [
+        AvoidedNodeStatus(node=node, until=format_time(until_seconds), message=message)
+        for node in sorted(nodes)
+    ]
+    return changed(status, avoid=(*others, *new))
+
+
+def failed_on(status: Status, node: str, now_seconds: float) -> Status:
+    """A worker failed on a node."""
+    count = 1 + next((each.count for each in lately_failed(status, now_seconds) if each.node == node), 0)
+    others = [each for each in lately_failed(status, now_seconds) if each.node != node]
+    last = NodeFailuresStatus(node=node, count=count, last=format_time(now_seconds))
+    return changed(status, failures=(*others, last))
+
+
+def lately_failed(status: Status, now_seconds: float) -> tuple[NodeFailuresStatus, ...]:
+    """Return where workers of the job failed, without what is long ago."""
+    return tuple(
+        each for each in status.failures if now_seconds - parse_time(each.last) <= FAILURES_IN_A_ROW_SECONDS
+    )
+
+
+def succeeded(status: Status, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The job is done."""
+    return _finished(
+        status,
+        end_seconds,
+        now_seconds,
+        (ConditionType.COMPLETE, True, "AllWorkersSucceeded", message),
+        (ConditionType.RUNNING, False, "Complete", message),
+    )
+
+
+def failed(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
+    """The job failed for good."""
+    return _finished(
+        status,
+        end_seconds,
+        now_seconds,
+        (ConditionType.FAILED, True, reason, message),
+        (ConditionType.RUNNING, False, "Failed", message),
+    )
+
+
+def _finished(
+    status: Status, end_seconds: float, now_seconds: float, *changes: tuple[str, bool, str, str]
+) -> Status:
+    ended = [(ConditionType.PLACED, False, "Finished", "The job finished and released its GPUs.")]
+    if _is_true(status, ConditionType.PREEMPTED):
+        ended.append((ConditionType.PREEMPTED, False, "Finished", "The job finished."))
+    status = accounting.stopped(status, end_seconds)
+    status = with_conditions(status, now_seconds, *ended, *changes)
+    # The placement stays: it says where the job ran last, and where its logs are.
+    completed = format_time(end_seconds)
+    return changed(
+        _gone_on(status),
+        waiting=None,
+        avoid=(),
+        failures=(),
+        unstarted_attempts=None,
+        completion_time=completed,
+    )
+
+
+def placement_status(placement: Iterable[WorkerPlacement]) -> tuple[WorkerPlacementStatus, ...]:
+    """Return a placement as the status has it."""
+    return tuple(
+        WorkerPlacementStatus(
+            worker=each.worker, node=each.node, gpus=each.gpus, share_percent=each.share_percent
+        )
+        for each in placement
+    )
+
+
+def unexpired(avoid: Iterable[AvoidedNodeStatus], now_seconds: float) -> tuple[AvoidedNodeStatus, ...]:
+    """Return the nodes that are still to be avoided."""
+    return tuple(each for each in avoid if parse_time(each.until) > now_seconds)
+
+
+def condition(status: Status, kind: ConditionType) -> Condition | None:
+    """Return a condition, or None where it is not set."""
+    return next((each for each in status.conditions if each.type == kind), None)
+
+
+def since_seconds(status: Status, kind: ConditionType, default: float) -> float:
+    """Return when a condition last changed."""
+    found = condition(status, kind)
+    return default if found is None else parse_time(found.last_transition_time)
+
+
+def _gone_on(status: Status) -> Status:
+    """The preemption is over; its preemptor, action and reason are kept."""
+    if status.preemption is None:
+        return status
+    return changed(status, preemption=None, last_preemption=status.preemption)
+
+
+def _cost(cost_seconds: float) -> int | None:
+    return round(cost_seconds * 1000) if cost_seconds > 0 else None
+
+
+def _waits_since(status: Status, now_seconds: float) -> str:
+    waiting = status.waiting
+    return waiting.since if waiting is not None and waiting.since else format_time(now_seconds)
+
+
+def _is_true(status: Status, kind: ConditionType) -> bool:
+    found = condition(status, kind)
+    return found is not None and found.status == "True"
+
+
+def changed(status: Status, **changes: Any) -> Status:
+    """Return the status with other values in some fields; the same object where it has them already."""
+    if all(getattr(status, name) == value for name, value in changes.items()):
+        return status
+    return status.model_copy(update=changes)

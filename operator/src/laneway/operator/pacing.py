@@ -1,0 +1,144 @@
+"""Every constant that paces the operator, with its reason: rests between cycles, budgets, retries and back-offs.
+
+What an administrator may want to change is in :mod:`laneway.operator.config` (``cycle``, ``timeouts``, ``lease``).
+
+| what | how often or how long | why |
+| -- | -- | -- |
+| a cycle after a change | ``debounceMilliseconds``, at least 3 times the last decision | most time goes to taking changes in |
+| a cycle when something is due | at least 50 times the last decision's processor time | due steps can wait for others |
+| explanations | ``explanationsPerSecond``, saved up over ``explainSeconds`` | thousands of waiting jobs must not flood etcd |
+| attained service | 2 a second, 100 saved up | anybody can work it out from the status |
+| a failed write | again after 1 s | the API server needs its time |
+| a gang that failed or did not start | doubles from ``restartBackoffSeconds`` to 300 s | a broken job must not spin |
+"""
+
+from __future__ import annotations
+
+# ---- rests between cycles
+
+REST_PER_DECISION = 3.0
+LONGEST_DEBOUNCE_SECONDS = 1.0
+"""While changes keep coming, the rest is a multiple of the last decision: it goes to taking changes in and to writing."""
+
+REST_PER_IDLE_DECISION = 50.0
+LONGEST_IDLE_REST_SECONDS = 5.0
+SHORTEST_IDLE_REST_SECONDS = 0.05
+"""Where nothing changes, the rest is a multiple of the last decision's processor time, a fiftieth of a core. With thousands of
+running jobs one crosses a threshold of attained service at any time; that can wait for others."""
+
+RETRY_CYCLE_SECONDS = 1.0
+"""After a cycle in which the API server did not answer."""
+
+FIGURES_WRITTEN_SECONDS = 5.0
+"""After a write of figures alone, jobs are looked at again after this time, together: nothing happens to them, and with thousands of
+running jobs some figure is written at any time."""
+
+# ---- what one cycle takes on
+
+MEASURED_PER_CYCLE = 100
+"""Jobs with only new figures that are reconciled in one cycle, so that a report of every agent is spread over cycles."""
+
+EXPLAINED_PER_CYCLE = 100
+_EXPLAINED_PER_SECOND = 5000.0
+"""Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core."""
+
+SUGGESTIONS_PER_CYCLE = 4
+"""Each tries several changes of a job's spec in the scheduler, a few milliseconds with thousands of jobs."""
+
+FIRST_ESTIMATE_SECONDS = 1.0
+"""A job that is new in line gets its estimate within this; the others within ``estimateSeconds``."""
+
+TEMPLATE_TRIALS_PER_CYCLE = 2
+"""The cycle waits for the API server's answers."""
+
+SERVICES_COLLECTED_AT_ONCE = 50
+"""Services deleted, and given back, at one look: the next decision waits for it, and no Service is urgent."""
+
+# ---- statuses with only new figures and sentences
+
+DEFERRED_AGAIN_SECONDS = 1.0
+"""Deferred statuses are looked at again after this at the earliest."""
+
+SERVICE_WRITES_PER_SECOND = 2.0
+SERVICE_WRITES_AT_ONCE = 100.0
+"""Attained service grows for every running job, and anybody can work it out from the status."""
+
+MANY_STARTS = 32
+EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
+"""While more jobs than this start, so much of the budget for explanations is left, and none of that for service: the API server is
+busy with pods."""
+
+# ---- writes
+
+STARTS_RATIO_OF_WRITES = 0.75
+"""Of ``parallelWrites``, the part for jobs that start: a job that is to stop never waits behind thousands of new pods."""
+
+RETRY_WRITE_SECONDS = 1.0
+"""A job's or a node's writes rest for this after the API server did not answer, or failed itself."""
+
+LAST_WRITES_SECONDS = 3.0
+LAST_EVENTS_SECONDS = 3.0
+"""For writes and events when this replica ends: together well within a pod's grace period, and within the lease's duration."""
+
+BETWEEN_EVENTS_SECONDS = 0.005
+"""Events give way to writes: 200 a second at most."""
+
+# ---- watches and lists
+
+WATCH_RETRY_SECONDS = (1.0, 1.0, 2.0, 3.0, 5.0)
+"""After the first failure of a watch in a row, the second, ..., and all further ones: the watches are back within seconds after an
+outage of the API server, and they never give up."""
+
+WATCH_SERVER_SECONDS = 300
+"""The API server ends a watch after this, and the next one begins."""
+
+MISSED_DELETIONS_SECONDS = 30.0
+"""After kopf listed objects, everything is listed again for deletions that its watch missed, at most so often. kopf hands a long
+list over object by object."""
+
+LONGEST_LAG_SECONDS = 30.0
+"""How long a new leader waits for lists that show its lease. An API server that lags catches up within seconds. Where it never
+does, leases have an etcd of their own, whose versions say nothing about others."""
+
+CRD_POLL_SECONDS = 2.0
+"""Until the API server serves our kinds."""
+
+# ---- back-offs of jobs
+
+LONGEST_BACKOFF_SECONDS = 300.0
+_MOST_DOUBLINGS = 9
+"""One second doubled so often exceeds the longest wait. The count may grow for ever; floats end."""
+
+NAME_TAKEN_SECONDS = 10.0
+"""The workers of a deleted job end within their grace period; whether they have is tried after this."""
+
+FAILURES_IN_A_ROW_SECONDS = 3600.0
+"""Two failures on a node with more than this between them have nothing to do with each other."""
+
+
+def debounce_seconds(debounce_milliseconds: int, decision_seconds: float) -> float:
+    """Return how long the engine waits for further changes after one; ``decision_seconds``: the last decision's duration."""
+    busy_seconds = min(REST_PER_DECISION * decision_seconds, LONGEST_DEBOUNCE_SECONDS)
+    return max(debounce_milliseconds / 1000, busy_seconds)
+
+
+def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
+    """Return how long the engine waits where nothing changes.
+
+    Args:
+        due_in_seconds: until something is due; overdue steps must not turn the loop into a busy one.
+        decision_cpu_seconds: processor time of the last decision.
+    """
+    rest_seconds = min(REST_PER_IDLE_DECISION * decision_cpu_seconds, LONGEST_IDLE_REST_SECONDS)
+    return max(due_in_seconds, rest_seconds, SHORTEST_IDLE_REST_SECONDS)
+
+
+def explain_interval_seconds(waiting: int) -> float:
+    """Return how long explanations stay good enough with this number of waiting jobs."""
+    return 0.0 if waiting <= EXPLAINED_PER_CYCLE else waiting / _EXPLAINED_PER_SECOND
+
+
+def backoff_seconds(first_seconds: float, times: int) -> float:
+    """Return how long a job waits for its n-th time in a row."""
+    doublings = min(max(0, times - 1), _MOST_DOUBLINGS)
+    return min(first_seconds * 2.0**doublings, LONGEST_BACKOFF_SECONDS)

@@ -1,0 +1,207 @@
+"""The newest known version of every watched object, from watch events, lists and the answers to our own writes.
+
+These three arrive in any order, late or twice. The resource version decides which is newer (since Kubernetes 1.35 it is defined
+to be comparable), so the cache never goes back in time: what a write returned stays until something newer is seen. That is how
+an intent stays in the cluster's state until it is observed. The uid of a deleted object is remembered, so that a late event does
+not bring it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Generic, TypeVar
+
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.gpu_node_record import parse_gpu_node
+from laneway.operator.state.records.job_record import parse_job
+from laneway.operator.state.records.node_record import parse_node
+from laneway.operator.state.records.priority_class import parse_priority_class
+from laneway.operator.state.records.worker_pod import parse_worker_pod
+from laneway.operator.state.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Resource
+
+logger = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
+Clock = Callable[[], float]
+
+_REMEMBERED_DELETIONS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[Record]):
+    """One object."""
+
+    uid: str
+    version: int
+    record: Record | None
+    """None: it cannot be read; the log says why."""
+
+    heard_seconds: float
+    """When its newest version came, on the cache's own clock."""
+
+
+class Store(Generic[Record]):
+    """All objects of one kind."""
+
+    def __init__(
+        self,
+        parse: Callable[[dict[str, Any], Record | None], Record],
+        clock: Clock,
+        decisive: Callable[[Record], object] = lambda record: record,
+        changed: Callable[[Record | None, Record | None], None] = lambda before, after: None,
+    ) -> None:
+        """Keep what ``parse`` returns; a change of what ``decisive`` returns is one that a decision may hang on.
+
+        Args:
+            parse: reads an object; may take over what it was before, which it gets as second argument.
+            clock: tells when something was heard.
+            decisive: see above.
+            changed: is told of each record, what it was before and what it is now; None: not there.
+        """
+        self._parse = parse
+        self._clock = clock
+        self._decisive = decisive
+        self._changed = changed
+        self._entries: dict[tuple[str, str], Entry[Record]] = {}
+        """In the order in which they were heard of last."""
+
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+
+    def observe(self, raw: Mapping[str, Any]) -> bool:
+        """Take note of a version of an object; return whether a decision may hang on what changed."""
+        metadata = raw["metadata"]
+        key, uid, version = key_of(metadata), metadata["uid"], _version(metadata)
+        known = self._entries.get(key)
+        if uid in self._deleted or (known is not None and version <= known.version):
+            return False
+        before = known.record if known is not None and known.uid == uid else None
+        record = self._read(key, raw, before)
+        self._entries.pop(key, None)
+        if known is not None and before is not None and record == before:
+            # Most updates only show that an agent is alive: the record stays the same object, and nothing is noted.
+            self._entries[key] = Entry(uid, version, before, self._clock())
+            return False
+        self._entries[key] = Entry(uid, version, record, self._clock())
+        self._changed(None if known is None else known.record, record)
+        if known is None or known.record is None or record is None:
+            return True
+        return self._decisive(known.record) != self._decisive(record)
+
+    def forget(self, metadata: Mapping[str, Any]) -> bool:
+        """Take note that an object is gone; return whether it was known."""
+        uid = metadata["uid"]
+        self._deleted[uid] = None
+        while len(self._deleted) > _REMEMBERED_DELETIONS:
+            self._deleted.popitem(last=False)
+        known = self._entries.get(key_of(metadata))
+        if known is None or known.uid != uid:
+            return False
+        del self._entries[key_of(metadata)]
+        self._changed(known.record, None)
+        return True
+
+    def sweep(
+        self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool] | None
+    ) -> bool:
+        """Take note of what is not in a list any more. Return whether anything changed.
+
+        Args:
+            listed: the namespaces and names of what is in it, each of which was observed.
+            version: the list's resource version; what is newer than the list is left alone.
+            among: whether the list would hold an object like this (it may be a list by label); None: it would hold any. What cannot be
+                read is missed in a list of everything only.
+        """
+        changed = False
+        for key, entry in list(self._entries.items()):
+            if key in listed or entry.version > version:
+                continue
+            if among is not None and (entry.record is None or not among(entry.record)):
+                continue
+            changed |= self.forget({"namespace": key[0], "name": key[1], "uid": entry.uid})
+        return changed
+
+    def records(self) -> tuple[Record, ...]:
+        """Return all that can be read."""
+        return tuple(entry.record for entry in self._entries.values() if entry.record is not None)
+
+    def version_of(self, key: tuple[str, str], record: Record) -> str | None:
+        """Return the newest resource version at which an object was as a record says; None: it is not so any more."""
+        entry = self._entries.get(key)
+        return str(entry.version) if entry is not None and entry.record is record else None
+
+    def is_newest(self, raw: Mapping[str, Any]) -> bool:
+        """Whether nothing newer is known of an object than this version of it."""
+        metadata = raw["metadata"]
+        entry = self._entries.get(key_of(metadata))
+        return entry is not None and entry.uid == metadata["uid"] and entry.version == _version(metadata)
+
+    def silent(self, seconds: float) -> frozenset[str]:
+        """Return the names of objects of which nothing was heard for so long."""
+        before = self._clock() - seconds
+        silent = takewhile(lambda item: item[1].heard_seconds < before, self._entries.items())
+        return frozenset(name for (_, name), _ in silent)
+
+    def _read(self, key: tuple[str, str], raw: Mapping[str, Any], before: Record | None) -> Record | None:
+        try:
+            return self._parse(dict(raw), before)
+        except (ArithmeticError, KeyError, ValueError, TypeError, AttributeError) as error:
+            logger.warning(
+                "an object cannot be read and is left out",
+                extra={
+                    "object": "/".join(key),
+                    "kind": raw.get("kind"),
+                    "problem": f"{type(error).__name__}: {error}",
+                },
+            )
+            return None
+
+
+class ClusterCache:
+    """All that the operator watches."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._state = state = ClusterState()
+        self.jobs = Store(parse_job, clock, changed=state.note_job)
+        self.pods = Store(_fresh(parse_worker_pod), clock, changed=state.note_pod)
+        self.gpu_nodes = Store(
+            _fresh(parse_gpu_node),
+            clock,
+            decisive=lambda record: record.decisive,
+            changed=state.note_gpu_node,
+        )
+        self.nodes = Store(_fresh(parse_node), clock, changed=state.note_node)
+        self.priority_classes = Store(_fresh(parse_priority_class), clock, changed=state.note_priority_class)
+        self._stores: dict[Resource, Store[Any]] = {
+            TRAINING_JOBS: self.jobs,
+            PODS: self.pods,
+            GPU_NODES: self.gpu_nodes,
+            NODES: self.nodes,
+            PRIORITY_CLASSES: self.priority_classes,
+        }
+
+    def store(self, resource: Resource) -> Store[Any]:
+        """Return the store of a kind of objects."""
+        return self._stores[resource]
+
+    def state(self, silent_seconds: float) -> ClusterState:
+        """Return what is known now, with the nodes whose agent has not written for ``silent_seconds``."""
+        self._state.note_silence(self.gpu_nodes.silent(silent_seconds))
+        return self._state
+
+
+def _fresh(parse: Callable[[dict[str, Any]], Record]) -> Callable[[dict[str, Any], Record | None], Record]:
+    """Return a parser that takes over nothing of what an object was before."""
+    return lambda raw, before: parse(raw)
+
+
+def key_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the namespace and name of an object; the namespace is empty where it has none."""
+    return metadata.get("namespace") or "", metadata["name"]
+
+
+def _version(metadata: Mapping[str, Any]) -> int:
+    return int(metadata["resourceVersion"])

@@ -1,0 +1,149 @@
+"""A GPUNode: the node's own word about its GPUs and who holds them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from laneway.api.conditions import is_true
+from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
+from laneway.api.names import OPERATOR_FIELD_MANAGER
+from laneway.api.orders import PodOrder
+from laneway.api.records import explain
+from laneway.api.rfc3339 import parse_time
+from pydantic import ValidationError
+
+READY = "Ready"
+
+_DECISIVE_STATES = (SessionState.ENDED, SessionState.PAUSED, SessionState.OFFLOADED)
+"""Which of the sessions in a lane has the turn is the node's own affair."""
+
+
+@dataclass(frozen=True, slots=True)
+class GPUNodeRecord:
+    """One GPUNode as the cluster has it."""
+
+    name: str
+    gpus: tuple[GPUStatus, ...]
+    ready: bool
+    problem: str
+    """What is wrong with the object, as a sentence; it then counts as having no GPUs. Empty where nothing is."""
+
+    decisive: tuple[object, ...]
+    """What of it can change a decision. Figures that only grow (turns, iterations) are left out, so that a node's regular
+    report does not wake the engine."""
+
+    resource_version: str = field(default="", compare=False)
+    """Of the first version of the object that was as this record says."""
+
+    own_orders: tuple[PodOrder, ...] = ()
+    """What the operator has ordered, by its field manager."""
+
+    others_orders: frozenset[str] = frozenset()
+    """Uids of pods to which somebody else gave an order."""
+
+    @property
+    def refusal(self) -> str:
+        """Why no new worker goes there, as a clause; empty where one may."""
+        if self.problem:
+            return f"its GPUNode cannot be read: {self.problem}"
+        return "" if self.ready else "its node agent is not ready"
+
+
+def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
+    """Read a GPUNode. A wrong one is noted in ``problem``, never raised: one bad object stops nothing."""
+    name = raw["metadata"]["name"]
+    try:
+        status = GPUNodeStatus.model_validate(raw.get("status") or {})
+        problem = _twice(status.gpus) or _no_time(status.gpus)
+    except ValidationError as error:
+        status, problem = GPUNodeStatus(), explain(error, "status")
+    gpus = () if problem else status.gpus
+    ready = is_true(status.conditions, READY)
+    own_orders, others_orders = _orders(raw)
+    decisive = (
+        ready,
+        problem,
+        own_orders,
+        others_orders,
+        *((_decisive_gpu(gpu), *map(_decisive_session, gpu.sessions)) for gpu in gpus),
+    )
+    return GPUNodeRecord(
+        name=name,
+        gpus=gpus,
+        ready=ready,
+        problem=problem,
+        decisive=decisive,
+        resource_version=raw["metadata"].get("resourceVersion", ""),
+        own_orders=own_orders,
+        others_orders=others_orders,
+    )
+
+
+def _orders(raw: dict[str, Any]) -> tuple[tuple[PodOrder, ...], frozenset[str]]:
+    """Return the operator's orders, and the pods that others gave one to; ``managedFields`` tells them apart."""
+    listed = (raw.get("spec") or {}).get("orders") or ()
+    if not listed:
+        return (), frozenset()
+    own: set[str] = set()
+    others: set[str] = set()
+    for entry in raw["metadata"].get("managedFields") or ():
+        mine = entry.get("manager") == OPERATOR_FIELD_MANAGER and entry.get("operation") == "Apply"
+        fields = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:orders") or {}
+        (own if mine else others).update(
+            json.loads(field[2:])["podUID"] for field in fields if field.startswith("k:")
+        )
+    return tuple(PodOrder.model_validate(each) for each in listed if each["podUID"] in own), frozenset(others)
+
+
+def _twice(gpus: tuple[GPUStatus, ...]) -> str:
+    uuids = [gpu.uuid for gpu in gpus]
+    twice = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
+    return f"status.gpus: it lists a GPU twice: {', '.join(twice)}" if twice else ""
+
+
+def _no_time(gpus: tuple[GPUStatus, ...]) -> str:
+    for gpu in gpus:
+        try:
+            parse_time(gpu.unhealthy_since or "1970-01-01T00:00:00Z")
+        except ValueError:
+            return f"status.gpus: unhealthySince of {gpu.uuid} is no time: {gpu.unhealthy_since!r}"
+    return ""
+
+
+def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:
+    return (
+        gpu.uuid,
+        gpu.index,
+        gpu.model,
+        gpu.memory_bytes,
+        gpu.allocatable_bytes,
+        gpu.allocatable_percent,
+        gpu.healthy,
+        gpu.unhealthy_since,
+        gpu.enforcement,
+        gpu.numa_node,
+        gpu.nvlink_peers,
+    )
+
+
+def awaits_lane(session: SessionStatus) -> bool:
+    """Return whether the session's client is connected and has no lane on the GPU."""
+    return session.state == SessionState.WAITING and session.lane is None
+
+
+def _decisive_session(session: SessionStatus) -> tuple[object, ...]:
+    return (
+        session.key,
+        session.pod_uid,
+        session.pod,
+        session.share_percent,
+        session.state if session.state in _DECISIVE_STATES else "",
+        awaits_lane(session),
+        session.profiled,
+        session.persistent_bytes,
+        session.ephemeral_bytes,
+        session.message,
+        session.evicted,
+    )

@@ -1,0 +1,160 @@
+"""A TrainingJob, with the sentence that says what is wrong where it cannot be read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+from laneway.api.conditions import is_true
+from laneway.api.job_conditions import ConditionType
+from laneway.api.names import OPERATOR_MANAGER
+from laneway.api.records import explain
+from laneway.api.rfc3339 import parse_time
+from laneway.api.training_job import PreemptionMode, TrainingJobSpec
+from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.state.records.template_check import check_template
+from laneway.operator.state.records.template_hash import template_hash
+from laneway.scheduling import Demand
+from laneway.scheduling.model.spec_demand import demand_of
+from pydantic import ValidationError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredSpec:
+    """The valid part of a job: what its user asks for."""
+
+    spec: TrainingJobSpec
+    demand: Demand
+    template_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One TrainingJob as the cluster has it."""
+
+    key: str
+    """``namespace/name``."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created_seconds: float
+    deleting: bool
+    desired: DesiredSpec | None
+    """None: the spec is wrong, see ``problem``."""
+
+    problem: str
+    """What is wrong with the spec, as a sentence; empty where nothing is."""
+
+    status: TrainingJobStatus
+    malformed_status: bool = False
+    """Somebody else wrote a status that cannot be read: nothing is known of the job's past, so nothing is written over it."""
+
+    managed: bool = True
+    """Whether this operator runs the job. Another controller runs it otherwise (``spec.managedBy``), and the job is left alone."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it succeeded or failed for good."""
+        conditions = self.status.conditions
+        return is_true(conditions, ConditionType.COMPLETE) or is_true(conditions, ConditionType.FAILED)
+
+    @property
+    def placed(self) -> bool:
+        """Whether its current attempt has its GPUs, or is about to take them."""
+        return is_true(self.status.conditions, ConditionType.PLACED)
+
+    @property
+    def running(self) -> bool:
+        """Whether all workers of its current attempt were seen to run."""
+        return is_true(self.status.conditions, ConditionType.RUNNING)
+
+    def with_status(self, status: TrainingJobStatus) -> JobRecord:
+        """Return this job with another status."""
+        return replace(self, status=status)
+
+
+def parse_job(raw: dict[str, Any], before: JobRecord | None = None) -> JobRecord:
+    """Read a TrainingJob. A wrong spec or status is noted in ``problem``, never raised: one bad object stops nothing.
+
+    Args:
+        raw: as the API server has it.
+        before: an earlier version of the same object. The spec is the same while its generation is, and is not read again then.
+    """
+    metadata = raw["metadata"]
+    namespace, name = metadata["namespace"], metadata["name"]
+    key = f"{namespace}/{name}"
+    generation = metadata.get("generation", 1)
+    if before is not None and before.generation == generation and not before.malformed_status:
+        desired, problem = before.desired, before.problem
+    else:
+        desired, problem = _desired(raw.get("spec"))
+    status, malformed_status = _status(raw.get("status"))
+    managed = _managed(raw.get("spec"))
+    if not managed:
+        desired, problem = None, ""
+    if malformed_status:
+        desired, problem = None, malformed_status
+        logger.warning(
+            "a job's status cannot be read; the job is left alone",
+            extra={"job": key, "problem": malformed_status},
+        )
+    return JobRecord(
+        key=key,
+        namespace=namespace,
+        name=name,
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=generation,
+        created_seconds=parse_time(metadata["creationTimestamp"]),
+        deleting="deletionTimestamp" in metadata,
+        desired=desired,
+        problem=problem,
+        status=status,
+        malformed_status=bool(malformed_status),
+        managed=managed,
+    )
+
+
+def _managed(spec: object) -> bool:
+    # Asked before the spec is read: another controller's spec need not make sense here.
+    return not isinstance(spec, dict) or spec.get("managedBy") in (None, "", OPERATOR_MANAGER)
+
+
+def _status(raw: object) -> tuple[TrainingJobStatus, str]:
+    """Return the status, and what is wrong with it as a sentence."""
+    try:
+        return TrainingJobStatus.model_validate(raw or {}), ""
+    except ValidationError as error:
+        return TrainingJobStatus(), explain(error, "status")
+
+
+def _desired(spec: object) -> tuple[DesiredSpec | None, str]:
+    try:
+        parsed = TrainingJobSpec.model_validate(spec)
+        check_template(parsed.template)
+        _check_priority_classes(parsed)
+        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed)), ""
+    except ValidationError as error:
+        return None, explain(error, "spec")
+    except ValueError as error:
+        return None, f"spec: {error}"
+
+
+def _check_priority_classes(spec: TrainingJobSpec) -> None:
+    """Refuse two priority classes that differ; an object that was stored before the CRD's rule existed may have them."""
+    name, templates = spec.priority_class_name, spec.template["spec"].get("priorityClassName")
+    if name and templates and name != templates:
+        raise ValueError(
+            f"priorityClassName is {name!r} and template.spec.priorityClassName is {templates!r}: set only one of them"
+        )
+
+
+def preemptible(spec: TrainingJobSpec) -> bool:
+    """Whether the job may be made to wait again once it runs."""
+    return spec.preemption.mode != PreemptionMode.NEVER

@@ -1,0 +1,70 @@
+"""Whether a pod template has the right structure, as far as the operator reads it.
+
+The CRD's schema checks what Laneway has rules about and keeps the rest as it is, so ``env: abc`` reaches the operator. The API
+server would refuse such a pod; saying so before the job gets GPUs is better.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, "Schema"] | list["Schema"] | type
+
+_EXPRESSIONS: Schema = [{"key": str, "operator": str, "values": [str]}]
+
+_TEMPLATE: Schema = {
+    "metadata": {"labels": dict, "annotations": dict},
+    "spec": {
+        "containers": [
+            {
+                "name": str,
+                "env": [{"name": str, "value": str, "valueFrom": dict}],
+                "resources": {"limits": dict},
+            }
+        ],
+        "nodeSelector": dict,
+        "tolerations": [{"key": str, "operator": str, "value": str, "effect": str}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": _EXPRESSIONS, "matchFields": _EXPRESSIONS}]
+                }
+            }
+        },
+    },
+}
+
+_WORDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "a text (quote a number)"}
+
+
+def check_template(template: dict[str, Any]) -> None:
+    """Check the parts of a template that the operator reads.
+
+    Raises:
+        ValueError: names the field, what was found and what to write.
+    """
+    _check(template, _TEMPLATE, "template")
+    for number, container in enumerate(template["spec"]["containers"]):
+        for place, each in enumerate(container.get("env") or ()):
+            if "name" not in each:
+                raise ValueError(f"template.spec.containers[{number}].env[{place}] has no name: write one")
+
+
+def _check(value: Any, schema: Schema, place: str) -> None:
+    if value is None:
+        return  # a key without a value is as good as none
+    if isinstance(schema, type):
+        if not isinstance(value, schema):
+            raise ValueError(f"{place} is {value!r}: write {_WORDS[schema]}")
+    elif isinstance(schema, list):
+        if not isinstance(value, list):
+            raise ValueError(f"{place} is {value!r}: write a list")
+        for number, item in enumerate(value):
+            if item is None:
+                raise ValueError(f"{place}[{number}] is empty: write it, or leave it out")
+            _check(item, schema[0], f"{place}[{number}]")
+    else:
+        if not isinstance(value, dict):
+            raise ValueError(f"{place} is {value!r}: write a mapping")
+        for key, inner in schema.items():
+            _check(value.get(key), inner, f"{place}.{key}")

@@ -1,0 +1,141 @@
+"""What the nodes say about containers that hold GPUs, found by the pod that they belong to.
+
+The kubelet decided which GPU a container got; the node's session says which. Where that differs from what the operator chose,
+the session is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from laneway.api.gpu_node import GPUStatus, SessionState, SessionStatus
+from laneway.api.training_job_status import ProfileStatus
+from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, awaits_lane
+from laneway.operator.state.records.worker_pod import WorkerPod
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One container's session on one GPU."""
+
+    node: str
+    gpu: GPUStatus
+    session: SessionStatus
+
+    @property
+    def ended(self) -> bool:
+        """Whether the container gave the GPU back."""
+        return self.session.state == SessionState.ENDED
+
+
+class SessionIndex:
+    """All sessions of the cluster, node by node."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, tuple[Hold, ...]] = {}
+        self._by_uid: dict[str, dict[str, tuple[Hold, ...]]] = {}
+        self._by_name: dict[tuple[str, str], dict[str, tuple[Hold, ...]]] = {}
+
+    def report(self, node: str, record: GPUNodeRecord | None) -> None:
+        """Replace what a node says; None: it is not there any more."""
+        for hold in self._on.pop(node, ()):
+            _drop(self._by_uid, hold.session.pod_uid, node)
+            _drop(self._by_name, (hold.session.namespace, hold.session.pod), node)
+        holds = tuple(
+            Hold(node, gpu, session)
+            for gpu in (() if record is None else record.gpus)
+            for session in gpu.sessions
+        )
+        if not holds:
+            return
+        self._on[node] = holds
+        for hold in holds:
+            session = hold.session
+            if session.pod_uid:
+                _add(self._by_uid, session.pod_uid, node, hold)
+            else:
+                _add(self._by_name, (session.namespace, session.pod), node, hold)
+
+    def on(self, node: str) -> tuple[Hold, ...]:
+        """Return the sessions of a node."""
+        return self._on.get(node, ())
+
+    def of(self, pod: WorkerPod) -> tuple[Hold, ...]:
+        """Return the sessions of a pod. One whose pod the node could not name by uid yet is found by the pod's name."""
+        found = self._by_uid.get(pod.uid) or self._by_name.get((pod.namespace, pod.name))
+        return () if found is None else tuple(hold for node in sorted(found) for hold in found[node])
+
+
+def index_sessions(nodes: Iterable[GPUNodeRecord]) -> SessionIndex:
+    """Return the sessions of all nodes."""
+    index = SessionIndex()
+    for node in nodes:
+        index.report(node.name, node)
+    return index
+
+
+def _add(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str, hold: Hold) -> None:
+    by_node = found.setdefault(key, {})
+    by_node[node] = (*by_node.get(node, ()), hold)
+
+
+def _drop(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str) -> None:
+    by_node = found.get(key, {})
+    by_node.pop(node, None)
+    if not by_node:
+        found.pop(key, None)
+
+
+def actual_gpus(pod: WorkerPod, sessions: SessionIndex) -> tuple[str, ...]:
+    """Return the GPUs that the pod has by its node's word; those chosen for it while the node says nothing."""
+    held = tuple(sorted(hold.gpu.uuid for hold in sessions.of(pod) if hold.node == pod.node))
+    return held or pod.gpus
+
+
+def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> ProfileStatus | None:
+    """Return what was measured of the gang's iterations: of each figure the largest over the workers."""
+    measured = [hold.session for pod in pods for hold in sessions.of(pod) if hold.session.profiled]
+    if not measured:
+        return None
+    slowest = max(measured, key=lambda each: each.iteration_microseconds)
+    return ProfileStatus(
+        persistent_bytes=max(each.persistent_bytes for each in measured),
+        ephemeral_bytes=max(each.ephemeral_bytes for each in measured),
+        framework_bytes=max(each.framework_bytes for each in measured),
+        iteration_microseconds=slowest.iteration_microseconds,
+        iteration_spread_microseconds=slowest.iteration_spread_microseconds,
+        data_microseconds=slowest.data_microseconds,
+        iterations=max(each.iterations for each in measured),
+        model_bytes=max(each.model_bytes for each in measured),
+        largest_tensor_bytes=max(each.largest_tensor_bytes for each in measured),
+    )
+
+
+def turns_taken(pods: Iterable[WorkerPod], sessions: SessionIndex) -> int:
+    """Return the turns that the pods' sessions took, those that ended included while the node still lists them."""
+    return sum(hold.session.turns for pod in pods for hold in sessions.of(pod))
+
+
+def noteworthy(pod: WorkerPod, sessions: SessionIndex) -> str:
+    """Return what the node found noteworthy about the pod, such as that it outgrew its quota."""
+    return "; ".join(dict.fromkeys(hold.session.message for hold in sessions.of(pod) if hold.session.message))
+
+
+def without_lane(pod: WorkerPod, sessions: SessionIndex) -> str:
+    """Return why the pod cannot use its GPU yet: a session of it has no lane there; empty where each has one, and once it has ended."""
+    if pod.ended:
+        return ""
+    for hold in sessions.of(pod):
+        if awaits_lane(hold.session):
+            why = f": {hold.session.message}" if hold.session.message else ""
+            return f"Worker {pod.rank} waits for a lane on GPU {hold.gpu.uuid} of {hold.node}{why}."
+    return ""
+
+
+def evicted(pod: WorkerPod, sessions: SessionIndex) -> str:
+    """Return why the node stopped the pod's processes, as one CamelCase word; empty where it did not."""
+    return next((hold.session.evicted for hold in sessions.of(pod) if hold.session.evicted), "")

@@ -1,0 +1,1 @@
+"""Observe: the connection to the API server, and what reads from it into the cache."""

@@ -1,0 +1,181 @@
+"""kopf's part: it watches TrainingJobs, nodes and priority classes, and hands each event over to the cache. Nothing is decided here.
+Workers and GPUNodes, which change all the time, are left to :mod:`laneway.operator.watch.streams`.
+
+kopf takes signals and the tasks of its event loop to be its own, so it gets a thread with a loop to itself. The cache is touched
+on the operator's loop alone: events are handed over in batches, because waking that loop costs more than an event.
+
+Only ``on.event`` handlers are used: they need no finalizer, no annotation and no write of kopf's. The cache is the index: unlike
+kopf's own indices it orders versions, and takes in lists and answers to writes as well.
+
+kopf lists again when a watch was interrupted, and does not say which objects are gone since. Then ``relisted`` is called, and the
+engine, whose own list finds them, lists soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import kopf
+from laneway.operator.pacing import WATCH_RETRY_SECONDS
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.resources import STREAMED, WATCHED, Resource
+from laneway.operator.watch.apiserver import ApiServer
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 0.05
+"""A worker of kopf's ends after this without a further event of its object. With kopf's default of 5 s, thousands of jobs that
+change once keep thousands of idle workers, and a limit on workers holds up the jobs behind them. 0 would spin."""
+
+_SERVER_SECONDS = 3600
+"""The API server ends a watch after this. kopf then lists all objects again and handles each, so seldom is better. It finds a dead
+connection within 70 s by the bookmarks that are missing."""
+
+_PAGE = 250
+"""Objects that kopf lists at once: all of them would be the most that the operator ever has in memory."""
+
+Heard = Callable[[Resource, str], None]
+"""Is called after a change that a decision may depend on: the kind of object, and its uid."""
+
+
+async def watch(
+    cache: ClusterCache,
+    api: ApiServer,
+    heard: Heard,
+    relisted: Callable[[], None],
+    streamed: Collection[Resource] = STREAMED,
+) -> None:
+    """Watch until cancelled.
+
+    Args:
+        cache: takes the objects.
+        api: lends kopf its credentials.
+        heard: see :data:`Heard`.
+        relisted: is called when kopf lists objects: some that are known may be gone.
+        streamed: kinds that kopf does not watch.
+
+    Raises:
+        Exception: kopf's own, when a watch fails for good.
+    """
+    stop = threading.Event()
+    hand_over = HandOver(asyncio.get_running_loop(), cache, heard, relisted)
+    run = functools.partial(
+        kopf.run,
+        registry=build_registry(api, hand_over.put, streamed),
+        settings=build_settings(),
+        standalone=True,
+        clusterwide=True,
+        stop_flag=stop,
+    )
+    thread = asyncio.ensure_future(asyncio.to_thread(run))
+    try:
+        await asyncio.shield(thread)
+    finally:
+        stop.set()
+        await thread
+
+
+Put = Callable[[Resource, str | None, Mapping[str, Any]], None]
+"""Takes the kind of an object, the event's type (None: from a list), and the object."""
+
+
+class HandOver:
+    """Events on their way from kopf's thread to the operator's loop, in order."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cache: ClusterCache,
+        heard: Heard,
+        relisted: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._cache = cache
+        self._heard = heard
+        self._relisted = relisted
+        self._events: deque[tuple[Resource, str | None, Mapping[str, Any]]] = deque()
+        self._woken = False
+
+    def put(self, resource: Resource, kind: str | None, raw: Mapping[str, Any]) -> None:
+        """Hand an event over. Called in kopf's thread."""
+        self._events.append((resource, kind, raw))
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        self._woken = False  # before the first event is taken: one that comes later wakes again
+        listed = False
+        while self._events:
+            resource, kind, raw = self._events.popleft()
+            listed |= kind is None
+            store = self._cache.store(resource)
+            if store.forget(raw["metadata"]) if kind == "DELETED" else store.observe(raw):
+                self._heard(resource, raw["metadata"]["uid"])
+        if listed:
+            self._relisted()
+
+
+def build_registry(
+    api: ApiServer, put: Put, streamed: Collection[Resource] = STREAMED
+) -> kopf.OperatorRegistry:
+    """Return the handlers of all that kopf watches; ``put`` gets each event."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def log_in(**_: Any) -> kopf.ConnectionInfo:
+        credentials = await api.credentials()
+        scheme, token = _scheme_and_token(credentials.authorization)
+        return kopf.ConnectionInfo(
+            server=credentials.server,
+            ca_path=credentials.ca_path,
+            insecure=not credentials.verify,
+            scheme=scheme,
+            token=token,
+            certificate_path=credentials.certificate_path,
+            private_key_path=credentials.private_key_path,
+        )
+
+    for resource in WATCHED:
+        if resource not in streamed:
+            on_event = kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)
+            on_event(_handler(resource, put))
+    return registry
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """Return kopf's settings: it watches, and does nothing else."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = (
+        True  # the CRDs are waited for at start; no right to list CRDs and namespaces is needed
+    )
+    settings.queueing.worker_limit = None  # a worker here never waits, and ends soon
+    settings.queueing.idle_timeout = _IDLE_SECONDS
+    settings.queueing.exit_timeout = 0.5
+    settings.watching.server_timeout = _SERVER_SECONDS
+    settings.watching.chunk_size = _PAGE
+    settings.networking.request_timeout = 60
+    # kopf gives up after the last of them, and the operator with it.
+    settings.networking.error_backoffs = [*WATCH_RETRY_SECONDS, *[WATCH_RETRY_SECONDS[-1]] * 100_000]
+    return settings
+
+
+def _handler(resource: Resource, put: Put) -> Callable[..., Any]:
+    async def note(event: Mapping[str, Any], **_: Any) -> None:
+        put(resource, event["type"], event["object"])
+
+    return note
+
+
+def _scheme_and_token(authorization: str | None) -> tuple[str | None, str | None]:
+    if authorization is None:
+        return None, None
+    scheme, token = authorization.split(" ", 1)
+    return scheme.capitalize(), token

@@ -1,0 +1,119 @@
+"""Real kubectl and helm understand every command for them that a document, message, alert or note quotes.
+
+kubectl asks an API server on which the chart is installed. Objects that a command names need not exist, their kinds must. What would write
+runs dry.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from laneway.cli.job_format import OPERATOR_SELECTOR
+
+from hack.chart.generated import CHART, ROOT
+from hack.cluster.build import built
+from hack.cluster.control_plane import LoopbackControlPlane
+from hack.verify.chart import kubernetes_version, rendered
+from hack.verify.quoted_commands import QuotedCommand, quoted_commands
+
+_WRITES = {"apply", "create", "label", "delete", "set"}
+_UNKNOWN_OBJECT = ("NotFound", "AlreadyExists", "no objects passed to apply", "does not exist")
+_NEEDS_MORE = ("required", "requires", "must specify", "You must", "USAGE:", "Unexpected args: [X]")
+"""How kubectl refuses a command with too few arguments, which is how prose may name one."""
+
+
+@pytest.fixture
+def kubeconfig(installed: LoopbackControlPlane) -> dict[str, str]:
+    return {**os.environ, "KUBECONFIG": str(installed.kubeconfig)}
+
+
+def quoted(program: str) -> list[QuotedCommand]:
+    """The commands of a program that Laneway's own parser does not check; each text once."""
+    found = {command.text: command for command in quoted_commands()}
+    return [
+        command
+        for text, command in found.items()
+        if text.startswith(f"{program} ") and "laneway" not in shlex.split(text)[1:2]
+    ]
+
+
+def arguments_of(command: QuotedCommand) -> list[str]:
+    """The command's arguments, such that it neither writes nor waits."""
+    words = shlex.split(command.text.partition(" > ")[0])[1:]
+    if _WRITES & set(words):
+        words.append("--dry-run=server")
+    if "rollout" in words:
+        words.append("--watch=false")
+    return [word for word in words if word != "--watch"]
+
+
+@pytest.mark.parametrize("command", quoted("kubectl"), ids=str)
+def test_kubectl_understands(
+    command: QuotedCommand, installed: LoopbackControlPlane, kubeconfig: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [str(installed.kubectl), *arguments_of(command)],
+        cwd=ROOT,
+        env=kubeconfig,
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (
+        done.returncode == 0
+        or any(text in done.stderr for text in _UNKNOWN_OBJECT)
+        or (not command.complete and any(text in done.stderr for text in _NEEDS_MORE))
+    ), done.stderr
+
+
+@pytest.mark.parametrize("command", quoted("helm"), ids=str)
+def test_helm_understands(command: QuotedCommand) -> None:
+    """An installation is rendered for the tests' Kubernetes. For other commands helm prints help, which it does only with known options."""
+    verb, *options = shlex.split(command.text)[1:]
+    if verb == "install" and "charts/laneway" in options:
+        options = [option for option in options if option not in ("--wait", "--create-namespace")]
+        words = ["template", *options, "--kube-version", kubernetes_version()]
+    else:
+        words = [verb, *options, "--help"]
+    done = subprocess.run([str(built("helm")), *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_labels_in_commands_are_labels_of_pods() -> None:
+    """A selector in an f-string is a placeholder here, so the command line's own is named."""
+    pods = [
+        found["spec"]["template"]["metadata"]["labels"]
+        for found in yaml.safe_load_all(rendered(CHART / "ci" / "simulated-values.yaml"))
+        if found and "template" in found.get("spec", {})
+    ]
+    quoted_selectors = [
+        words[words.index("-l") + 1]
+        for command in quoted("kubectl")
+        if "-l" in (words := shlex.split(command.text)) and command.complete
+    ]
+    for selector in (OPERATOR_SELECTOR, *quoted_selectors):
+        wanted = dict(label.split("=") for label in selector.split(","))
+        assert any(wanted.items() <= labels.items() for labels in pods), selector
+
+
+def test_kubectl_refuses_flags_before_a_plugin(tmp_path: Path, kubeconfig: dict[str, str]) -> None:
+    """Why an alert must not quote `kubectl -n NAMESPACE laneway …`."""
+    plugin = tmp_path / "kubectl-laneway"
+    plugin.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    plugin.chmod(0o755)
+    environment = {**kubeconfig, "PATH": f"{tmp_path}:{kubeconfig['PATH']}"}
+    kubectl = str(built("kubectl"))
+    wrong = subprocess.run(
+        [kubectl, "-n", "team", "laneway", "get"], env=environment, capture_output=True, check=False
+    )
+    right = subprocess.run(
+        [kubectl, "laneway", "get", "-n", "team"], env=environment, capture_output=True, check=False
+    )
+    assert wrong.returncode != 0
+    assert right.returncode == 0

@@ -1,0 +1,235 @@
+"""Mutation testing with mutmut: ``make mutants ONLY=laneway.lanes``.
+
+mutmut changes the code in small ways ("mutants") and runs the tests against each change. A mutant that no test notices survives: it
+shows code that the tests run and do not check. Only the tests that reach the mutant's function run, the fastest first.
+
+mutmut wants a project with one source folder. So each run has a workspace in ``.mutants/MODULE``: a copy of the module as
+``src/laneway/…``, which comes before the installed one because ``laneway`` is a namespace package, and a copy of ``tests``. A run that
+was stopped goes on where it was; ``FRESH=1`` begins again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.performance.machine import this_machine
+from tests.performance.page import Block, table, write_page
+
+REPOSITORY = Path(__file__).parents[2]
+WORKSPACES = REPOSITORY / ".mutants"
+GOAL_PERCENT = 85
+_PREFIX = "mutants-"
+_FAILED = {1, 3}
+_OUT_OF_TIME = {24, -24, 36, 152, 255}
+"""Processor time, so a busy machine makes no mutant run out of it; a loop without end does."""
+
+_SURVIVED = {0}
+_NO_TESTS = {5, 33}
+"""mutmut's exit codes by what became of the mutant (its module ``stats``)."""
+
+
+class MutantsError(Exception):
+    """The run could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A module or package to mutate, with its tests."""
+
+    name: str
+    source: Path
+    """Its file or folder in the repository."""
+
+    portion: Path
+    """The folder `laneway` of its distribution."""
+
+    tests: tuple[Path, ...]
+    """Folders or files, relative to the repository."""
+
+
+def target_of(name: str, tests: Sequence[str] = ()) -> Target:
+    """Finds a module of Laneway by its dotted name, and the unit tests that mirror it.
+
+    Raises:
+        MutantsError: there is no such module, or no tests of it.
+    """
+    first, *parts = name.split(".")
+    found = [
+        (portion, path)
+        for portion in sorted(REPOSITORY.glob("*/src/laneway"))
+        for path in (portion.joinpath(*parts), portion.joinpath(*parts).with_suffix(".py"))
+        if first == "laneway" and parts and path.exists()
+    ]
+    if not found:
+        raise MutantsError(
+            f"ONLY={name!r}: write a module of Laneway, as laneway.lanes or laneway.lanes.turns"
+        )
+    portion, source = found[0]
+    distribution = portion.parents[1].name
+    mirror = Path("tests/unit") / ("core" if distribution == "core" else "") / parts[0]
+    selected = tuple(Path(each) for each in tests) or (mirror,)
+    if missing := [str(each) for each in selected if not (REPOSITORY / each).exists()]:
+        raise MutantsError(f"there are no tests {', '.join(missing)}: name others with TESTS=")
+    return Target(name, source, portion, selected)
+
+
+def make_workspace(target: Target, folder: Path) -> None:
+    """Copies the target and the tests to a folder as mutmut wants a project; keeps what an earlier run has found out."""
+    source = folder / "src/laneway"
+    for stale in (folder / "src", folder / "tests"):
+        shutil.rmtree(stale, ignore_errors=True)
+    top = target.portion / target.source.relative_to(target.portion).parts[0]
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(top, source / top.name, ignore=ignored)
+    kinds = {REPOSITORY / "tests" / each.parts[1] for each in target.tests}
+    for kind in (REPOSITORY / "tests/support", *kinds):
+        shutil.copytree(kind, folder / "tests" / kind.name, ignore=ignored)
+    relative = (Path("src/laneway") / target.source.relative_to(target.portion)).as_posix()
+    pattern = relative if target.source.is_file() else f"{relative}/*"
+    (folder / "pyproject.toml").write_text(_configuration(pattern, target.tests), encoding="utf-8")
+
+
+def _configuration(pattern: str, tests: Sequence[Path]) -> str:
+    pytest = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]
+    sections: dict[str, dict[str, Any]] = {
+        "tool.mutmut": {
+            "source_paths": ["src"],
+            "only_mutate": [pattern],
+            "pytest_add_cli_args_test_selection": [str(each) for each in tests],
+            "use_git_change_detection": False,
+        },
+        "tool.pytest.ini_options": pytest["ini_options"],
+    }
+    # JSON's strings, numbers, lists and booleans are TOML's, too.
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in section.items())
+        for name, section in sections.items()
+    )
+
+
+def run_mutmut(folder: Path, processes: int) -> None:
+    """Runs mutmut in a workspace.
+
+    Raises:
+        MutantsError: it ended before all mutants were tried; its output says why.
+    """
+    # The same examples of properties for all mutants: a mutant is killed by the tests, and not by chance.
+    environment = {**os.environ, "CI": "true", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes)]
+    if subprocess.run(command, cwd=folder, env=environment, check=False).returncode:
+        raise MutantsError("mutmut has failed; see above")
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    """Reads what mutmut found out: counts, and the survivors with what was changed.
+
+    Raises:
+        MutantsError: there are no mutants.
+    """
+    codes: dict[str, int | None] = {}
+    for file in sorted((folder / "mutants").rglob("*.meta")):
+        codes |= json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+    if not codes:
+        raise MutantsError(f"{folder} has no mutants")
+    out_of_time = sum(code in _OUT_OF_TIME for code in codes.values())
+    killed = out_of_time + sum(code in _FAILED for code in codes.values())
+    survivors = [name for name, code in codes.items() if code in _SURVIVED]
+    unreached = [name for name, code in codes.items() if code in _NO_TESTS]
+    return {
+        "mutants": len(codes),
+        "killed": killed,
+        "killed_percent": round(100 * killed / len(codes), 1),
+        "out_of_time": out_of_time,
+        "not_tried": sum(code is None for code in codes.values()),
+        "survivors": [{"function": _function(name), "change": _change(folder, name)} for name in survivors],
+        "reached_by_no_test": sorted({_function(name) for name in unreached}),
+    }
+
+
+def _function(mutant: str) -> str:
+    """Returns the dotted name of the mutated function: `laneway.lanes.table.xǁLaneTableǁadmit__mutmut_3` is LaneTable.admit."""
+    module, _, mangled = mutant.partition("__mutmut_")[0].rpartition(".")
+    name = (
+        mangled.removeprefix("x_")
+        if mangled.startswith("x_")
+        else mangled.removeprefix("xǁ").replace("ǁ", ".")
+    )
+    return f"{module}.{name}"
+
+
+def _change(folder: Path, mutant: str) -> str:
+    command = [sys.executable, "-m", "mutmut", "show", mutant]
+    shown = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True).stdout
+    changed = [line for line in shown.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    before = " ".join(line[1:].strip() for line in changed if line.startswith("-"))
+    after = " ".join(line[1:].strip() for line in changed if line.startswith("+"))
+    return f"{before} → {after}"
+
+
+def _shown(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{found['killed']} of {found['mutants']} mutants killed: **{found['killed_percent']} %** (goal {GOAL_PERCENT} %), "
+    yield f"{found['out_of_time']} of them by running out of time.\n\n"
+    if found["reached_by_no_test"]:
+        names = ", ".join(f"`{name}`" for name in found["reached_by_no_test"])
+        yield f"Reached by none of these tests: {names}.\n\n"
+    if found["survivors"]:
+        rows = ((f"`{each['function']}`", f"`` {_cell(each['change'])} ``") for each in found["survivors"])
+        yield from table(["survivor in", "change"], rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'")[:160]
+
+
+def block_of(results: Path) -> Block:
+    """Returns the part of the page with one section for each module that has a result."""
+    names = sorted(file.stem for file in results.glob(f"{_PREFIX}*.json"))
+    return Block(
+        "mutants", "mutants", {name: (f"Mutants of {name.removeprefix(_PREFIX)}", _shown) for name in names}
+    )
+
+
+def main() -> int:
+    """Does what the command line says; returns the exit status: 1 where fewer than the goal were killed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.performance.mutants", description=__doc__)
+    parser.add_argument("--only", required=True, help="a module, as laneway.lanes")
+    parser.add_argument(
+        "--tests", default="", help="folders of tests; default: the unit tests that mirror the module"
+    )
+    parser.add_argument("--results", type=Path, required=True, help="the folder for the JSON file")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run has found out")
+    options = parser.parse_args()
+    machine = this_machine()
+    try:
+        target = target_of(options.only, options.tests.split())
+        folder = WORKSPACES / target.name
+        if options.fresh:
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        make_workspace(target, folder)
+        run_mutmut(folder, options.processes)
+        result = result_of(folder)
+    except MutantsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    found = {"command": f"make mutants ONLY={target.name}", "machine": asdict(machine), "result": result}
+    file = options.results / f"{_PREFIX}{target.name}.json"
+    file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_page(options.results, block_of(options.results))
+    print("".join(_shown(result)))
+    return 0 if result["killed_percent"] >= GOAL_PERCENT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""How the page of measurements shows the results of `make bench-scheduling`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.performance.page import Block, column, seconds, table, table_of, unless_none
+
+
+def _fidelity(found: Any) -> Iterator[str]:
+    yield from table_of(
+        found,
+        column("reference", "reference.simulator"),
+        ("trace", lambda each: f"{each['reference']['trace']} on {each['reference']['nodes']}"),
+        column("policy", "reference.policy"),
+        column("average JCT, ours", "average_jct_seconds", seconds),
+        column("reference", "reference.average_jct_seconds", seconds),
+        column("off", "difference_percent", "{:+.1f} %"),
+        column("makespan, ours", "makespan_seconds", seconds),
+        column("reference", "reference.makespan_seconds", seconds),
+        ("", lambda each: "explained below" if each["steps"] else each["explanation"]),
+    )
+    yield "\nWhere ours is more than 2 % off, what the reference does otherwise is switched on one after the other, until its figure comes out:\n\n"
+    for each in found:
+        for number, step in enumerate(each["steps"], start=1):
+            of = each["reference"]
+            first = step["first"]
+            job = "" if first is None else f" First difference: {first['text']}."
+            yield (
+                f"- {of['simulator']}, {of['trace']} on {of['nodes']}, {of['policy']}, {number}: {step['what']}: "
+                f"{seconds(step['average_jct_seconds'])} ({step['difference_percent']:+.1f} %).{job}\n"
+            )
+
+
+def _better(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("trace", "trace"),
+        ("sharing", lambda each: "lanes" if each["sharing"] else "none"),
+        column("policy", "policy"),
+        column("average JCT", "average_jct_seconds", seconds),
+        column("no schedule beats", "lower_bound_seconds", seconds),
+        ("against", lambda each: each["against"] or "nobody"),
+        column("times better", "times_better", unless_none("{:.2f}")),
+        column("p99", "p99_jct_seconds", seconds),
+        column("of theirs", "p99_ratio", unless_none("{:.2f}")),
+    )
+
+
+def _speed(found: Any) -> Iterator[str]:
+    yield from table_of(
+        found["speeds"],
+        column("jobs and GPUs", "gpus", "{:,}"),
+        column("policy", "policy"),
+        column("p50", "p50_milliseconds", "{:.1f} ms"),
+        column("p99", "p99_milliseconds", "{:.1f} ms"),
+        column("largest", "largest_milliseconds", "{:.0f} ms"),
+        column("cold", "cold_milliseconds", "{:.0f} ms"),
+        column("started", "started"),
+        column("preempted", "preempted"),
+        column("decisions", "decisions"),
+    )
+    if found["growth_exponent_p50"] is not None:
+        yield (
+            f"\nGrowth with the size: to the power of {found['growth_exponent_p50']:.2f} (p50), "
+            f"{found['growth_exponent_cold']:.2f} (cold).\n"
+        )
+
+
+def _simulation(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("policy", "policy"),
+        column("jobs", "jobs", "{:,}"),
+        column("processor time", "processor_seconds", "{:.1f} s"),
+        column("decisions", "decisions", "{:,}"),
+        column("Tiresias' simulator", "reference_processor_seconds", "{:.0f} s"),
+        column("times faster", "times_faster", "{:.1f}"),
+    )
+
+
+def _fragmentation(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("workload", "workload"),
+        column("placement", "placement"),
+        column("allocated at 100 % asked for", "allocated_percent.100", "{:.2f} %"),
+        column("at 130 %", "allocated_percent.130", "{:.2f} %"),
+        column("no packing beats, at 100 %", "bound_percent", "{:.2f} %"),
+    )
+
+
+def _elastic(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("workload", "workload"),
+        column("policy", "policy"),
+        column("average JCT", "average_jct_seconds", seconds),
+        column("published", "published_jct_seconds", seconds),
+        column("times better", "times_better", "{:.2f}"),
+        column("restarts with other workers", "rescales"),
+        column("simulated in", "simulation_seconds", "{:.0f} s"),
+    )
+
+
+def _real_workload(found: Any) -> Iterator[str]:
+    free = found["without_costs"]
+    yield from table(
+        ["", "real", "predicted", "off", "off, without costs"],
+        (
+            [
+                title,
+                f"{found[f'{name}_seconds']:.1f} s",
+                f"{found[f'predicted_{name}_seconds']:.1f} s",
+                f"{found[f'error_{name}_percent']:+.1f} %",
+                f"{free[f'error_{name}_percent']:+.1f} %",
+            ]
+            for title, name in (("average JCT", "average_jct"), ("makespan", "makespan"))
+        ),
+    )
+    yield (
+        f"\n{len(found['jobs'])} jobs on {found['cluster']['nodes']} nodes with {found['cluster']['gpus']} GPUs; preemptions "
+        f"{found['preemptions']}, predicted {found['predicted_preemptions']}; mean absolute error of a job's JCT "
+        f"{found['mean_absolute_jct_error_percent']:.1f} %. Load while it ran: {found['load_average']['while_running']}. "
+        f"{found['basis']}\n"
+    )
+
+
+def _estimates(found: Any) -> Iterator[str]:
+    yield from table_of(
+        found,
+        column("trace", "trace"),
+        column("policy", "policy"),
+        column("knows", "knows"),
+        column("estimates", "estimates", "{:,}"),
+        column("wait, median", "median_wait_seconds", seconds),
+        column("error, median", "median_error_seconds", seconds),
+        column("error, mean", "mean_error_seconds", seconds),
+        column("bias, median", "median_bias_seconds", seconds),
+        column("within a factor of 2", "within_factor_2_percent", "{:.0f} %"),
+        (
+            "others' median wait instead",
+            lambda each: (
+                f"{seconds(each['usual_median_error_seconds'])}, {each['usual_within_factor_2_percent']:.0f} %"
+            ),
+        ),
+    )
+    yield (
+        "\nEstimates are too early (bias below zero) where durations are known: jobs that come later and pass are not known to them. Where "
+        "nothing is known and queues are long, they are several times too late: then they say little more than the order. Rows with a median wait of "
+        "20 s say nothing about estimates: newcomers start at once there, and waits below a minute count as a minute.\n"
+    )
+
+
+SCHEDULING = Block(
+    "scheduling",
+    "bench-scheduling",
+    {
+        "fidelity": ("The simulator against the references' own", _fidelity),
+        "better": ("The project's own policy against the best published", _better),
+        "real-workload": ("Thirty real jobs against their prediction", _real_workload),
+        "speed": ("One decision", _speed),
+        "simulation": ("A trace of 10,000 jobs", _simulation),
+        "estimates": ("When waiting jobs start, by their estimates", _estimates),
+        "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),
+        "fragmentation": ("How full Alibaba's cluster can be made", _fragmentation),
+    },
+)

@@ -1,0 +1,141 @@
+"""What may go wrong between the operator and the API server, as one protocol; this one lets everything pass.
+
+The proxy asks its fault four times: before a request is passed on, after it was answered, after the answer was sent, and for the
+lines of a watch. Each decision of a seeded fault hangs on the seed and on what is asked for the how-manieth time, not on the
+order in which unrelated requests happen to come: so a seed means the same in every run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from laneway.operator.state.resources import EVENTS, LEASES
+
+_WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+class Cut(Exception):  # noqa: N818 - it says what is to happen to the connection
+    """The connection to the operator is to break now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request of the operator."""
+
+    writer: str
+    """Which replica, in which of its lives."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something."""
+        return self.method in _WRITES
+
+    @property
+    def watches(self) -> bool:
+        """Whether it is a watch."""
+        return self.query.get("watch", "") in ("true", "1")
+
+    @property
+    def of_lease(self) -> bool:
+        """Whether it is about who leads."""
+        return f"/{LEASES.plural}" in self.path
+
+    @property
+    def of_consequence(self) -> bool:
+        """Whether it is a write on which something hangs: neither a lease, nor an event, which is for people, nor a mere question."""
+        asks = "dryRun" in self.query
+        return self.writes and not self.of_lease and not asks and f"/{EVENTS.plural}" not in self.path
+
+    @property
+    def collection(self) -> str:
+        """``pods``, ``trainingjobs``, … for a list or a watch; else what stands last."""
+        return self.path.rsplit("/", 1)[-1]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, of the API server or in its place."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int | None:
+        """The resource version of what it shows; None where there is none."""
+        try:
+            return int(json.loads(self.body)["metadata"]["resourceVersion"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def refusal(code: int, reason: str, message: str, **headers: str) -> Answer:
+    """Return a refusal in the API server's own form."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return Answer(code, json.dumps(status).encode(), headers=headers)
+
+
+class Fault:
+    """Nothing goes wrong."""
+
+    fired = False
+    """Whether it has done any harm."""
+
+    async def before(self, request: Request) -> Request | Answer:
+        """Return the request to pass on, or the answer in the API server's place.
+
+        Raises:
+            Cut
+        """
+        return request
+
+    async def after(self, request: Request, answer: Answer) -> Answer:
+        """Return the answer to send.
+
+        Raises:
+            Cut
+        """
+        return answer
+
+    async def sent(self, request: Request) -> None:
+        """Take note that the operator has its answer."""
+
+    async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the lines of a watch as the operator is to see them."""
+        async for line in lines:
+            yield line
+
+
+class Dice:
+    """Chances that hang on a seed and on what is asked for the how-manieth time."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._asked: dict[str, int] = {}
+
+    def roll(self, *what: object) -> random.Random:
+        """Return the chances of this asking."""
+        key = "/".join(map(str, what))
+        self._asked[key] = self._asked.get(key, 0) + 1
+        return random.Random(f"{self._seed}/{key}/{self._asked[key]}")

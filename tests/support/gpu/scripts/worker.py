@@ -1,0 +1,197 @@
+"""A training that does what it is told: one JSON object a line on standard input, one answer a line on standard output.
+
+    {"do": "train", "iterations": 10}          trains; with "until": a file's name, until that file is there
+    {"do": "hold", "size_bytes": 1000000}      takes memory and keeps it
+    {"do": "fresh"}                            starts over, with the weights of the beginning
+    {"do": "state"}                            a hash of all state, exact to the bit
+    {"do": "outcome"}                          the last step's loss and its gradients' norms
+    {"do": "fitted"}                           what the client has done to make iterations fit
+    {"do": "rest"}                             gives back what the allocator has cached
+
+Its first line says that it is there. It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import itertools
+import json
+import os
+import sys
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from networks import Task, make_task
+
+
+class Worker:
+    """The training."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.cuda = options.device == "cuda"
+        self.held: list[torch.Tensor] = []
+        self.fresh()
+
+    def fresh(self) -> dict[str, Any]:
+        """Start over."""
+        options = self.options
+        self.task: Task = make_task(
+            options.network, options.size, options.batch, options.device, options.seed
+        )
+        self.optimizer = torch.optim.SGD(self.task.network.parameters(), lr=0.01, momentum=0.9)
+        self.step = 0
+        self.loss = torch.zeros(())
+        return {}
+
+    def train(
+        self, iterations: int | None = None, until: str = "", gap_seconds: float = 0.0, grow_bytes: int = 0
+    ) -> dict[str, Any]:
+        """Train for so many iterations, or until there is a file."""
+        reserved = []
+        self.reset_peak()
+        self.wait()
+        began_ns = time.monotonic_ns()
+        done = 0
+        for done in itertools.count():
+            if done == iterations or (until and os.path.exists(until)):
+                break
+            if gap_seconds:
+                time.sleep(gap_seconds)
+            self.iterate(grow_bytes)
+            if self.cuda and until:
+                reserved.append(torch.cuda.memory_reserved())
+        self.wait()
+        return {
+            "began_ns": began_ns,
+            "ended_ns": time.monotonic_ns(),
+            "iterations": done,
+            # The first iterations are not like the others: there the allocator takes what it caches from then on.
+            "least_reserved_bytes": min(reserved[len(reserved) // 2 :], default=0),
+            "most_reserved_bytes": max(reserved[len(reserved) // 2 :], default=0),
+            **self.memory(),
+        }
+
+    def iterate(self, grow_bytes: int) -> None:
+        """One step."""
+        self.optimizer.zero_grad()
+        precision = (
+            torch.autocast("cuda", dtype=torch.bfloat16)
+            if self.options.precision == "bf16" and self.cuda
+            else nullcontext()
+        )
+        with precision:
+            loss = self.task.loss(self.step)
+        loss.backward()
+        self.loss = loss.detach()
+        if grow_bytes:
+            self.hold(grow_bytes)
+        self.optimizer.step()
+        self.step += 1
+
+    def hold(self, size_bytes: int) -> dict[str, Any]:
+        """Take memory and keep it."""
+        self.held.append(torch.zeros(size_bytes, dtype=torch.uint8, device=self.options.device))
+        return self.memory()
+
+    def memory(self) -> dict[str, Any]:
+        """What PyTorch's allocator says; on a CPU, what the training keeps."""
+        if not self.cuda:
+            kept = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in self.kept()}
+            size = sum(storage.nbytes() for storage in kept.values())
+            return {"allocated_bytes": size, "reserved_bytes": size, "peak_bytes": size}
+        return {
+            "allocated_bytes": torch.cuda.memory_allocated(),
+            "reserved_bytes": torch.cuda.memory_reserved(),
+            "peak_bytes": torch.cuda.max_memory_reserved(),
+        }
+
+    def kept(self) -> list[torch.Tensor]:
+        """All that lasts over iterations."""
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        tensors = [*self.task.network.parameters(), *self.task.network.buffers(), *self.held]
+        tensors += [
+            parameter.grad for parameter in self.task.network.parameters() if parameter.grad is not None
+        ]
+        tensors += [value for value in states if torch.is_tensor(value)]
+        return [*tensors, *itertools.chain(*self.task.batches)]
+
+    def state(self) -> dict[str, Any]:
+        """A hash of all state."""
+        digest = hashlib.sha256()
+        for tensor in self.kept():
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+        return {"state": digest.hexdigest(), "step": self.step}
+
+    def outcome(self) -> dict[str, Any]:
+        """The loss of the last step, and the norm of each gradient."""
+        gradients = [parameter.grad for parameter in self.task.network.parameters()]
+        return {"loss": self.loss.item(), "norms": [gradient.norm().item() for gradient in gradients]}
+
+    def fitted(self) -> dict[str, Any]:
+        """The counts of `laneway.client.fit`."""
+        from laneway.client.fit.memory_fit import MemoryFit
+
+        (fit,) = [each for each in gc.get_objects() if type(each) is MemoryFit]
+        return {"computed_again": fit.recompute_runs, "fetched_ahead": fit.prefetched}
+
+    def rest(self) -> dict[str, Any]:
+        """Give back what is not used."""
+        if self.cuda:
+            torch.cuda.empty_cache()
+        return self.memory()
+
+    def reset_peak(self) -> None:
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+
+    def wait(self) -> None:
+        """For the device's work."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--network", choices=["resnet50", "transformer", "small", "deep"], default="small")
+    parser.add_argument("--size", choices=["full", "tiny"], default="tiny")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--deterministic", action="store_true")
+    options = parser.parse_args()
+    if options.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
+    else:
+        torch.backends.cudnn.benchmark = True
+    if options.device == "cpu":
+        torch.set_num_threads(1)
+    worker = Worker(options)
+    verbs = {
+        "train": worker.train,
+        "hold": worker.hold,
+        "fresh": worker.fresh,
+        "state": worker.state,
+        "outcome": worker.outcome,
+        "fitted": worker.fitted,
+        "rest": worker.rest,
+    }
+    print(
+        json.dumps({"pid": os.getpid(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}),
+        flush=True,
+    )
+    for line in sys.stdin:
+        command = json.loads(line)
+        print(json.dumps(verbs[command.pop("do")](**command)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

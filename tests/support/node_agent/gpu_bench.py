@@ -1,0 +1,258 @@
+"""A GPU with containers and processes in memory, under a clock that tests turn by hand."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key, device_id
+from laneway.api.inventory import InventoryGPU
+from laneway.lanes import LaneRules
+from laneway.lanes.turns import turn_policy
+from laneway.node_agent.clock import SteadyRealtime
+from laneway.node_agent.event_loop import Timer
+from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
+from laneway.node_agent.turns.settings import TurnSettings
+from laneway.node_agent.turns.turn_log import TurnLog
+
+GPU = "GPU-test"
+MIB = 1 << 20
+
+
+class FakeClock:
+    """Both clocks, and the timers that hang on them."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def realtime(self) -> float:
+        return self.now + 1_700_000_000
+
+    def call_at(self, due_seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(due_seconds, callback)
+        heapq.heappush(self._timers, (due_seconds, next(self._order), timer))
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Turn the clock, firing timers on the way."""
+        until = self.now + seconds
+        while self._timers and self._timers[0][0] <= until:
+            due, _, timer = heapq.heappop(self._timers)
+            self.now = max(self.now, due)
+            timer.fire()
+        self.now = until
+
+
+@dataclass(slots=True)
+class FakePage:
+    clock: FakeClock
+    iterations: int = 0
+    inside: bool = False
+    boundary_ns: int = 0
+    held_bytes: int = 0
+    peak_bytes: int = 0
+    available_bytes: int = 0
+    busy_ns: int = 0
+    data_ns: int = 0
+    turn: int = 0
+    yields_from_ns: int = 0
+    paused: bool = False
+    entered: float = 0.0
+
+    def write_turn(self, turn: int) -> None:
+        self.turn, self.yields_from_ns = turn, 0
+
+    def write_yield(self, from_ns: int = 1) -> None:
+        self.yields_from_ns = from_ns
+
+    @property
+    def yields(self) -> bool:
+        return 0 < self.yields_from_ns <= int(self.clock.now * NANOSECONDS)
+
+    def write_available(self, available_bytes: int) -> None:
+        self.available_bytes = available_bytes
+
+
+@dataclass(slots=True)
+class FakeChannel:
+    page: FakePage
+    sent: list[tuple[object, ...]] = field(default_factory=list)
+
+    def grant(self, turn: int) -> None:
+        self.page.write_turn(turn)
+        self.sent.append(("grant", turn))
+
+    def request_yield(self, turn: int) -> None:
+        self.page.write_yield()
+        self.sent.append(("yield", turn))
+
+    def credit_release(self) -> None:
+        self.sent.append(("excuse",))
+
+    def revoke(self, turn: int, reason: str) -> None:
+        self.page.write_turn(0)
+        self.sent.append(("revoke", turn, reason))
+
+    def order(self, command: str) -> None:
+        self.page.paused = command != "resume"
+        self.sent.append((command,))
+
+
+class Process:
+    """A training process that keeps to the protocol when told to."""
+
+    def __init__(self, bench: GPUBench, lease: Lease, pid: int) -> None:
+        self.bench = bench
+        self.lease = lease
+        self.page = FakePage(bench.clock)
+        self.channel = FakeChannel(self.page)
+        self.session = Session(pid, self.page, self.channel)
+        bench.turns.connect(lease, self.session)
+
+    @property
+    def holds_turn(self) -> bool:
+        return self.page.turn > 0
+
+    @property
+    def asked_to_yield(self) -> bool:
+        return self.page.yields
+
+    def request(self) -> None:
+        self.bench.turns.orders.request(self.lease, self.session)
+
+    def begin(self) -> None:
+        assert self.holds_turn, "an iteration begins with a turn"
+        self.page.inside = True
+        self.page.entered = self.bench.clock.now
+
+    def end(self) -> None:
+        now = self.bench.clock.now
+        self.page.inside = False
+        self.page.iterations += 1
+        self.page.busy_ns += round((now - self.page.entered) * NANOSECONDS)
+        self.page.boundary_ns = round(now * NANOSECONDS)
+
+    def release(self) -> None:
+        turn = self.page.turn
+        self.bench.turns.scheduler.release(self.lease, self.session, turn, 0, 0.0)
+        if self.lease.blocked:
+            self.bench.turns.orders.step(self.lease)
+
+    def profile(self, persistent_mib: int, ephemeral_mib: int, iteration_seconds: float = 0.05) -> None:
+        sizes = Sizes(
+            persistent_bytes=persistent_mib * MIB,
+            ephemeral_bytes=ephemeral_mib * MIB,
+            iteration_seconds=iteration_seconds,
+        )
+        self.bench.turns.measure(self.lease, self.session, sizes)
+
+    def answer_paused(self) -> None:
+        self.bench.turns.orders.paused(self.lease, self.session)
+
+    def answer_offloaded(self) -> None:
+        sizes = self.session.sizes
+        freed_bytes = 0 if sizes is None else sizes.persistent_bytes
+        self.bench.turns.orders.offloaded(self.lease, self.session, freed_bytes)
+
+    def answer_restored(self) -> None:
+        self.bench.turns.orders.restored(self.lease, self.session)
+
+    def disconnect(self) -> None:
+        self.bench.turns.disconnect(self.lease, self.session, goodbye=False)
+
+    def die(self) -> None:
+        self.disconnect()
+        self.bench.turns.process_ended(self.lease, self.session)
+
+
+class GPUBench:
+    """A GPU of 1,000 MiB for jobs."""
+
+    def __init__(
+        self,
+        *,
+        policy: str = "fair",
+        max_lanes: int = 0,
+        quantum_seconds: float = 0.1,
+        timeout_seconds: float = 30.0,
+        starvation_seconds: float = 60.0,
+        memory_mib: int = 1000,
+        framework_mib: int = 0,
+        policy_parameters: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        self.clock = FakeClock()
+        self.changes = 0
+        self.notes: list[tuple[str, str, str]] = []
+        self._slots = itertools.count()
+        self._pids = itertools.count(100)
+        gpu = InventoryGPU(
+            uuid=GPU,
+            index=0,
+            model="Test",
+            memory_bytes=memory_mib * MIB,
+            reserve_bytes=0,
+            allocatable_percent=400,
+            simulated=True,
+        )
+        self.log = TurnLog(GPU, SteadyRealtime(self.clock))
+        parameters = {"quantum_seconds": quantum_seconds} if policy == "fair" else {}
+        settings = TurnSettings(
+            policy=turn_policy(
+                policy, starvation_seconds=starvation_seconds, **{**parameters, **policy_parameters}
+            ),
+            framework_bytes=framework_mib * MIB,
+            quantum_seconds=quantum_seconds,
+            timeout_seconds=timeout_seconds,
+        )
+        rules = LaneRules(max_lanes=max_lanes, padding_percent=0)
+        self.turns = GPUTurns(gpu, rules, settings, self.clock, self.clock, self.log, self)
+
+    def container(
+        self, pod: str, percent: int = 50, *, spans_gpus: bool = False, exclusive: bool = False
+    ) -> Lease:
+        ids = [device_id(GPU, next(self._slots)) for _ in range(percent)]
+        record = ContainerRecord(
+            key=container_key(ids),
+            namespace="default",
+            pod=pod,
+            pod_uid=f"uid-of-{pod}",
+            container="trainer",
+            device_ids=tuple(ids),
+            shares={GPU: percent},
+            spans_gpus=spans_gpus,
+            sharing="Exclusive" if exclusive else "Lanes",
+        )
+        return self.turns.allocate(record)
+
+    def process(self, lease: Lease) -> Process:
+        return Process(self, lease, next(self._pids))
+
+    def job(self, pod: str, persistent_mib: int, ephemeral_mib: int, percent: int = 100) -> Process:
+        """A container with one profiled process."""
+        process = self.process(self.container(pod, percent))
+        process.profile(persistent_mib, ephemeral_mib)
+        return process
+
+    def look_after(self) -> None:
+        """What the agent does regularly."""
+        self.turns.orders.retry(tuple(self.turns.leases.values()))
+
+    def lane_of(self, process: Process) -> int | None:
+        return self.turns.memory.lane_of(process.lease)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def record_event(self, lease: Lease, reason: str, message: str) -> None:
+        self.notes.append((lease.record.pod, reason, message))

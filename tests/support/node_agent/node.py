@@ -1,0 +1,307 @@
+"""A node for tests: a real agent in a folder of its own, containers as the device plugin would write them, and processes
+in them that see what a container sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from laneway.api.container_record import ContainerRecord
+from laneway.api.device_ids import container_key, device_id
+from laneway.node_agent.gpus.simulated import simulated_uuid
+
+PEER = Path(__file__).with_name("peer_process.py")
+_ENTER = """
+mount -t tmpfs tmpfs /run && mkdir /run/laneway && mount --bind "$1" /run/laneway &&
+mount -o remount,bind,ro /run/laneway && shift && exec "$@"
+"""
+
+
+def eventually(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait for a condition, and return what made it true."""
+    until = time.monotonic() + seconds
+    while True:
+        result = holds()
+        if result:
+            return result
+        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+class Container:
+    """A container that holds shares of a GPU."""
+
+    def __init__(self, node: Node, record: ContainerRecord) -> None:
+        self.node = node
+        self.record = record
+        self.folder = node.root / "run/laneway/containers" / record.key
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "agent.sock"
+
+    def write(self, **changes: Any) -> None:
+        self.record = self.record.model_copy(update=changes)
+        self.write_text(self.record.model_dump_json())
+
+    def write_text(self, text: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / ".container.json"
+        temporary.write_text(text)
+        temporary.rename(self.folder / "container.json")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def await_socket(self) -> Container:
+        eventually(f"{self.socket} is there", self.socket.exists)
+        return self
+
+    def process(self, program: Path = PEER) -> PeerProcess:
+        process = PeerProcess(self, program)
+        self.node.processes.append(process)
+        return process
+
+
+class PeerProcess:
+    """A process in a container, in a mount namespace of its own."""
+
+    def __init__(self, container: Container, program: Path = PEER) -> None:
+        """Start it, and wait for nothing.
+
+        Args:
+            container: where.
+            program: what it runs; it says its pid in its first line, and then answers commands.
+        """
+        unshare = ["unshare", "--mount", "--propagation", "private"]
+        if os.geteuid() != 0:
+            unshare += ["--user", "--map-root-user"]
+        command = [*unshare, "sh", "-c", _ENTER, "sh", str(container.folder), sys.executable, str(program)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    @cached_property
+    def pid(self) -> int:
+        """Its process id, once it runs."""
+        return int(self._answer(60)["pid"])
+
+    def do(self, command: str, /, **fields: Any) -> dict[str, Any]:
+        """Have one command done."""
+        self.start(command, **fields)
+        return self.finish()
+
+    def start(self, command: str, /, **fields: Any) -> None:
+        assert self.pid
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": command, **fields}) + "\n")
+        self._process.stdin.flush()
+
+    def finish(self, seconds: float = 90) -> dict[str, Any]:
+        return self._answer(seconds)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        poller = select.poll()  # select() knows no descriptor above 1023
+        poller.register(self._process.stdout, select.POLLIN)
+        assert poller.poll(1000 * seconds), "the process does not answer"
+        line = self._process.stdout.readline()
+        assert line, "the process has ended"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    # The protocol
+
+    def send(self, kind: str, n: int = 0, **fields: Any) -> None:
+        assert "failed" not in self.do("send", text=json.dumps({"type": kind, **fields}), n=n)
+
+    def receive(self, n: int = 0, wait_seconds: float = 60.0) -> dict[str, Any]:
+        return self.do("receive", n=n, wait_seconds=wait_seconds)
+
+    def expect(self, kind: str, n: int = 0) -> dict[str, Any]:
+        answer = self.receive(n)
+        assert answer.get("packet", {}).get("type") == kind, answer
+        packet: dict[str, Any] = answer["packet"]
+        return packet
+
+    def hello(self, n: int = 0, **fields: Any) -> dict[str, Any]:
+        assert self.do("connect", n=n) == {}
+        message = {"version": 1, "pid": 1, "framework": "", "device": "cpu", "gpu": None, **fields}
+        self.send("hello", n=n, **message)
+        return self.expect("welcome", n)
+
+    def profile(self, persistent_mib: int, ephemeral_mib: int) -> None:
+        self.send(
+            "profile",
+            persistent_bytes=persistent_mib << 20,
+            ephemeral_bytes=ephemeral_mib << 20,
+            framework_bytes=0,
+            iteration_seconds=0.01,
+            iterations=10,
+            largest_tensor_bytes=1 << 20,
+            model_bytes=persistent_mib << 19,
+        )
+
+    def turn(self) -> int:
+        self.send("request")
+        return int(self.expect("grant")["turn"])
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+    def await_end(self) -> None:
+        """Wait until it has ended by itself."""
+        self._process.wait(20)
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class Node:
+    """The agent and its folder. Start it with :meth:`start`; end all with :meth:`end`."""
+
+    def __init__(self, root: Path, name: str = "n1", gpus: int = 2, **config: Any) -> None:
+        self.root = root
+        self.name = name
+        self.gpus = [simulated_uuid(name, index) for index in range(gpus)]
+        self.config: dict[str, Any] = {
+            "gpuSource": "simulated",
+            "reserveMebibytes": 0,
+            "overcommitPercent": 200,
+            **config,
+        }
+        self.profile: dict[str, Any] = {"gpus": [{"model": "Simulated", "memory": "1000Mi", "count": gpus}]}
+        self.environment: dict[str, str] = {}
+        self.starter: list[str] = []
+        """A program that the agent is started by, with its arguments, such as one that sets limits."""
+        self.processes: list[PeerProcess] = []
+        self.port = 0
+        self._slots = dict.fromkeys(self.gpus, 0)
+        self.log_name = "agent.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def use_gpus(self, gpus: list[str]) -> None:
+        """Have other GPUs than simulated ones."""
+        self.gpus = gpus
+        self._slots = dict.fromkeys(gpus, 0)
+
+    def start(self, *arguments: str) -> Node:
+        """Start the agent, and wait until it serves."""
+        self.launch(*(arguments or ("--standalone",)))
+        self.port = int(eventually("the agent serves", self._served_port, seconds=60))
+        return self
+
+    def launch(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the agent and wait for nothing."""
+        (self.root / "node.yaml").write_text(yaml.safe_dump(self.config))
+        (self.root / "gpus.yaml").write_text(yaml.safe_dump(self.profile))
+        command = [*self.starter, sys.executable, "-m", "laneway.node_agent.main"]
+        command += ["--config", str(self.root / "node.yaml")]
+        command += [
+            "--gpus",
+            str(self.root / "gpus.yaml"),
+            "--root",
+            str(self.root),
+            "--node-name",
+            self.name,
+        ]
+        command += ["--address", "127.0.0.1", "--port", "0", *arguments]
+        with (self.root / self.log_name).open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log, env={**os.environ, **self.environment})
+        return self._process
+
+    def kill(self) -> None:
+        """End the agent as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> int:
+        """End the agent in peace; returns its exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(20)
+
+    def container(self, pod: str, percent: int = 50, gpu: int = 0, **fields: Any) -> Container:
+        """A container's record, written as the device plugin does."""
+        uuid = self.gpus[gpu]
+        begin = self._slots[uuid]
+        self._slots[uuid] += percent
+        ids = [device_id(uuid, slot) for slot in range(begin, begin + percent)]
+        record = ContainerRecord(
+            key=container_key(ids),
+            namespace="default",
+            pod=pod,
+            container="trainer",
+            device_ids=tuple(ids),
+            shares={uuid: percent},
+            **fields,
+        )
+        container = Container(self, record)
+        container.write()
+        return container
+
+    def get(self, path: str) -> Any:
+        """Return what the agent answers over HTTP."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if path.startswith(("/turns", "/sessions")) else text
+
+    def session(self, pod: str) -> dict[str, Any]:
+        """Return what the agent says of a pod."""
+        (found,) = [session for session in self.get("/sessions") if session["pod"] == pod]
+        return dict(found)
+
+    @property
+    def agent_pid(self) -> int:
+        """Return the agent's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """Return what the agent logged."""
+        return (self.root / self.log_name).read_text()
+
+    def end(self) -> None:
+        """End everything that was started."""
+        for process in self.processes:
+            process.end()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _served_port(self) -> str | None:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log
+        found = re.search(r"http=[\d.]+:(\d+)", self.log)
+        return found.group(1) if found else None
+
+
+def overlaps(turns: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return pairs of turns that ran at the same time."""
+    ended = sorted(
+        (turn for turn in turns if turn["end_seconds"] is not None), key=lambda turn: turn["start_seconds"]
+    )
+    return [
+        (first, second)
+        for index, first in enumerate(ended)
+        for second in ended[index + 1 :]
+        if second["start_seconds"] < first["end_seconds"]
+    ]

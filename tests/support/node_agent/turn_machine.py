@@ -1,0 +1,239 @@
+"""Containers and processes of one GPU in any order of events; a lane has one turn, and memory covers those inside."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from laneway.api.orders import Order, PodOrder
+from laneway.api.template_profile import TemplateProfile
+from laneway.lanes import is_safe
+from laneway.node_agent.turns.lease import Lease
+
+from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
+
+
+class Machine(RuleBasedStateMachine):
+    """Containers of one GPU whose processes follow the protocol, and sometimes die, stall or vanish."""
+
+    processes = Bundle("processes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = GPUBench(quantum_seconds=0.05, timeout_seconds=2.0)
+        self.alive: list[Process] = []
+
+    @precondition(lambda self: len(self.alive) < 6)
+    @rule(
+        target=processes,
+        percent=st.sampled_from([10, 30, 60, 100]),
+        spans=st.booleans(),
+        exclusive=st.sampled_from([False] * 9 + [True]),
+        known=st.sampled_from([None, None, (50, 100), (200, 500)]),
+        cuda=st.booleans(),
+    )
+    def come(
+        self, percent: int, spans: bool, exclusive: bool, known: tuple[int, int] | None, cuda: bool
+    ) -> Process:
+        lease = self.bench.container(
+            f"pod-{len(self.bench.turns.leases)}", percent, spans_gpus=spans, exclusive=exclusive
+        )
+        if known is not None:
+            sizes = TemplateProfile(persistent_bytes=known[0] * MIB, ephemeral_bytes=known[1] * MIB)
+            self.bench.turns.allocate(lease.record.model_copy(update={"profile": sizes}))
+        process = self.bench.process(lease)
+        process.session.framework_reserve_bytes = 20 * MIB if cuda else 0
+        return self.started(process)
+
+    @rule(process=processes, used=st.integers(min_value=0, max_value=300))
+    def the_driver_is_asked(self, process: Process, used: int) -> None:
+        self.bench.turns.record_process_memory({process.session.pid: used * MIB})
+
+    @rule(process=processes, spans=st.booleans())
+    def more_is_learnt(self, process: Process, spans: bool) -> None:
+        if process in self.alive:
+            self.bench.turns.allocate(process.lease.record.model_copy(update={"spans_gpus": spans}))
+
+    def started(self, process: Process) -> Process:
+        """A process that has said hello."""
+        process.session.order_state.capabilities = frozenset({"pause", "offload"})
+        self.bench.turns.orders.process_connected(process.lease, process.session, was_offloaded=False)
+        self.alive.append(process)
+        return process
+
+    @rule(target=processes, process=processes)
+    def come_beside(self, process: Process) -> Process:
+        if process not in self.alive or len(process.lease.sessions) > 2:
+            return process
+        return self.started(self.bench.process(process.lease))
+
+    @rule(process=processes)
+    def iterate(self, process: Process) -> None:
+        """What a client does next: ask, begin, end, and release if asked to."""
+        if process not in self.alive or not process.session.connected:
+            return
+        if process.page.inside:
+            process.end()
+            if process.asked_to_yield or process.page.paused:
+                process.release()
+        elif process.holds_turn and not process.asked_to_yield:
+            process.begin()
+        elif process.holds_turn:
+            process.release()
+        elif not process.session.requested:
+            process.request()
+
+    @rule(
+        process=processes,
+        persistent=st.integers(min_value=0, max_value=600),
+        ephemeral=st.integers(min_value=0, max_value=600),
+    )
+    def measure(self, process: Process, persistent: int, ephemeral: int) -> None:
+        if process in self.alive and process.session.connected:
+            process.profile(persistent, ephemeral)
+
+    @rule(process=processes, order=st.sampled_from([None, Order.PAUSE, Order.OFFLOAD]))
+    def order(self, process: Process, order: Order | None) -> None:
+        if process in self.alive:
+            wanted = None if order is None else PodOrder(podUID="any", order=order)
+            self.bench.turns.orders.set_order(process.lease, wanted)
+
+    @rule(process=processes, refuses=st.sampled_from([False] * 4 + [True]))
+    def answer(self, process: Process, refuses: bool) -> None:
+        """A client carries out its latest order, or a part of it."""
+        if process not in self.alive or not process.session.connected or process.page.inside:
+            return
+        unanswered = process.session.order_state.unanswered
+        if unanswered == "pause":
+            process.answer_paused()
+        elif unanswered is not None and refuses:
+            self.bench.turns.orders.refused(process.lease, process.session, unanswered, "a test")
+        elif unanswered == "offload":
+            process.answer_offloaded()
+        elif unanswered == "restore":
+            process.answer_restored()
+
+    @rule(process=processes)
+    def be_offloaded(self, process: Process) -> None:
+        """All steps at once, as it mostly goes: by single steps one seldom comes so far."""
+        if process not in self.alive:
+            return
+        self.order(process, Order.OFFLOAD)
+        for sibling in self.alive:
+            if sibling.lease is process.lease and not sibling.page.inside:
+                if sibling.holds_turn:
+                    sibling.release()
+                self.answer(sibling, refuses=False)
+        for sibling in self.alive:
+            if sibling.lease is process.lease:
+                self.answer(sibling, refuses=False)
+
+    @rule(process=processes)
+    def fetch_back_unasked(self, process: Process) -> None:
+        """A process that is to end needs its memory, whatever was ordered."""
+        if process in self.alive and process.session.connected and process.session.order_state.offloaded:
+            process.answer_restored()
+
+    @rule(process=consumes(processes))
+    def die(self, process: Process) -> None:
+        if process in self.alive:
+            process.die()
+            self.alive.remove(process)
+
+    @rule(process=processes)
+    def vanish(self, process: Process) -> None:
+        if process in self.alive:
+            process.page.inside = False
+            process.disconnect()
+
+    @rule(process=consumes(processes))
+    def give_back(self, process: Process) -> None:
+        if process in self.alive:
+            self.bench.turns.remove_container(process.lease.key)
+            self.alive = [other for other in self.alive if other.lease is not process.lease]
+
+    @rule(seconds=st.sampled_from([0.001, 0.01, 0.1, 3.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.bench.clock.advance(seconds)
+        self.bench.turns.scheduler.revoke_stalled()
+        self.bench.look_after()
+
+    @invariant()
+    def who_is_held_back_gets_no_new_turn(self) -> None:
+        for lease, turn in self.bench.turns.scheduler.turns.items():
+            if lease.blocked:
+                assert turn.yield_requested_seconds is not None, "an order ends the turn that runs"
+            assert not any(s.order_state.offloaded for s in turn.holders), "it has no memory to run with"
+
+    @invariant()
+    def memory_on_the_device_counts(self) -> None:
+        """A tenant outside the lane table has all of its memory on the host."""
+        for process in self.alive:
+            if not process.lease.in_table:
+                has_run = any(packet[0] == "grant" for packet in process.channel.sent)
+                assert process.session.order_state.offloaded or not has_run
+
+    @invariant()
+    def orders_come_to_an_end(self) -> None:
+        """A lease that is held back without an order waits for an answer, for its connection, or for memory."""
+        memory, turns = self.bench.turns.memory, self.bench.turns.scheduler.turns
+        for process in self.alive:
+            lease = process.lease
+            if lease.order is None and lease.blocked:
+                waits_for_answer = any(s.order_state.restore_requested for s in lease.sessions)
+                refused = any(s.order_state.refusal for s in lease.sessions)
+                away = any(s.order_state.off_gpu and not s.connected for s in lease.sessions)
+                no_room = memory.lane_of(lease) is None or not memory.fits(lease, turns)
+                assert waits_for_answer or refused or away or no_room or lease in self.may_be_looked_after()
+
+    def may_be_looked_after(self) -> set[Lease]:
+        """Holds for which room was made since the agent looked last; it looks several times a second."""
+        self.bench.look_after()
+        return {
+            lease
+            for lease in self.bench.turns.leases.values()
+            if any(s.order_state.restore_requested for s in lease.sessions)
+        }
+
+    @invariant()
+    def a_lane_has_one_turn(self) -> None:
+        turns = list(self.bench.turns.scheduler.turns.values())
+        granted = [turn.lane for turn in turns]
+        assert len(granted) == len(set(granted))
+        assert all(turn.holders for turn in turns), "a turn without a holder would block its lane"
+
+    @invariant()
+    def memory_is_safe(self) -> None:
+        memory = self.bench.turns.memory
+        tenants = {tenant.key: tenant for tenant in memory.table.tenants}
+        lanes = [[tenants[key] for key in lane.tenants] for lane in memory.lanes]
+        waiting_tenants = [waiting.tenant for waiting in memory.table.waiting if waiting.holds_memory]
+        assert is_safe(1000 * MIB, lanes, memory.table.rules, waiting_tenants)
+
+    @invariant()
+    def pages_show_the_turns(self) -> None:
+        for process in self.alive:
+            turn = self.bench.turns.scheduler.turns.get(process.lease)
+            holds_turn = turn is not None and process.session in turn.holders
+            if process.session.connected:
+                assert process.page.turn == (turn.number if holds_turn and turn else 0)
+
+    @invariant()
+    def no_session_is_forgotten(self) -> None:
+        """A free lane has no session waiting, unless turns of an earlier table hold memory."""
+        turns = self.bench.turns
+        settled = all(
+            turns.memory.lane_of(turn.lease) == turn.lane for turn in turns.scheduler.turns.values()
+        )
+        busy = {turn.lane for turn in turns.scheduler.turns.values()}
+        busy |= {turns.memory.lane_of(turn.lease) for turn in turns.scheduler.turns.values()}
+        for process in self.alive:
+            lane = turns.memory.lane_of(process.lease)
+            if process.session.requested and lane is not None and lane not in busy and process.lease.may_run:
+                assert not settled
+        for turn in turns.scheduler.turns.values():
+            waiting = any(
+                p.session.requested and p.lease.may_run and turns.memory.lane_of(p.lease) == turn.lane
+                for p in self.alive
+            )
+            if waiting and turn.yield_requested_seconds is None:
+                assert turn.check is not None, "a session waits, and the turn would never be asked back"

@@ -1,0 +1,108 @@
+"""The operator as a process of its own, so that it can be killed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+FAST: dict[str, Any] = {
+    "metricsPort": 0,
+    "logLevel": "debug",
+    "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
+    "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "estimateSeconds": 2, "serviceSeconds": 1},
+    "timeouts": {
+        "gangTimeoutSeconds": 60,  # no gang is given up that a slow machine plays
+        "avoidNodeSeconds": 3,
+        "restartBackoffSeconds": 0,
+        "refusalBackoffSeconds": 2,
+        "unschedulableSeconds": 0,
+        "orphanSeconds": 1,
+        "unhealthyGpuSeconds": 2,
+        "silentNodeSeconds": 3600,  # a played agent writes when there is something to say
+    },
+}
+"""A configuration whose waits are short, but for those in which a test has to play something."""
+
+
+class OperatorProcess:
+    """One replica."""
+
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        namespace: str,
+        config: dict[str, Any] | None = None,
+        module: Sequence[str] = ("laneway.operator.main",),
+    ) -> None:
+        """Run ``module``, with its first arguments, as the operator."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._config = folder / "operator.yaml"
+        self._config.write_text(yaml.safe_dump(FAST if config is None else config))
+        self._log_path = folder / "operator.log"
+        self._command = [
+            sys.executable,
+            "-m",
+            *module,
+            "--config",
+            str(self._config),
+            "--kubeconfig",
+            str(kubeconfig),
+            "--namespace",
+            namespace,
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.stop()
+
+    def start(self) -> None:
+        """Start it."""
+        with self._log_path.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to end, and return its exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.process = None
+
+    @property
+    def log(self) -> str:
+        """All that it has logged, over all of its runs."""
+        return self._log_path.read_text()
+
+    @property
+    def port(self) -> int | None:
+        """Where it serves metrics, in its last run; None while it does not."""
+        found = re.findall(r'"serving metrics and health".*?"port": (\d+)', self.log)
+        return int(found[-1]) if found else None
+
+    def get(self, path: str) -> str:
+        """Return a page of its HTTP server."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text

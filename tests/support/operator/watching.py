@@ -1,0 +1,54 @@
+"""Has a history of rival gangs take every change of their jobs and pods, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from laneway.operator.state.resources import PODS, TRAINING_JOBS
+from laneway.operator.watch.apiserver import ApiServer
+
+from tests.support.operator.rival_history import History
+
+
+@asynccontextmanager
+async def watched(
+    api: ApiServer, namespace: str, history: History, changed: asyncio.Event | None = None
+) -> AsyncIterator[None]:
+    """While the block runs, have the history take every event of the namespace's jobs and pods; set ``changed`` at each."""
+
+    async def watch(path: str, kind: str) -> None:
+        version = (await api.request("GET", path))["metadata"]["resourceVersion"]
+        started[path].set()
+        while True:  # a watch may end at any time, and goes on from where it was
+            query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+            async for event in api.watch(path, query):
+                assert event["type"] != "ERROR", event["object"]
+                version = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] == "BOOKMARK":
+                    continue
+                history.take(event["type"], {"kind": kind, **event["object"]})
+                if changed is not None:
+                    changed.set()
+
+    kinds = {TRAINING_JOBS.path(namespace): TRAINING_JOBS.kind, PODS.path(namespace): PODS.kind}
+    started = {path: asyncio.Event() for path in kinds}
+    async with beside(*(partial(watch, path, kind) for path, kind in kinds.items())):
+        for each in started.values():
+            await each.wait()
+        yield
+
+
+@asynccontextmanager
+async def beside(*works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Have these run beside the block; what goes wrong in one of them ends the block."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work()) for work in works]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

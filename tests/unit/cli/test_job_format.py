@@ -1,0 +1,214 @@
+"""How TrainingJobs are shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.cli import job_format
+from laneway.cli.verbs.events import last_seen_seconds
+from laneway.cli.verbs.get import description
+from laneway.cli.verbs.list_jobs import job_table
+
+from tests.unit.cli.jobs import CREATED, CREATED_SECONDS, PLACED, a_condition, a_job, a_reason
+
+NOW = CREATED_SECONDS + 95
+
+
+def a_preemption(action: str, **fields: Any) -> dict[str, Any]:
+    """A job's preemption."""
+    return {
+        "action": action,
+        "message": "Preempted by team/new (queue 0 before queue 1).",
+        "since": CREATED,
+    } | fields
+
+
+@pytest.mark.parametrize(
+    ("job", "want"),
+    [
+        (a_job(), "Pending"),
+        (a_job(conditions=[a_condition("Accepted")], waiting=a_reason()), "Pending (GPUsBusy)"),
+        (a_job(conditions=[a_condition("Running")]), "Running"),
+        (a_job(conditions=[a_condition("Failed", "DeadlineExceeded")]), "Failed (DeadlineExceeded)"),
+    ],
+)
+def test_the_state_and_its_reason_are_those_of_the_status(job: dict[str, Any], want: str) -> None:
+    assert job_format.state_and_reason(job) == want
+
+
+@pytest.mark.parametrize(
+    ("gpus", "workers", "want"),
+    [
+        ({"type": "Share", "sharePercent": 50}, 1, "50% GPU"),
+        ({"type": "Count", "count": 1}, 4, "4 × 1 GPU"),
+        ({"type": "Count", "count": 2}, 1, "2 GPUs"),
+        ({"type": "Memory", "memory": "8Gi"}, 1, "8Gi of a GPU"),
+    ],
+)
+def test_requests(gpus: dict[str, Any], workers: int, want: str) -> None:
+    assert job_format.requested(a_job(gpus=gpus, workers=workers)) == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(-3, "0s"), (59, "59s"), (60, "1m"), (450, "7m30s"), (11100, "3h5m"), (187200, "2d4h"), (86400, "1d")],
+)
+def test_durations(seconds: float, want: str) -> None:
+    assert job_format.duration(seconds) == want
+
+
+@pytest.mark.parametrize(
+    ("story", "job", "want"),
+    [
+        (
+            "a waiting job",
+            a_job(waiting=a_reason(), queue=1, conditions=[a_condition("Accepted")]),
+            [
+                "digits is pending: It needs 4 GPUs. (GPUsBusy)",
+                "To run: It starts when 3 more GPUs have room.",
+                "Position: 2 of the waiting jobs (queue 1).",
+                "Waiting for 1m35s.",
+            ],
+        ),
+        (
+            "a job that was estimated",
+            a_job(
+                waiting=a_reason(
+                    ahead=["team/a", "team/b"],
+                    blockers=["team/x"],
+                    alternatives=["workers: 2 instead of 4", "gpus.sharePercent: 30 instead of 50"],
+                    estimatedStart="2026-01-31T12:11:35Z",
+                    estimateBasis="1 job holds GPUs that it can use, and it is known how long they run.",
+                ),
+                conditions=[a_condition("Accepted")],
+            ),
+            [
+                "digits is pending: It needs 4 GPUs. (GPUsBusy)",
+                "To run: It starts when 3 more GPUs have room.",
+                "It would start now with: workers: 2 instead of 4; or gpus.sharePercent: 30 instead of 50.",
+                "Position: 2 of the waiting jobs (queue 0); ahead of it: team/a, team/b.",
+                "Its GPUs are held by: team/x.",
+                "Waiting for 1m35s.",
+                "Estimated start: in about 10m. 1 job holds GPUs that it can use, and it is known how long they run.",
+            ],
+        ),
+        (
+            "a paused job",
+            a_job(
+                placement=PLACED,
+                preemption=a_preemption("Pause", reachedAt=CREATED, costMilliseconds=200),
+                waiting=a_reason(message="It is paused.", unblock="", position=0, since=None),
+                conditions=[a_condition("Running", "Paused", status="False")],
+            ),
+            [
+                "digits is paused: It is paused. (GPUsBusy)",
+                "Preempted, paused; its memory stays on the GPU: Preempted by team/new (queue 0 before queue 1).",
+                "Expected cost besides the wait: about 0.2 s on each GPU.",
+            ],
+        ),
+        (
+            "a job that can never run holds no place",
+            a_job(waiting=a_reason(position=0, unblock="", since=None), conditions=[a_condition("Accepted")]),
+            ["digits is pending: It needs 4 GPUs. (GPUsBusy)"],
+        ),
+        (
+            "a running job",
+            a_job(placement=PLACED, conditions=[a_condition("Running")]),
+            ["digits is running.", "worker 0 on n1: GPU-1 (50%)"],
+        ),
+        (
+            "a failed job",
+            a_job(conditions=[a_condition("Failed", "BackoffLimitExceeded", "Worker 0 failed.")]),
+            ["digits has failed (BackoffLimitExceeded).", "Worker 0 failed."],
+        ),
+        (
+            "a completed job",
+            a_job(conditions=[a_condition("Complete", "Completed", "All workers exited with code 0.")]),
+            ["digits has completed (Completed).", "All workers exited with code 0."],
+        ),
+        (
+            "an invalid job",
+            a_job(conditions=[a_condition("Accepted", "GPUsTooLarge", "It asks for 99.", status="False")]),
+            ["digits is invalid (GPUsTooLarge).", "It asks for 99."],
+        ),
+        (
+            "a preempted job before the next decision",
+            a_job(conditions=[a_condition("Preempted", message="Preempted by team/new.")]),
+            ["digits is pending.", "Preempted by team/new."],
+        ),
+    ],
+)
+def test_explanations(story: str, job: dict[str, Any], want: list[str]) -> None:
+    assert job_format.explanation(job, NOW) == want, story
+
+
+def test_an_unseen_job_points_to_the_operator() -> None:
+    first, second = job_format.explanation(a_job(), NOW)
+    assert first == "The operator has not seen digits yet."
+    assert f"kubectl get pods --all-namespaces -l {job_format.OPERATOR_SELECTOR}" in second
+
+
+def test_the_list() -> None:
+    jobs = [
+        a_job(
+            "a", conditions=[a_condition("Accepted")], waiting=a_reason(), attainedServiceGPUMilliseconds=1500
+        ),
+        a_job("b", placement=PLACED, queue=2, progress={"percent": 40}),
+    ]
+    assert job_table(jobs, NOW, with_namespace=True).splitlines() == [
+        "NAMESPACE   NAME   STATE      REASON     PROGRESS   GPUS      QUEUE   POSITION   SERVICE   AGE",
+        "team        a      Pending    GPUsBusy   -          50% GPU   0       2          2 GPU-s   1m35s",
+        "team        b      Starting   -          40%        50% GPU   2       -          0 GPU-s   1m35s",
+    ]
+
+
+def test_the_description_has_profile_placement_and_conditions() -> None:
+    job = a_job(
+        placement=PLACED,
+        conditions=[a_condition("Running")],
+        profile={
+            "persistentBytes": 1 << 20,
+            "ephemeralBytes": 2 << 20,
+            "iterationMicroseconds": 1500,
+            "iterationSpreadMicroseconds": 200,
+        },
+    )
+    text = "\n".join(description(job, NOW))
+    assert "Profile:      persistent 1.0 MiB, ephemeral 2.0 MiB, iteration 1.5 ms (spread 0.2 ms)" in text
+    assert "  worker 0 on n1: GPU-1 (50%)" in text
+    assert "  Running   True     Because   So it is." in text
+
+
+@pytest.mark.parametrize(
+    ("event", "want"),
+    [
+        ({"metadata": {}, "lastTimestamp": "2026-01-31T12:00:00Z"}, CREATED_SECONDS),
+        (
+            {"metadata": {}, "eventTime": "2026-01-31T12:00:01.500000Z", "lastTimestamp": None},
+            CREATED_SECONDS + 1.5,
+        ),
+        (
+            {
+                "metadata": {},
+                "eventTime": "2026-01-31T12:00:01Z",
+                "series": {"lastObservedTime": "2026-01-31T12:00:09Z"},
+            },
+            CREATED_SECONDS + 9,
+        ),
+        ({"metadata": {}}, 0.0),
+    ],
+)
+def test_when_an_event_was_last_seen(event: dict[str, Any], want: float) -> None:
+    assert last_seen_seconds(event) == want
+
+
+def test_the_last_preemption() -> None:
+    job = a_job(lastPreemption=a_preemption("Evict"))
+    how = (
+        "1m35s ago, evicted; it restarts from its checkpoint: Preempted by team/new (queue 0 before queue 1)."
+    )
+
+    assert job_format.last_preemption(job, NOW) == how
+    assert f"Preempted:    {how}" in description(job, NOW)
+    assert job_format.last_preemption(a_job(), NOW) == ""

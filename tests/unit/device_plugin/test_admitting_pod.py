@@ -1,0 +1,82 @@
+"""Finding out for which pod the kubelet asks."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.device_plugin.admitting_pod import (
+    find_candidates,
+    operator_choices,
+    pending_pods,
+    reserved_percent,
+)
+
+from tests.support.device_plugin.builders import ids, listing, pod
+
+
+def test_a_pod_listed_without_ids_is_being_admitted() -> None:
+    admitted, admitting, plain = pod("a"), pod("b"), pod("web", asks={"c": 0})
+    pods = {one.key: one for one in (admitted, admitting, plain)}
+    records = listing({"a": {"trainer": ids(0, range(50))}, "b": {"trainer": ()}, "web": {"c": ()}})
+
+    found = find_candidates(records, pods, 50)
+
+    assert [one.name for one in found.pods] == ["b"]
+    assert found.unknown == ()
+
+
+def test_a_pod_that_the_kubelet_has_not_seen_is_not_asking() -> None:
+    first, later = pod("a"), pod("b")
+
+    found = find_candidates(listing({"a": {"trainer": ()}}), {one.key: one for one in (first, later)}, 50)
+
+    assert [one.name for one in found.pods] == ["a"]
+
+
+def test_only_the_size_that_is_asked_for_counts() -> None:
+    small, large = pod("a", asks={"trainer": 20}), pod("b", asks={"trainer": 30})
+    records = listing({"a": {"trainer": ()}, "b": {"trainer": ()}})
+
+    assert [
+        one.name for one in find_candidates(records, {one.key: one for one in (small, large)}, 30).pods
+    ] == ["b"]
+
+
+def test_the_second_container_of_a_pod_follows_the_first() -> None:
+    both = pod("a", asks={"one": 20, "two": 30})
+    records = listing({"a": {"one": ids(0, range(20)), "two": ()}})
+
+    assert find_candidates(records, {both.key: both}, 20).pods == ()
+    assert find_candidates(records, {both.key: both}, 30).pods == (both,)
+
+
+@pytest.mark.parametrize("state", [{"phase": "Succeeded"}, {"deleting": True}, {"started": True}])
+def test_an_earlier_pod_of_the_same_name_counts_as_unknown(state: dict[str, object]) -> None:
+    former = pod("a", **state)
+
+    found = find_candidates(listing({"a": {"trainer": ()}}), {former.key: former}, 50)
+
+    assert found.pods == ()
+    assert found.unknown == (("default", "a"),)
+
+
+def test_a_pod_that_only_the_kubelet_has_seen_is_unknown() -> None:
+    assert find_candidates(listing({"new": {"trainer": ()}}), {}, 50).unknown == (("default", "new"),)
+
+
+def test_room_is_promised_to_pods_on_their_way() -> None:
+    pods = [
+        pod("running", gpus="GPU-0", started=True),
+        pod("ended", gpus="GPU-0", phase="Failed"),
+        pod("holding", gpus="GPU-0"),
+        pod("younger", gpus="GPU-1", created="2026-01-01T00:00:09Z"),
+        pod("older", gpus="GPU-1,GPU-2", asks={"trainer": 200}),
+        pod("plain"),
+    ]
+
+    on_their_way = pending_pods(pods, [("default", "holding")])
+
+    assert [one.name for one in on_their_way] == ["older", "plain", "younger"]
+    assert reserved_percent(on_their_way) == {"GPU-1": 150, "GPU-2": 100}
+    assert [(choice.pod, choice.gpus) for choice in operator_choices(on_their_way, 50)] == [
+        ("default/younger", ("GPU-1",))
+    ]

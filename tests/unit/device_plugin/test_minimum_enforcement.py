@@ -1,0 +1,36 @@
+"""Whether GPUs have the enforcement level that a pod demands."""
+
+from __future__ import annotations
+
+import pytest
+from laneway.device_plugin.minimum_enforcement import enforcement_shortfall
+
+from tests.support.device_plugin.builders import gpu, ids, inventory
+
+NODE = inventory(
+    gpu(0, enforcement="Watchdog", enforcement_reason="no MPS: it has none"),
+    gpu(1, enforcement="MPS"),
+    gpu(2),
+)
+
+
+@pytest.mark.parametrize("minimum", ["", "Cooperative", "Watchdog"])
+def test_a_container_with_the_demanded_level_may_start(minimum: str) -> None:
+    assert enforcement_shortfall(minimum, [*ids(0, (0, 1)), *ids(1, (0,))], NODE) == ""
+
+
+def test_the_weakest_of_its_gpus_decides() -> None:
+    said = enforcement_shortfall("MPS", [*ids(1, (0,)), *ids(0, (0,))], NODE)
+    assert said == (
+        "the container must not start on GPU GPU-0 of node n1: it demands the enforcement 'MPS', and 'Watchdog' is in force on its "
+        "GPU: no MPS: it has none. Lower the annotation laneway.dev/minimum-enforcement, or send the pod to a node whose "
+        "GPUNode reports that level"
+    )
+
+
+def test_the_level_of_other_gpus_does_not_matter() -> None:
+    assert enforcement_shortfall("MPS", ids(1, (0,)), NODE) == ""
+
+
+def test_a_level_that_there_is_not_is_refused_everywhere() -> None:
+    assert "write one of Cooperative, Watchdog, MPS" in enforcement_shortfall("strict", ids(1, (0,)), NODE)

@@ -1,0 +1,174 @@
+"""When a container that violates a limit is warned, terminated and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.node_agent.enforcement.escalation import Action, Escalation, Observation, Rules, Stage, step
+
+RULES = Rules(grace_seconds=30, kill_seconds=10, announce_seconds=1, longest_step_seconds=10)
+
+
+@dataclass
+class ClientChannel:
+    """A container that is looked at every so often."""
+
+    rules: Rules = RULES
+    watch: Escalation = field(default_factory=Escalation)
+    now: float = 1000.0
+
+    def look(self, breach: bool | None, after: float = 2.0, living: bool = True) -> Action:
+        self.now += after
+        living = living and self.watch.stage in (Stage.TERMINATING, Stage.KILLING)
+        self.watch, deed = step(self.watch, Observation(self.now, breach, living), self.rules)
+        return deed
+
+    def looks(self, breach: bool | None, times: int) -> list[Action]:
+        return [deed for _ in range(times) if (deed := self.look(breach)) is not Action.NOTHING]
+
+
+def test_a_lasting_violation_is_warned_announced_terminated_and_killed() -> None:
+    line = ClientChannel()
+    assert line.look(True) is Action.WARN
+    assert line.looks(True, 14) == []
+    assert line.look(True) is Action.ANNOUNCE, "30 s over"
+    assert line.look(None, after=0.25) is Action.NOTHING, "the announcement is to be read first"
+    assert line.look(None) is Action.TERMINATE
+    assert line.looks(True, 4) == []
+    assert line.look(True) is Action.KILL
+    assert line.look(True) is Action.KILL, "until it is gone"
+    assert line.look(True, living=False) is Action.WITHDRAW
+    assert line.watch == Escalation()
+
+
+def test_compliance_withdraws_the_warning() -> None:
+    line = ClientChannel()
+    line.look(True)
+    assert line.looks(True, 5) == []
+    assert line.looks(False, 6) == [Action.WITHDRAW]
+    assert line.watch == Escalation()
+
+
+def test_intermittent_violation_is_stopped_later() -> None:
+    line = ClientChannel()
+    line.look(True)
+    deeds: list[Action] = []
+    while Action.TERMINATE not in deeds and line.now < 2000:
+        deeds += line.looks(True, 3) + line.looks(False, 1)
+    assert Action.TERMINATE in deeds
+
+
+def test_compliance_at_the_last_moment_gives_no_new_grace() -> None:
+    line = ClientChannel()
+    line.look(True)
+    line.looks(True, 15)
+    assert line.watch.stage is Stage.ANNOUNCED
+    assert line.look(False, after=0.5) is Action.WARN
+    assert line.look(True, after=0.5) is Action.ANNOUNCE
+
+
+def test_a_process_that_ends_on_sigterm_is_not_killed_and_its_successor_has_its_own_grace() -> None:
+    line = ClientChannel()
+    line.look(True)
+    line.looks(True, 15)
+    assert line.look(True) is Action.TERMINATE
+    assert line.look(True, living=False) is Action.WITHDRAW
+    assert line.look(True) is Action.WARN
+    assert line.looks(True, 14) == []
+
+
+def test_in_warn_mode_no_process_is_stopped() -> None:
+    line = ClientChannel(Rules(evicts=False, grace_seconds=0, kill_seconds=0))
+    assert line.look(True) is Action.WARN
+    assert line.looks(True, 100) == []
+    assert line.looks(False, 1) == [Action.WITHDRAW]
+
+
+def test_a_zero_grace_still_takes_two_checks() -> None:
+    line = ClientChannel(Rules(grace_seconds=0, kill_seconds=0))
+    assert [line.look(True) for _ in range(4)] == [
+        Action.WARN,
+        Action.ANNOUNCE,
+        Action.TERMINATE,
+        Action.KILL,
+    ]
+
+
+def test_unobserved_time_counts_against_nobody() -> None:
+    line = ClientChannel()
+    line.look(True)
+    assert line.looks(None, 1000) == []
+    assert line.look(True) is Action.NOTHING
+    assert line.watch.spent_seconds == RULES.longest_step_seconds
+
+
+Looks = st.lists(
+    st.tuples(st.sampled_from([True, False, None]), st.floats(0.1, 30), st.booleans(), st.integers(1, 20)),
+    max_size=25,
+)
+ALL_RULES = st.builds(
+    Rules,
+    evicts=st.booleans(),
+    grace_seconds=st.sampled_from([0.0, 5.0, 30.0, 100.0]),
+    kill_seconds=st.sampled_from([0.0, 5.0, 30.0]),
+)
+
+
+def deeds_of(
+    line: ClientChannel, looks: list[tuple[bool | None, float, bool, int]]
+) -> Iterator[tuple[Action, bool | None]]:
+    for breach, after, living, times in looks:
+        for _ in range(times):
+            yield line.look(breach, after, living), breach
+
+
+@given(ALL_RULES, Looks)
+def test_no_process_is_stopped_without_a_warning_and_its_grace(
+    rules: Rules, looks: list[tuple[bool | None, float, bool, int]]
+) -> None:
+    line = ClientChannel(rules)
+    over_seconds, warned, announced_at, terminated_at, told_at = 0.0, False, None, None, line.now
+    for deed, breach in deeds_of(line, looks):
+        if breach is not None:
+            over_seconds += line.now - told_at if breach else 0.0
+            told_at = line.now
+        if deed is Action.WARN:
+            warned = True
+        if deed is Action.ANNOUNCE:
+            assert rules.evicts
+            assert warned
+            assert over_seconds >= rules.grace_seconds - 1e-6  # sums of other order
+            assert breach is True
+            announced_at = line.now
+        if deed is Action.TERMINATE:
+            assert announced_at is not None
+            assert line.now - announced_at >= rules.announce_seconds
+            assert breach is not False
+            terminated_at = line.now
+        if deed is Action.KILL:
+            assert terminated_at is not None
+            assert line.now - terminated_at >= rules.kill_seconds
+        if deed is Action.WITHDRAW:
+            warned, announced_at, terminated_at, over_seconds = False, None, None, 0.0
+
+
+@given(ALL_RULES, st.floats(0.5, 8), st.integers(0, 50))
+def test_a_violation_at_every_check_is_stopped_in_time(rules: Rules, every: float, before: int) -> None:
+    line = ClientChannel(rules)
+    assert line.looks(False, before) == []
+    until = line.now + rules.grace_seconds + rules.announce_seconds + 4 * every
+    deeds: list[Action] = []
+    while line.now < until:
+        deeds.append(line.look(True, every))
+    assert (Action.TERMINATE in deeds) == rules.evicts
+
+
+@pytest.mark.parametrize("stage", [Stage.TERMINATING, Stage.KILLING])
+@given(breach=st.sampled_from([True, False, None]))
+def test_freeing_memory_does_not_stop_a_termination(stage: Stage, breach: bool | None) -> None:
+    line = ClientChannel(watch=Escalation(stage, since_seconds=1000.0))
+    assert line.look(breach, RULES.kill_seconds) is Action.KILL

@@ -1,0 +1,56 @@
+"""Violations of a container's limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from laneway.api.container_record import ContainerRecord
+from laneway.node_agent.enforcement.violation import CheckResult, Claim, Violation, check_claim, violation_of
+
+MIB = 1 << 20
+
+
+def claim(quota_mib: int = 100, uncovered: str = "") -> Claim:
+    record = ContainerRecord(
+        key="0" * 16,
+        namespace="default",
+        pod="a",
+        container="trainer",
+        device_ids=("GPU-1::0",),
+        shares={"GPU-1": 1},
+    )
+    return Claim("GPU-1", record, Path("/c"), quota_mib * MIB, uncovered=uncovered)
+
+
+def test_the_quota_applies_to_all_processes_together() -> None:
+    assert violation_of(claim(), {1: 60 * MIB, 2: 45 * MIB}, tolerance_percent=5) is None
+    found = violation_of(claim(), {1: 60 * MIB, 2: 46 * MIB}, tolerance_percent=5)
+    assert found == Violation(
+        "MemoryQuotaExceeded",
+        "its 2 processes hold 106.0 MiB of GPU memory as the driver reports, more than its quota of 100.0 MiB",
+    )
+
+
+@given(st.integers(1, 1000), st.integers(0, 100), st.lists(st.integers(0, 500)))
+def test_within_quota_and_tolerance_there_is_no_violation(
+    quota: int, tolerance: int, parts: list[int]
+) -> None:
+    held = {pid: part * MIB for pid, part in enumerate(parts)}
+    found = violation_of(claim(quota), held, tolerance)
+    assert (found is not None) == (100 * sum(parts) > quota * (100 + tolerance))
+
+
+def test_uncovered_growth_is_a_violation_even_without_a_reading() -> None:
+    uncovered = Violation("MemoryNotCovered", "gets no turns")
+    assert check_claim(claim(uncovered="gets no turns"), None, 5, None) == CheckResult(
+        uncovered, conclusive=True
+    )
+    assert check_claim(claim(), None, 5, uncovered) == CheckResult(None, conclusive=True)
+
+
+def test_without_a_new_reading_the_last_result_stands() -> None:
+    over = Violation("MemoryQuotaExceeded", "it holds too much")
+    assert check_claim(claim(), None, 5, over) == CheckResult(over, conclusive=False)
+    assert check_claim(claim(), {}, 5, over) == CheckResult(None, conclusive=True)

@@ -1,0 +1,327 @@
+"""What a cycle would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.api.training_job_status import WaitingStatus
+from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
+from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.reconcile import reconcile
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.priority_class import PriorityClassRecord
+
+from tests.unit.operator.builders import (
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_pod,
+    a_session,
+    a_view,
+    condition_of,
+    decided,
+    figures_of,
+    reconciled_job_of,
+    write_of,
+)
+
+URGENT = PriorityClassRecord("urgent", 10, is_default=False)
+
+
+def test_a_new_job_is_admitted_and_placed_in_one_write_that_names_the_workers_to_make() -> None:
+    view = a_view([a_job("a").gang(2).record], gpu_nodes=[a_gpu_node("n1", gpus=2)])
+    write = write_of(decided(view), "a")
+    assert write is not None
+    assert write.writes_status
+    assert [each.reason for each in write.events] == ["Accepted", "Placed"]
+    assert write.status.attempt == 1
+    assert [(worker.worker, worker.node) for worker in write.creates] == [(0, "n1"), (1, "n1")]
+
+
+def test_a_half_started_gang_is_completed_and_not_started_anew() -> None:
+    job = a_job("a").gang(3).placed("n1", "n1", "n1").record
+    pods = [a_pod(job, 0).running().record, a_pod(job, 2).record]
+    write = write_of(decided(a_view([job], pods, [a_gpu_node("n1")])), "a")
+    assert write is not None
+    assert [worker.worker for worker in write.creates] == [1]
+    assert write.status.attempt == 1
+
+
+def test_a_gang_that_runs_makes_nothing() -> None:
+    job = a_job("a").gang(2).placed("n1", "n1").running(since=NOW).record
+    pods = [a_pod(job, rank).running(since=NOW).record for rank in (0, 1)]
+    assert write_of(decided(a_view([job], pods, [a_gpu_node("n1")])), "a") is None
+
+
+def test_who_does_not_fit_waits_with_reason_position_and_way_out() -> None:
+    holder = a_job("a").placed("n1").running(since=NOW).record
+    waits = [a_job(name).visited().record for name in ("b", "c")]
+    view = a_view([holder, *waits], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
+    decision = decided(view)
+    second = write_of(decision, "c")
+    assert second is not None
+    assert second.status.waiting is not None
+    assert (second.status.waiting.reason, second.status.waiting.position) == ("GPUsBusy", 2)
+    assert second.status.waiting.unblock
+    assert condition_of(second.status, "Placed") == ("False", "GPUsBusy")
+    assert second.creates == ()
+
+
+def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone() -> None:
+    victim = a_job("low").placed("n1", at=NOW - 200).running(since=NOW - 200).record
+    pod = a_pod(victim).running(since=NOW - 200).record
+    urgent = a_job("high").visited().spec(priorityClassName="urgent").record
+    gpu_nodes = [a_gpu_node("n1", gpus=1)]
+    view = a_view([victim, urgent], [pod], gpu_nodes, priority_classes=[URGENT])
+    first = decided(view)
+
+    low = write_of(first, "low")
+    assert low is not None
+    assert low.pods_to_delete == (pod,)
+    assert condition_of(low.status, "Preempted") == ("True", "HigherPriority")
+    assert "ns/high" in next(each.message for each in low.status.conditions if each.type == "Preempted")
+    assert low.status.preemptions == 1
+    assert low.status.placement == ()
+    assert low.status.executed_milliseconds / 1000 == pytest.approx(200)
+    high = write_of(first, "high")
+    assert high is not None
+    assert high.creates == ()
+    assert figures_of(view).by_state == {"preempting": 1, "waiting": 1}
+
+    leaving = a_pod(victim).running(since=NOW - 200).deleting().record
+    low_then, high_then = victim.with_status(low.status), urgent.with_status(high.status)
+    second = decided(
+        a_view([low_then, high_then], [leaving], gpu_nodes, priority_classes=[URGENT]), now=NOW + 1
+    )
+    assert all(not each.creates for each in second.writes), "the GPU is held until the last worker has gone"
+
+    third = decided(a_view([low_then, high_then], [], gpu_nodes, priority_classes=[URGENT]), now=NOW + 2)
+    started = write_of(third, "high")
+    assert started is not None
+    assert len(started.creates) == 1
+    waiting = write_of(third, "low")
+    assert waiting is None or not waiting.creates
+
+
+def test_a_gang_keeps_what_others_have_left_until_the_node_reports_the_last_of_them() -> None:
+    """The pods of both victims are deleted; of one, the node still reports the session. A job that comes after the gang and
+    needs only one GPU must not get the other: the gang would have to preempt somebody else, and never start."""
+    victim = a_job("low").gang(2).placed("n1", "n1", at=NOW - 200).record
+    session = a_session(a_pod(victim, 1).record, job="low", rank=1)
+    gang = a_job("high").gang(2).visited().spec(priorityClassName="urgent").record
+    small = a_job("small").visited().record
+    nodes = [a_gpu_node("n1", gpus=2, sessions={1: [session]})]
+    decision = decided(a_view([gang, small], [], nodes, priority_classes=[URGENT]))
+
+    assert decision.decision.starts == {}
+    assert str(decision.waiting["ns/high"].code) == "AwaitingRelease"
+    later = decided(
+        a_view([gang, small], [], [a_gpu_node("n1", gpus=2)], priority_classes=[URGENT]), now=NOW + 1
+    )
+    assert set(later.decision.starts) == {"ns/high"}
+
+
+def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
+    job = a_job("a").spec(suspend=True).placed("n1").running().record
+    pod = a_pod(job).running().record
+    write = write_of(decided(a_view([job], [pod], [a_gpu_node("n1")])), "a")
+    assert write is not None
+    assert write.pods_to_delete == (pod,)
+    assert write.status.preemptions == 0
+    assert condition_of(write.status, "Preempted") == ("False", "NeverPreempted")
+    assert [each.reason for each in write.events] == ["Suspended"]
+
+
+def test_one_job_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_for_one(job: Any, pods: Any, context: Any) -> Any:
+        if job.name == "odd":
+            raise KeyError("surprise")
+        return reconcile(job, pods, context)
+
+    monkeypatch.setattr("laneway.operator.cycle.job_cache.reconcile", fail_for_one)
+    decision = decided(a_view([a_job("odd").record, a_job("even").record], gpu_nodes=[a_gpu_node("n1")]))
+    odd, even = write_of(decision, "odd"), write_of(decision, "even")
+    assert odd is not None
+    assert even is not None
+    assert condition_of(odd.status, "Accepted") == ("False", "NotUnderstood")
+    assert even.creates
+
+
+class TestWhenWhatMerelyChangesIsWritten:
+    """Steps are written at once; figures and sentences now and then."""
+
+    def waiting(self, position: int) -> Any:
+        job = a_job("b").visited()
+        text = WaitingStatus(reason="GPUsBusy", message="m", position=position, since=format_time(NOW - 100))
+        job.status(waiting=text)
+        return job.after(
+            lambda status: transitions.with_conditions(status, NOW - 80, ("Placed", False, "GPUsBusy", "m"))
+        ).record
+
+    def view(self, job: Any) -> Any:
+        holder = a_job("a").placed("n1").running(since=NOW).record
+        return a_view([holder, job], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
+
+    def test_a_new_position_waits_until_the_last_write_is_old_enough(self) -> None:
+        view = self.view(self.waiting(position=7))
+        explain_seconds = OperatorConfig().cycle.explain_seconds
+        early = decided(view, written={"uid-b": NOW - explain_seconds + 1})
+        assert write_of(early, "b") is None
+        assert early.due_seconds == pytest.approx(NOW + 1)
+        late = write_of(decided(view, written={"uid-b": NOW - explain_seconds}), "b")
+        assert late is not None
+        assert late.writes_status
+        assert late.status.waiting is not None
+        assert late.status.waiting.position == 1
+
+    def test_another_reason_is_written_at_once(self) -> None:
+        job = a_job("b").visited().record
+        write = write_of(decided(self.view(job), written={"uid-b": NOW}), "b")
+        assert write is not None
+        assert write.writes_status
+
+    def test_only_so_many_are_written_in_one_cycle_and_the_oldest_first(self) -> None:
+        config = OperatorConfig.model_validate({"cycle": {"explanationsPerSecond": 1, "explainSeconds": 1}})
+        holder = a_job("a").placed("n1").running(since=NOW).record
+        jobs = []
+        for name in ("b", "c"):
+            record = self.waiting(position=9)
+            jobs.append(a_job(name).visited().status(**dict(record.status)).record)
+        view = a_view([holder, *jobs], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
+        decision = decided(view, written={"uid-b": NOW - 50, "uid-c": NOW - 60}, config=config)
+        assert write_of(decision, "c") is not None
+        assert write_of(decision, "b") is None
+
+    def test_service_is_written_now_and_then_while_a_job_runs(self) -> None:
+        service_seconds = OperatorConfig().cycle.service_seconds
+        job = a_job("a").placed("n1", at=NOW - 300).running(since=NOW - service_seconds).record
+        pod = a_pod(job).running(since=NOW - service_seconds).record
+        view = a_view([job], [pod], [a_gpu_node("n1")])
+        assert write_of(decided(view, now=NOW - 1), "a") is None
+        write = write_of(decided(view), "a")
+        assert write is not None
+        assert write.status.attained_service_gpu_milliseconds == service_seconds * 1000
+
+
+def test_how_long_it_waited_is_told_once_when_it_runs() -> None:
+    job = a_job("a").placed("n1").record
+    write = write_of(
+        decided(a_view([job], [a_pod(job).running(since=NOW - 4).record], [a_gpu_node("n1")])), "a"
+    )
+    assert write is not None
+    assert write.waited_seconds == pytest.approx(96), "created 100 s ago, runs since 4 s"
+
+
+def test_a_promoted_job_keeps_its_service_at_promotion() -> None:
+    job = (
+        a_job("a")
+        .visited()
+        .status(attained_service_gpu_milliseconds=5_000_000, executed_milliseconds=1000)
+        .record
+    )
+    order = PolicyConfig(policy="tiresias-las", options={"promotionFactor": 8})
+    config = OperatorConfig(scheduling=SchedulingConfig(order=order))
+    view = a_view([job], gpu_nodes=[a_gpu_node("n1", gpus=0)])
+    write = write_of(decided(view, config=config), "a")
+    assert write is not None
+    assert write.status.service_at_promotion_gpu_milliseconds == 5_000_000
+    assert write.status.queue == 0
+
+
+def test_figures_show_who_has_which_gpu() -> None:
+    job = a_job("a").share(40).placed("n1", percent=40).running(since=NOW - 10).record
+    figures = figures_of(a_view([job], [a_pod(job).running(since=NOW - 10).record], [a_gpu_node("n1")]))
+    (of_job,) = figures.jobs
+    assert [(share.node, share.gpu, share.percent) for share in of_job.shares] == [("n1", "n1/0", 40)]
+    assert of_job.attained_gpu_seconds == pytest.approx(4)
+    assert of_job.waiting_seconds is None
+    assert figures.by_state == {"running": 1}
+    assert figures.by_queue == {0: 1}
+
+
+class TestAdvice:
+    def view(self) -> ClusterState:
+        old = a_job("old").gang(2).placed("n1", "n1").running(since=NOW - 300).record
+        pods = [a_pod(old, rank).running(since=NOW - 300).record for rank in (0, 1)]
+        waiting = [a_job(name).gang(3).visited().record for name in ("a", "b")]
+        return a_view([old, *waiting], pods, gpu_nodes=[a_gpu_node("n1", gpus=3)])
+
+    def test_a_waiting_job_is_told_who_is_ahead_when_it_may_start_and_what_to_change(self) -> None:
+        write = write_of(decided(self.view()), "b")
+        assert write is not None
+        waiting = write.status.waiting
+        assert waiting is not None
+        assert waiting.ahead == ("ns/a",)
+        assert waiting.alternatives == ("workers: 1 instead of 3",)
+        assert waiting.estimated_start is not None
+        assert parse_time(waiting.estimated_start) >= NOW + 300, "those that run go on for as long again"
+        assert "as long again" in waiting.estimate_basis
+
+    def test_it_is_not_written_again_as_long_as_it_says_the_same(self) -> None:
+        view = self.view()
+        first = decided(view)
+        for write in first.writes:
+            view.note_job(write.job, write.job.with_status(write.status))
+        later = decided(view, now=NOW + 7)
+        assert [each for each in later.writes if each.job.name != "old"] == []
+
+
+@pytest.mark.parametrize("after_seconds", [1, 61])
+def test_a_job_that_is_deleted_while_its_status_is_deferred_is_forgotten(after_seconds: float) -> None:
+    holder = a_job("a").placed("n1").running(since=NOW).record
+    waiting = a_job("b").visited().record
+    view = a_view([holder, waiting], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
+    config = OperatorConfig()
+    cycle = Cycle(config.scheduling.policies(), config)
+    history = WriteHistory({}, {job.uid: NOW for job in (holder, waiting)})
+    cycle.run(view, history, NOW)
+    for job in (holder, waiting):
+        view.note_job(job, None)
+    result = cycle.run(view, history, NOW + after_seconds)
+    assert result.writes == ()
+    assert cycle.run(view, history, NOW + 120).writes == ()
+
+
+def test_a_job_that_never_had_a_lane_is_charged_nothing_and_meets_no_deadline() -> None:
+    job = a_job("a").spec(activeDeadlineSeconds=600).placed("n1", at=NOW - 3600).record
+    pod = a_pod(job).running(since=NOW - 3590).record
+    session = a_session(pod, state="Waiting", lane=None, message="no memory")
+    view = a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})])
+    status = reconciled_job_of(job, pod, view=view).job.status
+    assert condition_of(status, "Running") == ("False", "WaitingForLane")
+    assert (status.attained_service_gpu_milliseconds, status.executed_milliseconds) == (0, 0)
+
+
+def test_an_ended_worker_waits_for_no_lane() -> None:
+    job = a_job("g").gang(2).placed("n1", "n2").running(since=NOW - 50).record
+    runs, ended = a_pod(job, 0).running().record, a_pod(job, 1).ended(0).record
+    stale = a_session(ended, state="Waiting", lane=None)
+    gpu_nodes = [
+        a_gpu_node("n1", sessions={0: [a_session(runs, lane=0)]}),
+        a_gpu_node("n2", sessions={0: [stale]}),
+    ]
+    view = a_view([job], [runs, ended], gpu_nodes)
+    assert condition_of(reconciled_job_of(job, runs, ended, view=view).job.status, "Running")[0] == "True"
+
+
+def test_an_attempt_with_a_container_that_cannot_start_never_ran() -> None:
+    job = a_job("j").placed("n1", at=NOW - 5000).status(unstarted_attempts=3).record
+    pod = a_pod(job).bound()
+    pod.raw["status"] = {
+        "phase": "Pending",
+        "containerStatuses": [
+            {"name": "trainer", "state": {"running": {"startedAt": format_time(NOW - 4990)}}},
+            {"name": "side", "state": {"waiting": {"reason": "ImagePullBackOff"}}},
+        ],
+    }
+    assert reconciled_job_of(job, pod.record).job.status.unstarted_attempts == 4
+
+
+def test_a_reason_that_no_condition_may_have_still_fails_the_job() -> None:
+    job = a_job("j").spec(backoffLimit=0).placed("n1").running().record
+    status = reconciled_job_of(job, a_pod(job).ended(1, reason="Error\u00b2").record).job.status
+    assert condition_of(status, "Failed") == ("True", "WorkerFailed")

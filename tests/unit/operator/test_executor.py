@@ -1,0 +1,71 @@
+"""When a job is looked at again after something was written about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from laneway.operator.cycle.writes import JobWrite
+from laneway.operator.execute.executor import Executor
+from laneway.operator.execute.writer import Writer
+from laneway.operator.metrics import Metrics
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.watch.apiserver import ApiServer, Raw
+
+from tests.unit.operator.builders import a_job
+
+Between = Callable[[ClusterCache, Raw], object]
+
+
+class _Watched:
+    """An API server whose answer to a write comes after what a watch says of it."""
+
+    def __init__(self, cache: ClusterCache, answer: Raw, between: Between) -> None:
+        self._cache = cache
+        self._answer = answer
+        self._between = between
+
+    async def request(self, method: str, path: str, **request: Any) -> Raw:
+        self._between(self._cache, self._answer)
+        return self._answer
+
+
+def _version(raw: Raw, version: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "resourceVersion": version}}
+
+
+@pytest.mark.parametrize(
+    ("between", "soon"),
+    [
+        pytest.param(lambda cache, answer: None, False, id="no watch event yet"),
+        pytest.param(lambda cache, answer: cache.jobs.observe(answer), False, id="the write itself"),
+        pytest.param(
+            lambda cache, answer: cache.jobs.observe(_version(answer, "9")), True, id="a change after it"
+        ),
+        pytest.param(lambda cache, answer: cache.jobs.forget(answer["metadata"]), True, id="its deletion"),
+    ],
+)
+async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is_looked_at_soon(
+    between: Between, soon: bool
+) -> None:
+    """Its watch events wake nobody while it is written about."""
+    job = a_job().visited()
+    cache, metrics = ClusterCache(lambda: 0.0), Metrics()
+    cache.jobs.observe(job.raw)
+    api = _Watched(cache, _version(job.raw, "2"), between)
+    ended: list[bool] = []
+    executor = Executor(
+        Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
+        metrics,
+        cast(Any, SimpleNamespace(identity="a")),
+        4,
+        unchanged=cast(Any, None),
+        ended=ended.append,
+        wall=lambda: 0.0,
+    )
+    executor.begin(JobWrite(job.record, job.record.status, writes_status=True), 0.0)
+    assert executor.in_flight == {job.record.uid}
+    await executor.end()
+    assert (ended, executor.in_flight) == ([soon], set())

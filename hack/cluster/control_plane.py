@@ -93,15 +93,22 @@ class LoopbackControlPlane:
         wait_until(self._serves_all_crds, "all CRDs becoming established", _START_TIMEOUT_SECONDS)
 
     def _serves_all_crds(self) -> bool:
-        command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), "get", "crd", "-o", "json"]
-        crds = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["items"]
+        listed = self._get("crd", "-o", "json")
+        listed.check_returncode()
+        crds = json.loads(listed.stdout)["items"]
+        # An established CRD's objects cannot be listed until its storage is initialised: 429 on a busy machine.
         return all(
             any(
                 (each["type"], each["status"]) == ("Established", "True")
                 for each in crd.get("status", {}).get("conditions") or ()
             )
+            and not self._get(crd["metadata"]["name"], "-A").returncode
             for crd in crds
         )
+
+    def _get(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), "get", *arguments]
+        return subprocess.run(command, capture_output=True, check=False)
 
     def log(self, name: str) -> Path:
         """The log of a component, kept until the context ends."""

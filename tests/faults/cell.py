@@ -37,6 +37,9 @@ Raw = dict[str, Any]
 
 OPERATOR_USER = "system:serviceaccount:laneway-system:laneway-operator"
 LEASE = "laneway-operator"
+_LOG_SHOWN = 20_000
+"""Characters of the operators' logs that a failed test shows."""
+
 CONFIG: Raw = {
     "metricsPort": 0,
     "logLevel": "debug",
@@ -132,6 +135,11 @@ class Cell:
 
         self.stack.push_async_callback(end)
 
+    @property
+    def log(self) -> str:
+        """All that its replicas have logged."""
+        return "\n".join(replica.log for replica in self.replicas)
+
     async def live(self) -> Raw:
         """Live through it; returns where it ended."""
         await self.life.play(self.stage)
@@ -157,7 +165,12 @@ async def cell(grounds: Grounds, life: Life = GANGS) -> AsyncIterator[Cell]:
         nodes = NodesAtWork(cluster, history, names, life.refusals, life.clients)
         await stack.enter_async_context(history.followed())
         await stack.enter_async_context(nodes.at_work())
-        yield Cell(grounds, life, Stage(cluster, history, nodes, classes), stack)
+        live = Cell(grounds, life, Stage(cluster, history, nodes, classes), stack)
+        try:
+            yield live
+        except AssertionError as error:
+            error.add_note(f"{_standing(history)}\n{live.log[-_LOG_SHOWN:]}")
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +192,7 @@ async def outcome_of(live: Cell, fault: Fault, undisturbed: Raw | None) -> Outco
         problems.append(Violation(END_STATE, f"{error}; {_standing(live.history)}", live.history.version))
     if end is not None and undisturbed is not None and end != undisturbed:
         problems.append(Violation(END_STATE, difference(end, undisturbed), live.history.version))
-    log = "\n".join(replica.log for replica in live.replicas)
-    return Outcome(end, fault.fired, [*live.violations(), *problems], log)
+    return Outcome(end, fault.fired, [*live.violations(), *problems], live.log)
 
 
 def _standing(history: History) -> str:

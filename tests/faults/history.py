@@ -132,10 +132,13 @@ class History:
         return {"labelSelector": f"{PLAYED_IN_LABEL}={self._namespace}"} if resource is GPU_NODES else {}
 
     async def _list(self, resource: Resource) -> Raw:
-        async with self._up.session.get(self._url(resource), params=self._own(resource)) as answer:
-            answer.raise_for_status()
-            listed: Raw = await answer.json()
-            return listed
+        while True:
+            async with self._up.session.get(self._url(resource), params=self._own(resource)) as answer:
+                if answer.status != 429:  # the API server initialises the storage of this kind
+                    answer.raise_for_status()
+                    listed: Raw = await answer.json()
+                    return listed
+            await asyncio.sleep(0.1)
 
     async def _follow(self, resource: Resource, version: str) -> None:
         while True:

@@ -16,43 +16,45 @@ from laneway.operator.state.resources import PODS
 
 from tests.support.api_faults.fault import Answer, Fault, Request, refusal
 
-_COLLECTIONS = {"pods", "trainingjobs", "gpunodes", "nodes", "priorityclasses"}
+_COLLECTIONS = frozenset({"pods", "trainingjobs", "gpunodes", "nodes", "priorityclasses"})
 
 
 class StaleReads(Fault):
-    """While ``frozen_at`` is set, everything that is read is of that version."""
+    """While it is frozen, what is read of the frozen kinds is of one version."""
 
     def __init__(self) -> None:
-        self.frozen_at: int | None = None
+        self._frozen_at: int | None = None
+        self._frozen = _COLLECTIONS
         self.pods_listed: Counter[str] = Counter()
         """How often each life has listed the pods."""
         self._thawed = asyncio.Event()
         self._thawed.set()
 
-    def freeze(self, version: int) -> None:
-        """From now on show this version."""
-        self.frozen_at = version
+    def freeze(self, version: int, collections: frozenset[str] = _COLLECTIONS) -> None:
+        """From now on show this version of these kinds; a watch shows it from its next event on."""
+        self._frozen_at = version
+        self._frozen = collections
         self.fired = True
         self._thawed.clear()
 
     def thaw(self) -> None:
         """Catch up with the present."""
-        self.frozen_at = None
+        self._frozen_at = None
         self._thawed.set()
 
     async def before(self, request: Request) -> Request | Answer:
         """Ask for the past."""
         if request.collection == PODS.plural and not request.watches:
             self.pods_listed[request.writer] += 1
-        if self.frozen_at is None or request.method != "GET" or request.watches or request.of_lease:
+        if self._frozen_at is None or request.method != "GET" or request.watches or request.of_lease:
             return request
-        past = {"resourceVersion": str(self.frozen_at), "resourceVersionMatch": "Exact"}
-        if request.collection in _COLLECTIONS:
+        past = {"resourceVersion": str(self._frozen_at), "resourceVersionMatch": "Exact"}
+        if request.collection in self._frozen:
             return (
                 request if "continue" in request.query else replace(request, query={**request.query, **past})
             )
         path, _, name = request.path.rpartition("/")
-        if path.rsplit("/", 1)[-1] not in _COLLECTIONS:
+        if path.rsplit("/", 1)[-1] not in self._frozen:
             return request
         return replace(request, path=path, query={**past, "fieldSelector": f"metadata.name={name}"})
 
@@ -73,8 +75,8 @@ class StaleReads(Fault):
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Hold back what is newer than the past."""
         async for line in lines:
-            if self.frozen_at is not None:
+            if self._frozen_at is not None and request.collection in self._frozen:
                 version = json.loads(line)["object"]["metadata"].get("resourceVersion", "0")
-                if int(version) > self.frozen_at:
+                if int(version) > self._frozen_at:
                     await self._thawed.wait()
             yield line

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from laneway.operator.state.resources import PODS
 
-from tests.faults.cell import Grounds, cell
+from tests.faults.cell import CONFIG, Grounds, cell
 from tests.faults.stale_reads import StaleReads
 from tests.faults.sweep import asked_for_some
 from tests.support.operator.waiting import until
@@ -14,6 +15,14 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+_NO_PREEMPTION = {
+    **CONFIG,
+    "scheduling": {
+        **CONFIG["scheduling"],
+        "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 3600}},
+    },
+}
+
 
 async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_after_the_moment_that_it_is_shown(
     grounds: Grounds,
@@ -21,7 +30,7 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
     """Every job that it would write about is unchanged since: no conflict of versions would stop it."""
     async with cell(grounds) as live:
         fault = StaleReads()
-        operator = await live.add_replica(fault)
+        operator = await live.add_replica(fault, _NO_PREEMPTION)
         operator.start()
         see, cluster = live.stage.see, live.stage.cluster
         await cluster.submit("first", workers=3)
@@ -29,13 +38,14 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
         await cluster.submit("patient", workers=3)
         await see.waiting("patient", "GPUsBusy")
 
-        operator.pause()
+        fault.freeze(live.history.version, frozenset({PODS.plural}))
         for pod in see.pods("first"):
             await cluster.finish(pod)
         await live.history.until("the first has ended", lambda: see.ended("first"))
         past = live.history.version
         await cluster.submit("urgent", workers=3, priorityClassName=live.stage.classes[0])
-        operator.resume()
+        await see.waiting("urgent", "GPUsBusy")
+        fault.thaw()
         await see.running("urgent", attempt=1)
 
         fault.freeze(past)
@@ -50,4 +60,4 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
             await cluster.finish(pod)
         await see.running("patient", attempt=1)
         violations = live.violations()
-        assert not violations, "\n".join([*map(str, violations), operator.log])
+        assert not violations, "\n".join(map(str, violations))

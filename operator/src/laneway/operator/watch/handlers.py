@@ -14,11 +14,11 @@ engine, whose own list finds them, lists soon.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import kopf
@@ -51,34 +51,48 @@ async def watch(
     relisted: Callable[[], None],
     streamed: Collection[Resource] = STREAMED,
 ) -> None:
-    """Watch until cancelled.
+    """Watch until cancelled. kopf ends when a watch fails in a way that it does not expect; then it is started again.
 
     Args:
         cache: takes the objects.
         api: lends kopf its credentials.
         heard: see :data:`Heard`.
-        relisted: is called when kopf lists objects: some that are known may be gone.
+        relisted: is called when kopf lists objects, and after it was started again: some that are known may be gone.
         streamed: kinds that kopf does not watch.
-
-    Raises:
-        Exception: kopf's own, when a watch fails for good.
     """
-    stop = threading.Event()
     hand_over = HandOver(asyncio.get_running_loop(), cache, heard, relisted)
-    run = functools.partial(
-        kopf.run,
-        registry=build_registry(api, hand_over.put, streamed),
-        settings=build_settings(),
-        standalone=True,
-        clusterwide=True,
-        stop_flag=stop,
-    )
-    thread = asyncio.ensure_future(asyncio.to_thread(run))
+    while True:
+        problem = await _run_kopf(build_registry(api, hand_over.put, streamed))
+        logger.warning("the watches ended and are started again", extra={"problem": problem})
+        await asyncio.sleep(WATCH_RETRY_SECONDS[0])
+        relisted()
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry) -> str:
+    """Run kopf in a thread until it ends, or until cancelled; return why it ended."""
+    stop = threading.Event()
+
+    async def operator() -> None:
+        try:
+            with suppress(asyncio.CancelledError):  # kopf's own: nobody cancels this loop's task
+                await kopf.operator(
+                    registry=registry,
+                    settings=build_settings(),
+                    standalone=True,
+                    clusterwide=True,
+                    stop_flag=stop,
+                )
+        finally:
+            stop.set()  # a thread of kopf's waits for it, and the loop for that thread
+
+    thread = asyncio.ensure_future(asyncio.to_thread(asyncio.run, operator()))
     try:
-        await asyncio.shield(thread)
+        await asyncio.wait([thread])
     finally:
         stop.set()
-        await thread
+        await asyncio.wait([thread])
+    error = thread.exception()
+    return f"{type(error).__name__}: {error}" if error is not None else "kopf ended"
 
 
 Put = Callable[[Resource, str | None, Mapping[str, Any]], None]

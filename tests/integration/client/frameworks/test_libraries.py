@@ -109,6 +109,32 @@ def test_torchruns_ranks_shard_their_model_and_torchrun_has_no_session(
     assert iterations(node, "ranks") == 2 * STEPS
 
 
+def test_torchrun_without_arguments_forms_the_gang_by_its_pods_variables(
+    run: Run, rendezvous_port: Callable[[], int]
+) -> None:
+    """The variables are those of a gang of two workers with one GPU each; tests/unit/operator/test_manifests.py has the same."""
+    port = str(rendezvous_port())
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    torchrun = {
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": port,
+    }
+    gang = [
+        run(
+            "torchrun.py",
+            "sharded.py",
+            scripts=SCRIPTS,
+            **{**meeting, **torchrun, "RANK": str(rank), "PET_NODE_RANK": str(rank)},
+        )
+        for rank in (0, 1)
+    ]
+    ranks = [next(result for result in job.results() if result["rank"] != "none") for job in gang]
+    assert [result["rank"] for result in ranks] == [0, 1]
+    assert ranks[0]["parameters"] == ranks[1]["parameters"]
+
+
 def test_a_notebook_holds_no_turn_between_its_cells(node: Node, container: MakeContainer, run: Run) -> None:
     notebook = run("notebook.py", scripts=SCRIPTS, container=container("notebook"))
     assert notebook.line() == "cells have run, and left iterations in the middle"

@@ -14,6 +14,7 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.scheduling import WaitingCode
 
 from tests.unit.operator.builders import (
     NOW,
@@ -195,6 +196,21 @@ class TestWhenWhatMerelyChangesIsWritten:
         decision = decided(view, written={"uid-b": NOW - 50, "uid-c": NOW - 60}, config=config)
         assert write_of(decision, "c") is not None
         assert write_of(decision, "b") is None
+
+    def test_jobs_that_are_not_considered_yet_leave_the_budget_to_others(self) -> None:
+        config = OperatorConfig.model_validate(
+            {"cycle": {"explanationsPerSecond": 1, "explainSeconds": 1, "startsPerCycle": 1}}
+        )
+        jobs = [a_job(name).visited().record for name in ("a", "b", "c", "d")]
+        suspended = a_job("z").spec(suspend=True).visited()
+        text = WaitingStatus(reason="Suspended", message="m", position=9, since=format_time(NOW - 100))
+        suspended.status(waiting=text).after(
+            lambda status: transitions.with_conditions(status, NOW - 80, ("Placed", False, "Suspended", "m"))
+        )
+        view = a_view([*jobs, suspended.record], gpu_nodes=[a_gpu_node("n1", gpus=4)])
+        decision = decided(view, written={"uid-z": NOW - 1}, config=config)
+        assert decision.waiting["ns/b"].code is WaitingCode.NOT_CONSIDERED
+        assert [write.job.name for write in decision.writes] == ["a", "z"]
 
     def test_service_is_written_now_and_then_while_a_job_runs(self) -> None:
         service_seconds = OperatorConfig().cycle.service_seconds

@@ -257,14 +257,17 @@ class Cycle:
     def _flush_statuses(self, this: CycleState) -> None:
         """Write deferred statuses that are due, within the budget."""
         if this.explained:
-            for uid in self._deferred.take_explanations(this.starting, this.now_seconds):
-                reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
-                if reason is not None and reason.code is WaitingCode.NOT_CONSIDERED:
-                    self._deferred.defer_explanation(uid, this.now_seconds + DEFERRED_AGAIN_SECONDS)
-                else:
-                    self._write_status(this, uid)
+            for uid in self._deferred.take_explanations(
+                this.starting, this.now_seconds, self._not_considered
+            ):
+                self._write_status(this, uid)
         for uid in self._deferred.take_service(this.starting, this.now_seconds):
             self._write_status(this, uid)
+
+    def _not_considered(self, uid: str) -> bool:
+        """Whether it is not known yet why a job waits."""
+        reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
+        return reason is not None and reason.code is WaitingCode.NOT_CONSIDERED
 
     def _write_status(self, this: CycleState, uid: str) -> None:
         reconciled, write = self._draft(this, uid)

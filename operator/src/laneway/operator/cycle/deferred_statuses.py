@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from laneway.operator.config import CycleConfig
 from laneway.operator.cycle.write_budget import WriteBudget
@@ -36,17 +36,33 @@ class DeferredStatuses:
         self._explanations.forget(uid)
         self._service.forget(uid)
 
-    def take_explanations(self, starting: int, now_seconds: float) -> Iterator[str]:
-        """Yield the jobs whose explanations may be written now; ``starting`` jobs have writes of a start in flight."""
-        while self._explanations.due_seconds() <= now_seconds and self._budget.explanations(
-            1, starting, now_seconds
-        ):
-            yield self._explanations.pop()
+    def take_explanations(
+        self, starting: int, now_seconds: float, postponed: Callable[[str], bool]
+    ) -> Iterator[str]:
+        """Yield the jobs whose explanations may be written now.
+
+        Args:
+            starting: jobs with writes of a start in flight.
+            now_seconds: Unix time.
+            postponed: whether a job has nothing to be written yet. Such a job is looked at again later, at no cost to the budget.
+        """
+        while (uid := self._explanations.first_due(now_seconds)) is not None:
+            if postponed(uid):
+                self._explanations.forget(uid)
+                self._explanations.put(uid, now_seconds + DEFERRED_AGAIN_SECONDS)
+                continue
+            if not self._budget.explanations(1, starting, now_seconds):
+                return
+            self._explanations.forget(uid)
+            yield uid
 
     def take_service(self, starting: int, now_seconds: float) -> Iterator[str]:
         """Yield the jobs whose attained service may be written now."""
-        while self._service.due_seconds() <= now_seconds and self._budget.service(1, starting, now_seconds):
-            yield self._service.pop()
+        while (uid := self._service.first_due(now_seconds)) is not None:
+            if not self._budget.service(1, starting, now_seconds):
+                return
+            self._service.forget(uid)
+            yield uid
 
     def due_seconds(self, now_seconds: float) -> float:
         """Return when a cycle is due for an explanation. Service is no reason for one: there is one every few seconds."""
@@ -75,8 +91,6 @@ class _DueQueue:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else math.inf
 
-    def pop(self) -> str:
-        """Return the first job, and forget it. One must be due."""
-        _, uid = heapq.heappop(self._heap)
-        del self._due[uid]
-        return uid
+    def first_due(self, now_seconds: float) -> str | None:
+        """Return the job that has been due for longest; None where none is due."""
+        return self._heap[0][1] if self.due_seconds() <= now_seconds else None

@@ -259,6 +259,21 @@ def test_figures_show_who_has_which_gpu() -> None:
     assert figures.by_queue == {0: 1}
 
 
+def test_figures_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
+    job = a_job("a").placed("n1").running(since=NOW - 10).record
+    pod = a_pod(job).running(since=NOW - 10).record
+    session = a_session(pod, state="Waiting", lane=None)
+    figures = figures_of(a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})]))
+    assert figures.by_state == {"waiting": 1}
+    assert figures.jobs[0].waiting_seconds is not None
+
+
+def test_figures_leave_out_jobs_of_another_controller() -> None:
+    job = a_job("a").spec(managedBy="example.com/other").record
+    figures = figures_of(a_view([job], gpu_nodes=[a_gpu_node("n1")]))
+    assert (figures.jobs, figures.by_state, figures.by_queue) == ((), {}, {})
+
+
 class TestAdvice:
     def view(self) -> ClusterState:
         old = a_job("old").gang(2).placed("n1", "n1").running(since=NOW - 300).record

@@ -109,11 +109,6 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
     missing = (
         [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
     )
-    waited_seconds = None
-    began = reconciled.job.running and not job.running and not transitions.awaits_lane(job.status)
-    if began and job.status.waiting and job.status.waiting.since:
-        running = transitions.since_seconds(status, ConditionType.RUNNING, 0.0)
-        waited_seconds = max(0.0, running - parse_time(job.status.waiting.since))
     return JobWrite(
         job=job,
         status=status,
@@ -126,8 +121,21 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
         awaits=reconciled.awaits,
         events=reconciled.events,
         expired=reconciled.expired,
-        waited_seconds=waited_seconds,
+        waited_seconds=_waited_seconds(job.status, status)
+        if reconciled.job.running and not job.running
+        else None,
     )
+
+
+def _waited_seconds(before: TrainingJobStatus, after: TrainingJobStatus) -> float | None:
+    """Return how long a job had waited that runs now; None where it merely waited for a lane in the midst of an attempt."""
+    if before.waiting is None or before.waiting.since is None:
+        return None
+    since_seconds = parse_time(before.waiting.since)
+    placed_seconds = transitions.since_seconds(after, ConditionType.PLACED, since_seconds)
+    if transitions.awaits_lane(before) and since_seconds > placed_seconds:
+        return None
+    return max(0.0, transitions.since_seconds(after, ConditionType.RUNNING, 0.0) - since_seconds)
 
 
 def _active_gpus(status: TrainingJobStatus) -> frozenset[str]:

@@ -105,8 +105,9 @@ def _follow(
     if result.started_seconds is not None and not attempt.was_running:
         reconciled = _start(reconciled, attempt, result, now_seconds)
         if any(without_lane(pod, context.cluster.sessions) for pod in mine):
-            # Not charged: as far as is known, it has not had a lane since its workers started.
-            reconciled = reconciled.becomes(accounting.uncharged(reconciled.job.status))
+            # As far as is known, it has not had a lane since its workers started: it is not charged, and its wait continues.
+            status = accounting.uncharged(reconciled.job.status)
+            reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
     reconciled = replace(reconciled, present=frozenset(pod.rank for pod in mine))
     if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
         return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))

@@ -373,10 +373,11 @@ class TestAWorkerWithoutALane:
 
     NO_LANE = "waits for a lane: 10 GiB of 4 GiB"
 
-    def reconciled(self, job: JobRecord, lane: int | None) -> ReconciledJob:
+    def reconciled(self, job: JobRecord, lane: int | None, turns: int = 1) -> ReconciledJob:
         pod = a_pod(job).running().record
         message = "" if lane is not None else self.NO_LANE
-        node = a_gpu_node("n1", sessions={0: [a_session(pod, state="Waiting", lane=lane, message=message)]})
+        session = a_session(pod, state="Waiting", lane=lane, message=message, turns=turns)
+        node = a_gpu_node("n1", sessions={0: [session]})
         return reconciled_job_of(job, pod, view=a_view(gpu_nodes=[node]))
 
     def test_the_job_waits_and_is_charged_nothing(self) -> None:
@@ -402,6 +403,15 @@ class TestAWorkerWithoutALane:
         assert reasons(granted) == ["LaneGranted"]
         assert status.attempt == 1
         assert accounting.counted(status, NOW + 100).executed_milliseconds == 130_000
+
+    def test_a_job_without_a_turn_is_not_charged_for_the_time_in_which_no_operator_was_there(self) -> None:
+        limit = a_job().spec(activeDeadlineSeconds=20)
+        running = limit.placed("n1", at=NOW - 60).running(since=NOW - 30).record
+        status = self.reconciled(running, lane=None, turns=0).job.status
+        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
+        assert status.executed_milliseconds == 0
+        status = self.reconciled(running, lane=None, turns=1).job.status
+        assert (status.state, status.reason) == ("Failed", "DeadlineExceeded")
 
     def test_a_job_that_has_not_run_yet_keeps_waiting_since_it_was_created(self) -> None:
         starting = a_job().placed("n1", at=NOW - 60).record

@@ -102,12 +102,14 @@ def _follow(
         refused=context.refusals.get((job.uid, job.status.attempt), ""),
     )
     result = evaluate_attempt(attempt, context.cluster)
-    if result.started_seconds is not None and not attempt.was_running:
+    starts = result.started_seconds is not None and not attempt.was_running
+    if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
-        if any(without_lane(pod, context.cluster.sessions) for pod in mine):
-            # As far as is known, it has not had a lane since its workers started: it is not charged, and its wait continues.
-            status = accounting.uncharged(reconciled.job.status)
-            reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
+    no_turn = job.status.turns == job.status.turns_before_attempt
+    if (starts or no_turn) and any(without_lane(pod, context.cluster.sessions) for pod in mine):
+        # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
+        status = accounting.uncharged(reconciled.job.status)
+        reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
     reconciled = replace(reconciled, present=frozenset(pod.rank for pod in mine))
     if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
         return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))

@@ -51,7 +51,7 @@ class DeferredStatuses:
                 self._explanations.forget(uid)
                 self._explanations.put(uid, now_seconds + DEFERRED_AGAIN_SECONDS)
                 continue
-            if not self._budget.explanations(1, starting, now_seconds):
+            if not self._budget.take_explanation(starting, now_seconds):
                 return
             self._explanations.forget(uid)
             yield uid
@@ -59,7 +59,7 @@ class DeferredStatuses:
     def take_service(self, starting: int, now_seconds: float) -> Iterator[str]:
         """Yield the jobs whose attained service may be written now."""
         while (uid := self._service.first_due(now_seconds)) is not None:
-            if not self._budget.service(1, starting, now_seconds):
+            if not self._budget.take_service(starting, now_seconds):
                 return
             self._service.forget(uid)
             yield uid

@@ -44,15 +44,13 @@ def _state_name(reconciled: ReconciledJob) -> str:
 
 def _job_figures(reconciled: ReconciledJob, now_seconds: float) -> JobFigures:
     job = reconciled.job
-    waiting = job.status.waiting
-    waits = waiting is not None and waiting.since is not None and not job.running
+    waiting = None if job.running else job.status.waiting
+    since = None if waiting is None else waiting.since
     return JobFigures(
         namespace=job.namespace,
         job=job.name,
         attained_gpu_seconds=accounting.attained_gpu_seconds(accounting.counted(job.status, now_seconds)),
-        waiting_seconds=max(0.0, now_seconds - parse_time(waiting.since))
-        if waits and waiting and waiting.since
-        else None,
+        waiting_seconds=None if since is None else max(0.0, now_seconds - parse_time(since)),
         shares=tuple(
             GPUShare(worker.node, gpu, worker.share_percent)
             for worker in reconciled.holds

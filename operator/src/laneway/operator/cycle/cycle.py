@@ -112,9 +112,7 @@ class Cycle:
         delta = cluster.take_delta() if self._remembers else cluster.everything()
         self._remembers = True
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
-        changed = self._jobs.update(
-            cluster, delta, history.refusals, history.template_refusals, in_flight, now_seconds
-        )
+        changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
         for uid in changed.gone:
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.

@@ -158,14 +158,10 @@ def _go_on(
     running = result.outcome == Outcome.RUNNING
     state = JobState.RUNNING if running else JobState.STARTING
     events: tuple[JobEvent, ...] = ()
-    if running:
-        status, events = _with_lanes(status, mine, context)
     back_seconds = None
     if running:
-        cluster = context.cluster
-        back_seconds = pausing.coming_back_until_seconds(
-            status, mine, cluster.sessions, cluster.timeouts, now_seconds
-        )
+        status, events = _with_lanes(status, mine, context)
+        back_seconds = pausing.coming_back_until_seconds(status, mine, context.cluster)
     due = (due_seconds, move_seconds, back_seconds)
     return replace(
         _holding(reconciled.becomes(_corrected(status, mine, context), *events), mine, state),
@@ -204,7 +200,7 @@ def _follow_pause(
         message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
         suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         return reconciled.becomes(suspended, JobEvent("Suspended", message))
-    seen = pausing.look(status, depth, mine, cluster.sessions, cluster.timeouts, now_seconds)
+    seen = pausing.look(status, depth, mine, cluster)
     if seen.in_vain:
         message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
         was = transitions.condition(status, ConditionType.PREEMPTED)

@@ -298,7 +298,7 @@ def _merely_explains(write: JobWrite, reconciled: ReconciledJob) -> bool:
     """Whether nothing happens but that a waiting job gets its reason."""
     return (
         reconciled.state is JobState.WAITING
-        and not (write.creates or write.pods_to_delete or write.pods_to_force_delete or write.expired)
+        and not write.changes_objects
         and not write.job.placed
         and all(each.reason == "Accepted" for each in write.events)
     )

@@ -81,25 +81,17 @@ class JobWrite:
     @property
     def acts(self) -> bool:
         """Whether more is to be done than to write a status in which only figures and sentences are new."""
-        return bool(
-            self.creates
-            or self.pods_to_delete
-            or self.pods_to_force_delete
-            or self.expired
-            or self.events
-            or gist(self.status) != gist(self.job.status)
-        )
+        return self.changes_objects or bool(self.events) or gist(self.status) != gist(self.job.status)
+
+    @property
+    def changes_objects(self) -> bool:
+        """Whether pods are to be made or deleted, or the job is."""
+        return bool(self.creates or self.pods_to_delete or self.pods_to_force_delete or self.expired)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (
-            self.writes_status
-            or self.creates
-            or self.pods_to_delete
-            or self.pods_to_force_delete
-            or self.expired
-        )
+        return not (self.writes_status or self.changes_objects)
 
 
 def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate) -> JobWrite:

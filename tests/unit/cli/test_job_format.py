@@ -149,6 +149,20 @@ def test_an_unseen_job_points_to_the_operator() -> None:
     assert f"kubectl get pods --all-namespaces -l {job_format.OPERATOR_SELECTOR}" in second
 
 
+@pytest.mark.parametrize(
+    ("managed_by", "want"),
+    [
+        ("example.com/other", "digits is managed by example.com/other (spec.managedBy)."),
+        ("laneway.dev/operator", "The operator has not seen digits yet."),
+        ("", "The operator has not seen digits yet."),
+    ],
+)
+def test_a_job_of_another_controller_names_it(managed_by: str, want: str) -> None:
+    job = a_job()
+    job["spec"]["managedBy"] = managed_by
+    assert job_format.explanation(job, NOW)[0] == want
+
+
 def test_the_list() -> None:
     jobs = [
         a_job(

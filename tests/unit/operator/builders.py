@@ -367,7 +367,7 @@ def snapshot_of(view: ClusterState, now: float = NOW, active_percent: int | None
     cache = JobCache(TIMEOUTS)
     sync = SchedulerSync(policies(), LaneRules(), active_percent)
     delta = view.everything()
-    changed = cache.update(view, delta, {}, {}, (), now)
+    changed = cache.update(view, delta, WriteHistory({}, {}), (), now)
     sync.update(view, cache, delta, changed, now)
     return sync.snapshot()
 

@@ -157,6 +157,28 @@ def test_who_has_not_run_twice_in_a_row_says_why_it_waits_and_until_when(story: 
     assert (waiting.reason, waiting.message) == ("BackingOff", f"{placed.message}; {sentence}")
 
 
+@pytest.mark.parametrize(
+    ("story", "ttl_seconds", "ready", "want"),
+    [
+        ("it is to be deleted before its worker", 30, False, 20),
+        ("its worker is to be removed before it", 100, False, 40),
+        ("it is never deleted", None, False, 40),
+        ("its worker's node answers", 100, True, 90),
+        ("neither", None, True, None),
+    ],
+)
+def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
+    story: str, ttl_seconds: int | None, ready: bool, want: float | None
+) -> None:
+    job = a_job().spec(ttlSecondsAfterFinished=ttl_seconds).placed("n1").running()
+    job = job.after(transitions.failed, "DeadlineExceeded", "m", NOW - 10, NOW - 10)
+    pod = a_pod(job.record).running().deleting().record
+    view = a_view(gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", ready=ready, since=NOW - 20)])
+    timeouts = TimeoutsConfig(lost_node_removal_seconds=60)
+    due_seconds = reconciled_job_of(job.record, pod, view=view, timeouts=timeouts).due_seconds
+    assert due_seconds == (None if want is None else NOW + want), story
+
+
 def test_who_has_not_run_for_days_waits_for_as_long_as_everybody() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5000), "it never gets its image")
     assert reconciled_job_of(job.record).due_seconds == pytest.approx(NOW + 300)

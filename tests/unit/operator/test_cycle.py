@@ -14,6 +14,7 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.scheduling import WaitingCode
 
 from tests.unit.operator.builders import (
     NOW,
@@ -196,6 +197,21 @@ class TestWhenWhatMerelyChangesIsWritten:
         assert write_of(decision, "c") is not None
         assert write_of(decision, "b") is None
 
+    def test_jobs_that_are_not_considered_yet_leave_the_budget_to_others(self) -> None:
+        config = OperatorConfig.model_validate(
+            {"cycle": {"explanationsPerSecond": 1, "explainSeconds": 1, "startsPerCycle": 1}}
+        )
+        jobs = [a_job(name).visited().record for name in ("a", "b", "c", "d")]
+        suspended = a_job("z").spec(suspend=True).visited()
+        text = WaitingStatus(reason="Suspended", message="m", position=9, since=format_time(NOW - 100))
+        suspended.status(waiting=text).after(
+            lambda status: transitions.with_conditions(status, NOW - 80, ("Placed", False, "Suspended", "m"))
+        )
+        view = a_view([*jobs, suspended.record], gpu_nodes=[a_gpu_node("n1", gpus=4)])
+        decision = decided(view, written={"uid-z": NOW - 1}, config=config)
+        assert decision.waiting["ns/b"].code is WaitingCode.NOT_CONSIDERED
+        assert [write.job.name for write in decision.writes] == ["a", "z"]
+
     def test_service_is_written_now_and_then_while_a_job_runs(self) -> None:
         service_seconds = OperatorConfig().cycle.service_seconds
         job = a_job("a").placed("n1", at=NOW - 300).running(since=NOW - service_seconds).record
@@ -241,6 +257,21 @@ def test_figures_show_who_has_which_gpu() -> None:
     assert of_job.waiting_seconds is None
     assert figures.by_state == {"running": 1}
     assert figures.by_queue == {0: 1}
+
+
+def test_figures_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
+    job = a_job("a").placed("n1").running(since=NOW - 10).record
+    pod = a_pod(job).running(since=NOW - 10).record
+    session = a_session(pod, state="Waiting", lane=None)
+    figures = figures_of(a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})]))
+    assert figures.by_state == {"waiting": 1}
+    assert figures.jobs[0].waiting_seconds is not None
+
+
+def test_figures_leave_out_jobs_of_another_controller() -> None:
+    job = a_job("a").spec(managedBy="example.com/other").record
+    figures = figures_of(a_view([job], gpu_nodes=[a_gpu_node("n1")]))
+    assert (figures.jobs, figures.by_state, figures.by_queue) == ((), {}, {})
 
 
 class TestAdvice:

@@ -10,11 +10,12 @@ import pytest
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.writer import Writer
+from laneway.operator.lifecycle import transitions
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
-from laneway.operator.watch.apiserver import ApiServer, Raw
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
-from tests.unit.operator.builders import a_job
+from tests.unit.operator.builders import NOW, a_job
 
 Between = Callable[[ClusterCache, Raw], object]
 
@@ -36,6 +37,28 @@ def _version(raw: Raw, version: str) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "resourceVersion": version}}
 
 
+class _Refusing:
+    """An API server that takes every status, and no pod."""
+
+    async def request(self, method: str, path: str, **request: Any) -> Raw:
+        if method == "POST":
+            raise ApiError(403, "Forbidden", "no such policy")
+        return a_job().visited().raw
+
+
+def an_executor(cache: ClusterCache, api: object, ended: list[bool]) -> Executor:
+    metrics = Metrics()
+    return Executor(
+        Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
+        metrics,
+        cast(Any, SimpleNamespace(identity="a")),
+        4,
+        unchanged=cast(Any, None),
+        ended=ended.append,
+        wall=lambda: 0.0,
+    )
+
+
 @pytest.mark.parametrize(
     ("between", "soon"),
     [
@@ -52,20 +75,27 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
 ) -> None:
     """Its watch events wake nobody while it is written about."""
     job = a_job().visited()
-    cache, metrics = ClusterCache(lambda: 0.0), Metrics()
+    cache, ended = ClusterCache(lambda: 0.0), list[bool]()
     cache.jobs.observe(job.raw)
-    api = _Watched(cache, _version(job.raw, "2"), between)
-    ended: list[bool] = []
-    executor = Executor(
-        Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
-        metrics,
-        cast(Any, SimpleNamespace(identity="a")),
-        4,
-        unchanged=cast(Any, None),
-        ended=ended.append,
-        wall=lambda: 0.0,
-    )
+    executor = an_executor(cache, _Watched(cache, _version(job.raw, "2"), between), ended)
     executor.begin(JobWrite(job.record, job.record.status, writes_status=True), 0.0)
     assert executor.in_flight == {job.record.uid}
     await executor.end()
     assert (ended, executor.in_flight) == ([soon], set())
+
+
+async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over() -> None:
+    """A job that is refused for days has one refusal at most."""
+    executor = an_executor(ClusterCache(lambda: 0.0), _Refusing(), [])
+    job = a_job().visited()
+    for attempt in (1, 2, 3):
+        before, after = job.record, job.placed("n1").record
+        assert after.status.attempt == attempt
+        start = JobWrite(before, after.status, writes_status=True, creates=after.status.placement)
+        executor.begin(start, NOW)
+        await executor.end()
+        assert set(executor.refusals) == {(before.uid, attempt)}
+        over = job.after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW).record
+        executor.begin(JobWrite(after, over.status, writes_status=True), NOW)
+        await executor.end()
+        assert executor.refusals == {}

@@ -11,6 +11,7 @@ from laneway.api.training_job_status import ProfileStatus
 from laneway.operator.config import OperatorConfig, SchedulingConfig
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import pausing, transitions
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import parse_gpu_node
@@ -253,7 +254,7 @@ class TestOrders:
     def found(self, view: ClusterState, job: JobRecord | None = None) -> tuple[NodeWrite, ...]:
         """The orders to write once the job is to be as given."""
         cache = JobCache(TIMEOUTS)
-        cache.update(view, view.everything(), {}, {}, (), NOW)
+        cache.update(view, view.everything(), WriteHistory({}, {}), (), NOW)
         if job is not None:
             cache.assume(job.uid, replace(cache.jobs[job.uid].reconciled, job=job))
         return node_writes(view, cache)

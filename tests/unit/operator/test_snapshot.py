@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
-from laneway.scheduling import JobState
+from laneway.scheduling import JobState, PreemptionAction
 
 from tests.unit.operator.builders import (
     GIB,
     NOW,
+    JobBuilder,
     a_gpu_node,
     a_job,
     a_node,
@@ -45,6 +47,35 @@ def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
 def test_where_no_new_worker_goes(node: object, gpu_node: object, silent: list[str], want: str) -> None:
     (seen,) = snapshot_of(a_view(gpu_nodes=[gpu_node], nodes=[node], silent=silent)).nodes  # type: ignore[list-item]
     assert (seen.schedulable, seen.reason) == (not want, want)
+
+
+def started_of(job: JobBuilder, since: float = NOW - 50) -> float | None:
+    view = a_view([job.record], [a_pod(job.record).running(since=since).record], [a_gpu_node("n1")])
+    return snapshot_of(view).jobs[0].started_seconds
+
+
+def test_a_wait_for_a_lane_does_not_move_the_start_of_an_attempt() -> None:
+    job = a_job().placed("n1", at=NOW - 60).running(since=NOW - 50)
+    assert started_of(job) == NOW - 50
+    job = job.after(transitions.lane_awaited, "no lane", NOW - 30)
+    assert started_of(job) == NOW - 50
+    assert started_of(job.after(transitions.lane_granted, NOW - 10)) == NOW - 50
+
+
+def test_a_resumed_job_starts_when_it_resumes_and_a_later_wait_for_a_lane_does_not_move_that() -> None:
+    job = a_job().placed("n1", at=NOW - 60).running(since=NOW - 50)
+    pause = (PreemptionAction.PAUSE, "HigherQueue", "Preempted.", NOW - 40, "ns/b")
+    job = job.after(transitions.asked_to_pause, *pause).after(transitions.paused, NOW - 35)
+    job = job.after(transitions.resumed, NOW - 25)
+    assert started_of(job) == NOW - 25
+    job = job.after(transitions.lane_awaited, "no lane", NOW - 15).after(transitions.lane_granted, NOW - 5)
+    assert started_of(job) == NOW - 25
+
+
+def test_an_attempt_starts_neither_before_its_placement_nor_after_it_was_seen_to_run() -> None:
+    job = a_job().placed("n1", at=NOW - 60).running(since=NOW - 50)
+    assert started_of(job, since=NOW - 70) == NOW - 60
+    assert started_of(job, since=NOW + 70) == NOW - 50
 
 
 def test_a_gpu_that_two_nodes_claim_is_counted_once() -> None:

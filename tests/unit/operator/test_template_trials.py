@@ -82,6 +82,18 @@ async def test_who_does_not_wait_is_not_asked_about_and_who_is_gone_is_forgotten
     assert not found.refusals
 
 
+async def test_an_answer_is_kept_as_long_as_a_job_of_the_template_is_there() -> None:
+    found, writer = trials()
+    first, second, third = (of_image(f"j{at}") for at in range(3))
+    await ask(found, first, second)
+    found.forget_gone_jobs({second.uid})
+    await ask(found, third)
+    assert writer.asked == ["j0"]
+    found.forget_gone_jobs(set())
+    await ask(found, third)
+    assert writer.asked == ["j0", "j2"]
+
+
 async def test_only_a_few_are_asked_about_in_a_cycle() -> None:
     found, writer = trials()
     await ask(found, *[of_image(f"j{at}", f"image-{at}") for at in range(9)])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.cycle.templates import from_node, known_templates, larger, to_node
+from laneway.operator.cycle.template_book import TemplateBook
+from laneway.operator.cycle.templates import NOTHING_KNOWN, from_node, known_template, larger, to_node
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
@@ -95,21 +96,25 @@ def seen(name: str, profile: ProfileStatus | None = MEASURED, **metadata: Any) -
 
 def test_a_template_is_known_by_all_of_its_jobs_with_the_most_memory_that_one_needed() -> None:
     big = MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB, "iterations": 3, "persistent_bytes": 1})
-    known = known_templates([seen("a"), seen("b", big), seen("c", None)])
-    (template,) = known.values()
+    template = known_template([seen("a"), seen("b", big), seen("c", None)])
     assert template.profile == MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
     assert larger(big, MEASURED) == template.profile
 
 
 def test_what_one_namespace_measured_does_not_count_in_another() -> None:
-    known = known_templates([seen("a"), seen("b", namespace="others")])
-    assert {namespace for namespace, _ in known} == {"ns", "others"}
+    book, waiting = TemplateBook(), a_job("b").share(50)
+    book.note("uid-a", seen("a"))
+    book.refresh()
+    assert book.of(waiting.record).profile == MEASURED
+    assert book.of(waiting.metadata(namespace="others").record) == NOTHING_KNOWN
 
 
 def test_a_job_whose_spec_is_wrong_tells_nothing() -> None:
     broken = a_job().spec(gpus={}).placed("n1").status(profile=MEASURED).record
     assert broken.desired is None
-    assert known_templates([broken]) == {}
+    book = TemplateBook()
+    book.note(broken.uid, broken)
+    assert book.refresh() == set()
 
 
 def test_a_profile_comes_back_from_the_node_as_it_went_there() -> None:

@@ -16,27 +16,37 @@ def a_budget() -> WriteBudget:
     return WriteBudget(CycleConfig(explanations_per_second=20, explain_seconds=5))
 
 
+def explanations(budget: WriteBudget, wanted: int, starting: int, now_seconds: float) -> int:
+    """How many of the wanted explanations may be written."""
+    return sum(budget.take_explanation(starting, now_seconds) for _ in range(wanted))
+
+
+def services(budget: WriteBudget, wanted: int, starting: int, now_seconds: float) -> int:
+    """How many of the wanted statuses with new service may be written."""
+    return sum(budget.take_service(starting, now_seconds) for _ in range(wanted))
+
+
 def test_what_was_saved_up_is_spent_at_once_and_then_so_many_a_second() -> None:
     budget = a_budget()
-    assert budget.explanations(MANY, 0, NOW) == 100
-    assert budget.explanations(MANY, 0, NOW) == 0
-    assert budget.explanations(MANY, 0, NOW + 2) == 40
-    assert budget.explanations(3, 0, NOW + 4) == 3, "no more than there are"
+    assert explanations(budget, MANY, 0, NOW) == 100
+    assert explanations(budget, MANY, 0, NOW) == 0
+    assert explanations(budget, MANY, 0, NOW + 2) == 40
+    assert explanations(budget, 3, 0, NOW + 4) == 3, "no more than there are"
 
 
 def test_while_many_jobs_start_few_sentences_are_written_and_no_service() -> None:
     budget = a_budget()
-    assert budget.explanations(MANY, 100, NOW) == 10, "a tenth of what it would be"
-    assert budget.explanations(MANY, 100, NOW + 2) == 4
-    assert budget.service(MANY, 100, NOW) == 0
-    assert budget.service(MANY, 0, NOW) == 100
-    assert budget.explanations(MANY, 0, NOW + 60) == 100, "what was saved up is still there"
+    assert explanations(budget, MANY, 100, NOW) == 10, "a tenth of what it would be"
+    assert explanations(budget, MANY, 100, NOW + 2) == 4
+    assert services(budget, MANY, 100, NOW) == 0
+    assert services(budget, MANY, 0, NOW) == 100
+    assert explanations(budget, MANY, 0, NOW + 60) == 100, "what was saved up is still there"
 
 
 def test_a_few_jobs_that_start_hold_nothing_up() -> None:
     budget = a_budget()
-    assert budget.explanations(MANY, 5, NOW) == 100
-    assert budget.service(MANY, 5, NOW) == 100
+    assert explanations(budget, MANY, 5, NOW) == 100
+    assert services(budget, MANY, 5, NOW) == 100
 
 
 def test_no_more_starts_are_decided_than_can_be_written_soon() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from laneway.api import rfc3339
 from laneway.api.job_conditions import ConditionType, SummaryState
+from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.training_job import GPURequestType
 
 Object = Mapping[str, Any]
@@ -107,6 +108,9 @@ def explanation(job: Object, now_seconds: float) -> list[str]:
     """Return why a job does not run and what would let it run, or what it does instead, in a few lines."""
     name = job["metadata"]["name"]
     now = state(job)
+    if controller := other_controller(job):
+        ignored = "Laneway's operator ignores it: its status is what that controller writes."
+        return [f"{name} is managed by {controller} (spec.managedBy).", ignored]
     if finished(job):
         last = next(item for item in conditions(job) if item["type"] in _ENDED and item["status"] == "True")
         return [f"{name} has {_ENDED[last['type']]} ({last['reason']}).", last["message"]]
@@ -126,6 +130,12 @@ def explanation(job: Object, now_seconds: float) -> list[str]:
     latest = max(conditions(job), key=lambda item: str(item["lastTransitionTime"]))
     reason = status(job).get("reason")
     return [f"{name} is {now.lower()}{f' ({reason})' if reason else ''}.", str(latest["message"])]
+
+
+def other_controller(job: Object) -> str:
+    """Return the controller that runs the job by ``spec.managedBy``; empty where Laneway's operator does."""
+    controller = job["spec"].get("managedBy")
+    return "" if controller in (None, OPERATOR_MANAGER) else str(controller)
 
 
 def last_preemption(job: Object, now_seconds: float) -> str:

@@ -44,3 +44,24 @@ def test_replaced_timers_do_not_pile_up() -> None:
     assert len(timers._heap) < 200
     assert timers.next_seconds() == 1e9
     assert timers.pop_due(2e9) == {"job"}
+
+
+def test_a_timer_is_hastened_and_never_put_off() -> None:
+    timers = Timers()
+    timers.hasten("a", 5.0)
+    timers.hasten("a", 9.0)
+    assert timers.next_seconds() == 5.0
+    timers.hasten("a", 3.0)
+    assert timers.next_seconds() == 3.0
+
+
+def test_the_first_that_is_due_stays_so_until_it_is_forgotten_or_set_again() -> None:
+    timers = Timers()
+    for key, at_seconds in (("a", 5.0), ("b", 7.0), ("c", 6.0)):
+        timers.put(key, at_seconds)
+    assert timers.first_due(4.0) is None
+    assert timers.first_due(7.0) == timers.first_due(7.0) == "a"
+    timers.forget("a")
+    assert timers.first_due(7.0) == "c"
+    timers.put("c", 8.0)
+    assert timers.first_due(7.0) == "b"

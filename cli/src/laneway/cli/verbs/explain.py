@@ -22,6 +22,7 @@ def run(arguments: Namespace) -> int:
     if arguments.output:
         explanation = {
             "name": arguments.name,
+            "managedBy": job_format.other_controller(job) or None,
             "state": job_format.state(job),
             "reason": job_format.status(job).get("reason") or None,
             "waiting": job_format.waiting(job),

@@ -214,7 +214,7 @@ class Job:
     """Since when it is ``WAITING``; None: since ``created_seconds``. Not read in other states."""
 
     started_seconds: float | None = None
-    """When it last became ``RUNNING``; None before."""
+    """When it last started or resumed; None before."""
 
     service_at_promotion_gpu_seconds: float = 0.0
     """Its attained service when it was last promoted for having waited long (see ``Plan.promotions``); 0: never."""

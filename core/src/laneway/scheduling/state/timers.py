@@ -27,6 +27,11 @@ class Timers:
                 heapq.heappush(self._heap, (at_seconds, key))
                 self._drop_stale_entries()
 
+    def hasten(self, key: str, at_seconds: float) -> None:
+        """Set a job's timer, unless it is set to an earlier time."""
+        if at_seconds < self._at.get(key, math.inf):
+            self.put(key, at_seconds)
+
     def forget(self, key: str) -> None:
         """Forget a job."""
         self._at.pop(key, None)
@@ -46,6 +51,10 @@ class Timers:
             if self._at.get(key) == at_seconds:
                 due.add(key)
         return due
+
+    def first_due(self, now_seconds: float) -> str | None:
+        """Return the job whose timer expired first; it stays so until it is forgotten or set again. None: none has expired."""
+        return self._heap[0][1] if self.next_seconds() <= now_seconds else None
 
     def next_seconds(self) -> float:
         """Return the next due time; infinite: there is none."""

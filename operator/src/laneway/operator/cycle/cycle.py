@@ -112,9 +112,7 @@ class Cycle:
         delta = cluster.take_delta() if self._remembers else cluster.everything()
         self._remembers = True
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
-        changed = self._jobs.update(
-            cluster, delta, history.refusals, history.template_refusals, in_flight, now_seconds
-        )
+        changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
         for uid in changed.gone:
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
@@ -257,14 +255,17 @@ class Cycle:
     def _flush_statuses(self, this: CycleState) -> None:
         """Write deferred statuses that are due, within the budget."""
         if this.explained:
-            for uid in self._deferred.take_explanations(this.starting, this.now_seconds):
-                reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
-                if reason is not None and reason.code is WaitingCode.NOT_CONSIDERED:
-                    self._deferred.defer_explanation(uid, this.now_seconds + DEFERRED_AGAIN_SECONDS)
-                else:
-                    self._write_status(this, uid)
+            for uid in self._deferred.take_explanations(
+                this.starting, this.now_seconds, self._not_considered
+            ):
+                self._write_status(this, uid)
         for uid in self._deferred.take_service(this.starting, this.now_seconds):
             self._write_status(this, uid)
+
+    def _not_considered(self, uid: str) -> bool:
+        """Whether it is not known yet why a job waits."""
+        reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
+        return reason is not None and reason.code is WaitingCode.NOT_CONSIDERED
 
     def _write_status(self, this: CycleState, uid: str) -> None:
         reconciled, write = self._draft(this, uid)
@@ -297,7 +298,7 @@ def _merely_explains(write: JobWrite, reconciled: ReconciledJob) -> bool:
     """Whether nothing happens but that a waiting job gets its reason."""
     return (
         reconciled.state is JobState.WAITING
-        and not (write.creates or write.pods_to_delete or write.pods_to_force_delete or write.expired)
+        and not write.changes_objects
         and not write.job.placed
         and all(each.reason == "Accepted" for each in write.events)
     )

@@ -6,13 +6,12 @@ have been due for longest come first.
 
 from __future__ import annotations
 
-import heapq
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from laneway.operator.config import CycleConfig
 from laneway.operator.cycle.write_budget import WriteBudget
 from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS
+from laneway.scheduling.state.timers import Timers
 
 
 class DeferredStatuses:
@@ -20,63 +19,49 @@ class DeferredStatuses:
 
     def __init__(self, config: CycleConfig) -> None:
         self._budget = WriteBudget(config)
-        self._explanations = _DueQueue()
-        self._service = _DueQueue()
+        self._explanations = Timers()
+        self._service = Timers()
 
     def defer_explanation(self, uid: str, due_seconds: float) -> None:
         """Write a job's new sentences or figures once they are due; the earliest moment counts."""
-        self._explanations.put(uid, due_seconds)
+        self._explanations.hasten(uid, due_seconds)
 
     def defer_service(self, uid: str, due_seconds: float) -> None:
         """Write a job's attained service, if nothing else in its status is new, once it is due."""
-        self._service.put(uid, due_seconds)
+        self._service.hasten(uid, due_seconds)
 
     def forget(self, uid: str) -> None:
         """Note that nothing is deferred for a job any more."""
         self._explanations.forget(uid)
         self._service.forget(uid)
 
-    def take_explanations(self, starting: int, now_seconds: float) -> Iterator[str]:
-        """Yield the jobs whose explanations may be written now; ``starting`` jobs have writes of a start in flight."""
-        while self._explanations.due_seconds() <= now_seconds and self._budget.explanations(
-            1, starting, now_seconds
-        ):
-            yield self._explanations.pop()
+    def take_explanations(
+        self, starting: int, now_seconds: float, postponed: Callable[[str], bool]
+    ) -> Iterator[str]:
+        """Yield the jobs whose explanations may be written now.
+
+        Args:
+            starting: jobs with writes of a start in flight.
+            now_seconds: Unix time.
+            postponed: whether a job has nothing to be written yet. Such a job is looked at again later, at no cost to the budget.
+        """
+        while (uid := self._explanations.first_due(now_seconds)) is not None:
+            if postponed(uid):
+                self._explanations.put(uid, now_seconds + DEFERRED_AGAIN_SECONDS)
+                continue
+            if not self._budget.take_explanation(starting, now_seconds):
+                return
+            self._explanations.forget(uid)
+            yield uid
 
     def take_service(self, starting: int, now_seconds: float) -> Iterator[str]:
         """Yield the jobs whose attained service may be written now."""
-        while self._service.due_seconds() <= now_seconds and self._budget.service(1, starting, now_seconds):
-            yield self._service.pop()
+        while (uid := self._service.first_due(now_seconds)) is not None:
+            if not self._budget.take_service(starting, now_seconds):
+                return
+            self._service.forget(uid)
+            yield uid
 
     def due_seconds(self, now_seconds: float) -> float:
         """Return when a cycle is due for an explanation. Service is no reason for one: there is one every few seconds."""
-        due_seconds = self._explanations.due_seconds()
-        return max(due_seconds, now_seconds + DEFERRED_AGAIN_SECONDS)
-
-
-class _DueQueue:
-    """Jobs by the moment when each is due."""
-
-    def __init__(self) -> None:
-        self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-        """With entries that do not count any more: those that differ from ``_due``."""
-
-    def put(self, uid: str, due_seconds: float) -> None:
-        if due_seconds < self._due.get(uid, math.inf):
-            self._due[uid] = due_seconds
-            heapq.heappush(self._heap, (due_seconds, uid))
-
-    def forget(self, uid: str) -> None:
-        self._due.pop(uid, None)
-
-    def due_seconds(self) -> float:
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else math.inf
-
-    def pop(self) -> str:
-        """Return the first job, and forget it. One must be due."""
-        _, uid = heapq.heappop(self._heap)
-        del self._due[uid]
-        return uid
+        return max(self._explanations.next_seconds(), now_seconds + DEFERRED_AGAIN_SECONDS)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from laneway.operator.config import TimeoutsConfig
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
 from laneway.operator.lifecycle.gang import ClusterContext
@@ -29,9 +30,6 @@ from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)
-
-Refusals = Mapping[tuple[str, int], str]
-"""By job uid and attempt, or job uid and generation: what the API server said."""
 
 
 @dataclass(slots=True)
@@ -76,8 +74,7 @@ class JobCache:
         self._measured: dict[str, None] = {}
         self._due = Timers()
         self._on_node: dict[str, set[str]] = {}
-        self._refusals: Refusals = {}
-        self._template_refusals: Refusals = {}
+        self._refused_before: tuple[Mapping[tuple[str, int], str], ...] = ({}, {})
 
     def due_seconds(self) -> float:
         """Return when the first job is to be reconciled though nothing changes; infinite: none is."""
@@ -87,8 +84,7 @@ class JobCache:
         self,
         state: ClusterState,
         delta: Delta,
-        refusals: Refusals,
-        template_refusals: Refusals,
+        history: WriteHistory,
         in_flight: Collection[str],
         now_seconds: float,
     ) -> Reconciled:
@@ -97,12 +93,11 @@ class JobCache:
         Args:
             state: what is known of the cluster.
             delta: what has changed of it.
-            refusals: by uid and attempt, what the API server said of an object.
-            template_refusals: by uid and generation, what it said of a pod template.
+            history: what the API server refused.
             in_flight: uids of jobs with writes in flight: they count as what is being written, and are reconciled afterwards.
             now_seconds: Unix time.
         """
-        self._changed |= self._take_changes(delta, refusals, template_refusals, now_seconds)
+        self._changed |= self._take_changes(delta, history, now_seconds)
         missing = {uid for uid in self._changed if uid not in state.jobs}
         self._changed -= missing
         gone = {uid for uid in missing if self._forget(uid)}
@@ -110,7 +105,9 @@ class JobCache:
         self._changed -= ready
         ready |= self._take_measured(in_flight)
         cluster = ClusterContext(state.nodes, state.sessions, self._timeouts, now_seconds, state.sick_gpus)
-        context = ReconcileContext(cluster, state.priority_classes, refusals, template_refusals)
+        context = ReconcileContext(
+            cluster, state.priority_classes, history.refusals, history.template_refusals
+        )
         for uid in sorted(ready):
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
             if uid in in_flight:
@@ -124,17 +121,16 @@ class JobCache:
         self._due.put(uid, math.inf)
         self._changed.add(uid)
 
-    def _take_changes(
-        self, delta: Delta, refusals: Refusals, template_refusals: Refusals, now_seconds: float
-    ) -> set[str]:
+    def _take_changes(self, delta: Delta, history: WriteHistory, now_seconds: float) -> set[str]:
         changed = delta.jobs | self._due.pop_due(now_seconds)
         for node in delta.nodes:
             changed |= self._on_node.get(node, set())
         if delta.priority_classes:
             changed |= self.jobs.keys()
-        for before, now in ((self._refusals, refusals), (self._template_refusals, template_refusals)):
+        refused = (dict(history.refusals), dict(history.template_refusals))
+        for before, now in zip(self._refused_before, refused, strict=True):
             changed |= {uid for (uid, _), _ in before.items() ^ now.items() if uid in self.jobs}
-        self._refusals, self._template_refusals = dict(refusals), dict(template_refusals)
+        self._refused_before = refused
         self._measured.update(delta.measured)
         return changed
 

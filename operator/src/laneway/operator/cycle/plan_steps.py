@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
-from laneway.operator.cycle.preemption_events import preempting, victims_for
 from laneway.operator.lifecycle import pausing, transitions
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -21,6 +20,12 @@ from laneway.scheduling import (
     WaitingReason,
 )
 from laneway.scheduling.explain.reasons import format_seconds
+
+_PREEMPTED = {
+    PreemptionAction.PAUSE: "is paused",
+    PreemptionAction.OFFLOAD: "is offloaded",
+    PreemptionAction.EVICT: "is evicted",
+}
 
 WithEstimate = Callable[[str, WaitingStatus, WaitingStatus | None], WaitingStatus]
 """Adds estimates and suggestions to a job's reason; the third argument is what its status has now."""
@@ -79,8 +84,9 @@ def with_decision(
         status = _explained(job.key, status, reason, now_seconds, with_estimate, refused)
         events = _suspended(job.status, reason)
         if reason.code is WaitingCode.AWAITING_PREEMPTION:
-            reconciled = replace(reconciled, awaits=victims_for(job.key, decision))
-            events = (*events, *preempting(job.key, decision))
+            victims = [each for each in decision.preemptions.values() if each.preemptor == job.key]
+            reconciled = replace(reconciled, awaits=frozenset(each.job for each in victims))
+            events = (*events, *_preempting(victims))
     return reconciled.becomes(status, *events)
 
 
@@ -111,6 +117,17 @@ def _preempt(
     return replace(
         reconciled.becomes(status, event), state=JobState.TERMINATING, pods_to_delete=pods_to_delete
     )
+
+
+def _preempting(victims: list[Preemption]) -> tuple[JobEvent, ...]:
+    """Return what the victims of a job do, as one event; none where it has none."""
+    if not victims:
+        return ()
+    text = "; ".join(
+        f"{each.job} {_PREEMPTED[each.action]} ({each.reason}, expected cost {format_seconds(each.cost_seconds)})"
+        for each in sorted(victims, key=lambda each: each.job)
+    )
+    return (JobEvent("Preempting", f"Preempting other jobs: {text}."),)
 
 
 def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEvent, ...]:

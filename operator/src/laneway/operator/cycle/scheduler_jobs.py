@@ -45,9 +45,7 @@ def scheduler_job(
         as_of_seconds=accounting.counted_at_seconds(status),
         service_rate_gpus=_service_rate_gpus(status) if running else None,
         waiting_since_seconds=parse_time(waiting.since) if waiting and waiting.since else None,
-        started_seconds=transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
-        if running
-        else None,
+        started_seconds=_started_seconds(status, pods, now_seconds) if running else None,
         service_at_promotion_gpu_seconds=status.service_at_promotion_gpu_milliseconds / 1000,
         expected_seconds=_expected_seconds(status, template, now_seconds),
         profile=None if counted is None else profile_of(counted),
@@ -55,6 +53,24 @@ def scheduler_job(
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,
     )
+
+
+def _started_seconds(status: TrainingJobStatus, pods: tuple[WorkerPod, ...], now_seconds: float) -> float:
+    """Return when the attempt first ran, or when the job last resumed; a wait for a lane does not move it.
+
+    The Running condition moves with each such wait, so the containers' times count where they are known. They have whole seconds
+    and the node's own clock: never before the placement, never after the condition.
+    """
+    running_seconds = transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
+    workers = [pod.started_seconds for pod in pods if pod.attempt == status.attempt]
+    began = [each for each in workers if each is not None]
+    if len(began) < len(status.placement):
+        return running_seconds
+    began.append(transitions.since_seconds(status, ConditionType.PLACED, running_seconds))
+    preempted = transitions.condition(status, ConditionType.PREEMPTED)
+    if preempted is not None and preempted.reason == transitions.RESUMED:
+        began.append(parse_time(preempted.last_transition_time))
+    return min(running_seconds, max(began))
 
 
 def _service_rate_gpus(status: TrainingJobStatus) -> float:

@@ -11,7 +11,7 @@ from laneway.operator.cycle.templates import (
     NOTHING_KNOWN,
     KnownTemplate,
     TemplateKey,
-    known_templates,
+    known_template,
     template_of,
 )
 from laneway.operator.state.records.job_record import JobRecord
@@ -61,7 +61,7 @@ class TemplateBook:
         changed: set[str] = set()
         for key in self._stale:
             evidence = self._evidence.get(key, {})
-            known = known_templates(evidence[uid] for uid in sorted(evidence)).get(key, NOTHING_KNOWN)
+            known = known_template(evidence[uid] for uid in sorted(evidence))
             if known != self._known.get(key, NOTHING_KNOWN):
                 changed |= self._jobs.get(key, set())
                 self._known[key] = known

@@ -7,9 +7,8 @@ how long one is expected to run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from laneway.api.conditions import is_true
 from laneway.api.job_conditions import ConditionType
@@ -44,23 +43,18 @@ class KnownTemplate:
 NOTHING_KNOWN = KnownTemplate()
 
 
-def known_templates(jobs: Iterable[JobRecord]) -> Mapping[TemplateKey, KnownTemplate]:
-    """Return what is known of each template of which anything is."""
-    known: dict[TemplateKey, KnownTemplate] = {}
+def known_template(jobs: Iterable[JobRecord]) -> KnownTemplate:
+    """Return what is known of the template of these jobs."""
+    known = NOTHING_KNOWN
     for job in jobs:
-        key, profile = template_of(job), job.status.profile
+        before, profile = known.profile, job.status.profile
         succeeded = is_true(job.status.conditions, ConditionType.COMPLETE)
-        if key is None or (profile is None and not succeeded):
-            continue
-        before = known.get(key, NOTHING_KNOWN)
-        known[key] = KnownTemplate(
-            profile=larger(before.profile, profile)
-            if before.profile and profile
-            else before.profile or profile,
-            runs=before.runs + succeeded,
-            run_seconds=before.run_seconds + (accounting.executed_seconds(job.status) if succeeded else 0.0),
+        known = KnownTemplate(
+            profile=larger(before, profile) if before and profile else before or profile,
+            runs=known.runs + succeeded,
+            run_seconds=known.run_seconds + (accounting.executed_seconds(job.status) if succeeded else 0.0),
         )
-    return MappingProxyType(known)
+    return known
 
 
 def template_of(job: JobRecord) -> TemplateKey | None:

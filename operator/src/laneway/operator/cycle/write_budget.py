@@ -26,15 +26,16 @@ class Allowance:
         self._left = maximum
         self._counted_seconds: float | None = None
 
-    def take(self, wanted: int, now_seconds: float) -> int:
-        """Return how many of the wanted writes may be made now, and count these."""
+    def take(self, now_seconds: float) -> bool:
+        """Return whether a write may be made now, and count it if so."""
         if self._counted_seconds is not None:
             gained = max(0.0, now_seconds - self._counted_seconds) * self._per_second
             self._left = min(self._maximum, self._left + gained)
         self._counted_seconds = now_seconds
-        taken = min(wanted, int(self._left))
-        self._left -= taken
-        return taken
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
 
 
 class WriteBudget:
@@ -47,20 +48,14 @@ class WriteBudget:
         self._while_many_start = _saved_up(while_many_start, config)
         self._service = Allowance(SERVICE_WRITES_PER_SECOND, SERVICE_WRITES_AT_ONCE)
 
-    def explanations(self, wanted: int, starting: int, now_seconds: float) -> int:
-        """Return how many of the wanted explanations may be written now, and count these.
-
-        Args:
-            wanted: how many there are.
-            starting: jobs with writes of a start in flight.
-            now_seconds: Unix time.
-        """
+    def take_explanation(self, starting: int, now_seconds: float) -> bool:
+        """Return whether an explanation may be written now, and count it if so; ``starting`` jobs have writes of a start in flight."""
         allowance = self._explanations if starting <= MANY_STARTS else self._while_many_start
-        return allowance.take(wanted, now_seconds)
+        return allowance.take(now_seconds)
 
-    def service(self, wanted: int, starting: int, now_seconds: float) -> int:
-        """Return how many of the wanted statuses with nothing new but service may be written now, and count these."""
-        return self._service.take(wanted, now_seconds) if starting <= MANY_STARTS else 0
+    def take_service(self, starting: int, now_seconds: float) -> bool:
+        """Return whether a status with nothing new but service may be written now, and count it if so."""
+        return starting <= MANY_STARTS and self._service.take(now_seconds)
 
 
 def _saved_up(per_second: float, config: CycleConfig) -> Allowance:

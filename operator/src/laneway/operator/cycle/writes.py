@@ -81,25 +81,17 @@ class JobWrite:
     @property
     def acts(self) -> bool:
         """Whether more is to be done than to write a status in which only figures and sentences are new."""
-        return bool(
-            self.creates
-            or self.pods_to_delete
-            or self.pods_to_force_delete
-            or self.expired
-            or self.events
-            or gist(self.status) != gist(self.job.status)
-        )
+        return self.changes_objects or bool(self.events) or gist(self.status) != gist(self.job.status)
+
+    @property
+    def changes_objects(self) -> bool:
+        """Whether pods are to be made or deleted, or the job is."""
+        return bool(self.creates or self.pods_to_delete or self.pods_to_force_delete or self.expired)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (
-            self.writes_status
-            or self.creates
-            or self.pods_to_delete
-            or self.pods_to_force_delete
-            or self.expired
-        )
+        return not (self.writes_status or self.changes_objects)
 
 
 def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate) -> JobWrite:
@@ -109,11 +101,6 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
     missing = (
         [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
     )
-    waited_seconds = None
-    began = reconciled.job.running and not job.running and not transitions.awaits_lane(job.status)
-    if began and job.status.waiting and job.status.waiting.since:
-        running = transitions.since_seconds(status, ConditionType.RUNNING, 0.0)
-        waited_seconds = max(0.0, running - parse_time(job.status.waiting.since))
     return JobWrite(
         job=job,
         status=status,
@@ -126,8 +113,21 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
         awaits=reconciled.awaits,
         events=reconciled.events,
         expired=reconciled.expired,
-        waited_seconds=waited_seconds,
+        waited_seconds=_waited_seconds(job.status, status)
+        if reconciled.job.running and not job.running
+        else None,
     )
+
+
+def _waited_seconds(before: TrainingJobStatus, after: TrainingJobStatus) -> float | None:
+    """Return how long a job had waited that runs now; None where it merely waited for a lane in the midst of an attempt."""
+    if before.waiting is None or before.waiting.since is None:
+        return None
+    since_seconds = parse_time(before.waiting.since)
+    placed_seconds = transitions.since_seconds(after, ConditionType.PLACED, since_seconds)
+    if transitions.awaits_lane(before) and since_seconds > placed_seconds:
+        return None
+    return max(0.0, transitions.since_seconds(after, ConditionType.RUNNING, 0.0) - since_seconds)
 
 
 def _active_gpus(status: TrainingJobStatus) -> frozenset[str]:

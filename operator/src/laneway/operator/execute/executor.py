@@ -94,6 +94,8 @@ class Executor:
         """Whether a write was not made because this replica does not lead."""
 
         self.refusals: dict[tuple[str, int], str] = {}
+        """By job uid and attempt: why one of its objects was refused; until the status says that the attempt is over."""
+
         self.written_seconds: dict[str, float] = {}
         self.last_sign_seconds = wall()
         """When a write ended last, Unix time."""
@@ -224,6 +226,10 @@ class Executor:
         if write.writes_status:
             async with slots:
                 changed = await self._writer.write_status(job, write.status)
+            after = job.with_status(write.status)
+            if not after.placed or after.status.attempt != job.status.attempt:
+                # Only of an attempt that is not over is it asked what was refused.
+                self.refusals.pop((job.uid, job.status.attempt), None)
             self._write_order.end(write, written=True)
             self._note(write, now_seconds)
         if write.creates and job.desired is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from laneway.api.training_job_status import WorkerPlacementStatus
@@ -28,6 +29,14 @@ TemplateKey = tuple[str, int]
 """A job's uid, and the generation of its spec."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked about a job, and when."""
+
+    seconds: float
+    template: str
+
+
 class TemplateTrials:
     """What the API server said of templates."""
 
@@ -36,8 +45,9 @@ class TemplateTrials:
         self._writer = writer
         self._again_seconds = again_seconds
         self._refusals: dict[TemplateKey, str] = {}
-        self._asked_seconds: dict[TemplateKey, float] = {}
+        self._asked: dict[TemplateKey, _Asked] = {}
         self._answers: dict[str, str] = {}
+        """By name of the template."""
 
     @property
     def refusals(self) -> Mapping[TemplateKey, str]:
@@ -71,22 +81,24 @@ class TemplateTrials:
     def forget(self) -> None:
         """Forget all answers."""
         self._refusals.clear()
-        self._asked_seconds.clear()
+        self._asked.clear()
         self._answers.clear()
 
     def forget_gone_jobs(self, uids: set[str]) -> None:
         """Forget what is known of jobs that are not among these."""
-        self._asked_seconds = {key: when for key, when in self._asked_seconds.items() if key[0] in uids}
+        self._asked = {key: asked for key, asked in self._asked.items() if key[0] in uids}
         self._refusals = {key: text for key, text in self._refusals.items() if key[0] in uids}
+        templates = {asked.template for asked in self._asked.values()}
+        self._answers = {name: answer for name, answer in self._answers.items() if name in templates}
 
     def _is_due(self, job: JobRecord, now_seconds: float) -> bool:
         if job.desired is None:
             return False
         key = (job.uid, job.generation)
-        asked_seconds = self._asked_seconds.get(key)
-        if asked_seconds is None or asked_seconds < (pods_refused_seconds(job) or 0.0):
+        asked = self._asked.get(key)
+        if asked is None or asked.seconds < (pods_refused_seconds(job) or 0.0):
             return True
-        return key in self._refusals and now_seconds >= asked_seconds + self._again_seconds
+        return key in self._refusals and now_seconds >= asked.seconds + self._again_seconds
 
     async def _ask_about(self, job: JobRecord, now_seconds: float) -> None:
         assert job.desired is not None, "a job that waits by the plan, or was asked about, has a valid spec"
@@ -96,7 +108,7 @@ class TemplateTrials:
         again = key in self._refusals or pods_refused_seconds(job) is not None
         if again or name not in self._answers:
             self._answers[name] = await self._writer.try_pod(job, manifest)
-        self._asked_seconds[key] = now_seconds
+        self._asked[key] = _Asked(now_seconds, name)
         self._refusals.pop(key, None)
         if self._answers[name]:
             self._refusals[key] = f"template: {self._answers[name]}"

@@ -48,7 +48,9 @@ def started(status: TrainingJobStatus, start_seconds: float) -> TrainingJobStatu
 
 
 def uncharged(status: TrainingJobStatus) -> TrainingJobStatus:
-    """Return the status with nothing charged for the run that has just begun."""
+    """Return the status with nothing charged for the time since service was counted; the same object where none is counted."""
+    if status.service_counted_at is None:
+        return status
     return status.model_copy(update={"service_counted_at": None})
 
 

@@ -15,8 +15,8 @@ from laneway.api.gpu_node import SessionState
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import TrainingJobStatus
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.gang import ClusterContext
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex, noteworthy
 from laneway.scheduling import JobState, PreemptionAction
@@ -65,31 +65,27 @@ def can_pause(pods: Sequence[WorkerPod], sessions: SessionIndex) -> bool:
 
 
 def coming_back_until_seconds(
-    status: TrainingJobStatus,
-    pods: Sequence[WorkerPod],
-    sessions: SessionIndex,
-    timeouts: TimeoutsConfig,
-    now_seconds: float,
+    status: TrainingJobStatus, pods: Sequence[WorkerPod], cluster: ClusterContext
 ) -> float | None:
     """Return until when a job that goes on is given time to do so; None where its nodes say that it does, or had their time.
 
     Told to pause again before, it would seem to have done so already: what its nodes say is still the answer to the order before.
     """
-    since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
-    until_seconds = since_seconds + timeouts.pause_seconds
-    stands = any(state in _DONE[PreemptionAction.PAUSE] for pod in pods for state in _states(pod, sessions))
-    return until_seconds if stands and now_seconds < until_seconds else None
+    since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, cluster.now_seconds)
+    until_seconds = since_seconds + cluster.timeouts.pause_seconds
+    states = (state for pod in pods for state in _states(pod, cluster.sessions))
+    stands = any(state in _DONE[PreemptionAction.PAUSE] for state in states)
+    return until_seconds if stands and cluster.now_seconds < until_seconds else None
 
 
 def look(
     status: TrainingJobStatus,
     depth: PreemptionAction,
     pods: Sequence[WorkerPod],
-    sessions: SessionIndex,
-    timeouts: TimeoutsConfig,
-    now_seconds: float,
+    cluster: ClusterContext,
 ) -> PauseProgress:
     """Return how far the job has come, by its nodes' word."""
+    sessions, timeouts, now_seconds = cluster.sessions, cluster.timeouts, cluster.now_seconds
     preemption = status.preemption
     assert preemption is not None
     if preemption.reached_at is not None:

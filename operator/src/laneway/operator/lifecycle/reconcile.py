@@ -102,11 +102,14 @@ def _follow(
         refused=context.refusals.get((job.uid, job.status.attempt), ""),
     )
     result = evaluate_attempt(attempt, context.cluster)
-    if result.started_seconds is not None and not attempt.was_running:
+    starts = result.started_seconds is not None and not attempt.was_running
+    if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
-        if any(without_lane(pod, context.cluster.sessions) for pod in mine):
-            # Not charged: as far as is known, it has not had a lane since its workers started.
-            reconciled = reconciled.becomes(accounting.uncharged(reconciled.job.status))
+    no_turn = job.status.turns == job.status.turns_before_attempt
+    if (starts or no_turn) and any(without_lane(pod, context.cluster.sessions) for pod in mine):
+        # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
+        status = accounting.uncharged(reconciled.job.status)
+        reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
     reconciled = replace(reconciled, present=frozenset(pod.rank for pod in mine))
     if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
         return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))
@@ -155,14 +158,10 @@ def _go_on(
     running = result.outcome == Outcome.RUNNING
     state = JobState.RUNNING if running else JobState.STARTING
     events: tuple[JobEvent, ...] = ()
-    if running:
-        status, events = _with_lanes(status, mine, context)
     back_seconds = None
     if running:
-        cluster = context.cluster
-        back_seconds = pausing.coming_back_until_seconds(
-            status, mine, cluster.sessions, cluster.timeouts, now_seconds
-        )
+        status, events = _with_lanes(status, mine, context)
+        back_seconds = pausing.coming_back_until_seconds(status, mine, context.cluster)
     due = (due_seconds, move_seconds, back_seconds)
     return replace(
         _holding(reconciled.becomes(_corrected(status, mine, context), *events), mine, state),
@@ -201,7 +200,7 @@ def _follow_pause(
         message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
         suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         return reconciled.becomes(suspended, JobEvent("Suspended", message))
-    seen = pausing.look(status, depth, mine, cluster.sessions, cluster.timeouts, now_seconds)
+    seen = pausing.look(status, depth, mine, cluster)
     if seen.in_vain:
         message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
         was = transitions.condition(status, ConditionType.PREEMPTED)

@@ -43,6 +43,7 @@ STARTING = "Starting"
 BACKING_OFF = "BackingOff"
 ENDING = "WorkersEnding"
 PREEMPTED = "Preempted"
+RESUMED = "Resumed"
 PAUSED_REASONS = {PreemptionAction.PAUSE: PAUSED, PreemptionAction.OFFLOAD: OFFLOADED}
 """Reason of Running=False, and of waiting, for a job that was preempted without being evicted."""
 
@@ -227,16 +228,15 @@ def resumed(status: Status, now_seconds: float) -> Status:
     status = with_conditions(
         status,
         now_seconds,
-        (ConditionType.PREEMPTED, False, "Resumed", message),
-        (ConditionType.RUNNING, True, "Resumed", message),
+        (ConditionType.PREEMPTED, False, RESUMED, message),
+        (ConditionType.RUNNING, True, RESUMED, message),
     )
     return changed(accounting.started(_gone_on(status), now_seconds), waiting=None)
 
 
 def lane_awaited(status: Status, message: str, now_seconds: float) -> Status:
     """A worker has no lane on its GPU: the job keeps its workers, cannot use its GPUs, and is charged no service."""
-    was = status.waiting
-    since = was.since if was is not None and was.reason == WAITING_FOR_LANE else format_time(now_seconds)
+    since = _waits_since(status, now_seconds)
     status = accounting.stopped(status, now_seconds) if status.service_counted_at else status
     status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, WAITING_FOR_LANE, message))
     unblock = "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory."

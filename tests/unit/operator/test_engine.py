@@ -1,0 +1,119 @@
+"""When the engine lists everything, and what it forgets while another replica leads."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from laneway.operator import engine as engine_module
+from laneway.operator.config import OperatorConfig
+from laneway.operator.engine import Engine
+from laneway.operator.execute import garbage_collector
+from laneway.operator.execute.writer import Writer
+from laneway.operator.metrics import Figures, Metrics
+from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
+from laneway.operator.state.cache import ClusterCache
+from laneway.operator.watch.apiserver import ApiServer
+
+from tests.unit.operator.builders import a_job
+
+_PATIENCE_SECONDS = 30.0
+
+
+def an_engine(
+    cache: ClusterCache, wall: Callable[[], float], *, leads: bool, metrics: Metrics | None = None
+) -> Engine:
+    """An engine with no API server, that lists everything only once unless it is told to."""
+    replica = cast(Any, SimpleNamespace(leads=leads, identity="a", seconds_left=lambda: 60.0, term_version=0))
+    config = OperatorConfig.model_validate({"cycle": {"relistSeconds": 86_400}})
+    api, metrics = cast(ApiServer, None), metrics or Metrics()
+    writer = Writer(api, cache, metrics, lambda: 60.0)
+    return Engine(config, api, cache, writer, metrics, replica, wall=wall)
+
+
+class _StandsBy(Metrics):
+    """Tells when the engine has come to show no figures, which is the last that it does when it begins to stand by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stands_by = asyncio.Event()
+
+    def show(self, figures: Callable[[], Figures]) -> None:
+        super().show(figures)
+        self.stands_by.set()
+
+
+async def test_a_replica_that_stands_by_keeps_no_delta() -> None:
+    """Nobody takes it while another replica leads, so it would grow with each job that comes and goes."""
+    cache, metrics = ClusterCache(lambda: 0.0), _StandsBy()
+    engine = an_engine(cache, lambda: 0.0, leads=False, metrics=metrics)
+    cache.jobs.observe(a_job().raw)
+    engine.wake()
+    task = asyncio.create_task(engine.run())
+    await asyncio.wait_for(metrics.stands_by.wait(), _PATIENCE_SECONDS)
+    task.cancel()
+    await asyncio.wait([task], timeout=_PATIENCE_SECONDS)
+    assert cache.state(60.0).take_delta().jobs == set()
+
+
+class _FakeTime(selectors.SelectSelector):
+    """Lets no time pass for real: an event loop that would sleep finds that the time has come."""
+
+    now_seconds = 1_000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "the loop waits for what never comes"
+        self.now_seconds += max(0.0, timeout)
+        return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, fake: _FakeTime) -> None:
+        self._fake = fake
+        super().__init__(fake)
+
+    def time(self) -> float:
+        return self._fake.now_seconds
+
+
+@pytest.mark.parametrize(
+    ("after_seconds", "want_seconds"),
+    [(1.0, MISSED_DELETIONS_SECONDS), (MISSED_DELETIONS_SECONDS + 60, MISSED_DELETIONS_SECONDS + 60)],
+    ids=["soon after a list", "long after a list"],
+)
+def test_a_list_that_is_asked_for_comes_no_sooner_than_a_while_after_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, after_seconds: float, want_seconds: float
+) -> None:
+    """However often it is asked for, there is one."""
+    fake, listed, once = _FakeTime(), list[float](), asyncio.Event()
+
+    async def relist(*arguments: object) -> None:
+        listed.append(fake.now_seconds)
+        once.set()
+
+    async def no_services(api: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+    monkeypatch.setattr(garbage_collector, "list_gang_services", no_services)
+
+    async def play() -> None:
+        engine = an_engine(ClusterCache(lambda: fake.now_seconds), lambda: fake.now_seconds, leads=True)
+        engine.list_soon()  # before the first list there is nothing that it could have missed
+        task = asyncio.create_task(engine.run())
+        await once.wait()
+        await asyncio.sleep(after_seconds)
+        for _ in range(3):
+            engine.list_soon()
+        await asyncio.sleep(600)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with asyncio.Runner(loop_factory=lambda: _Loop(fake)) as runner:
+        runner.run(play())
+    first, again = listed
+    assert again - first == pytest.approx(want_seconds, abs=1)

@@ -363,13 +363,18 @@ def a_view(
 
 
 def snapshot_of(view: ClusterState, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
-    """What the scheduler gets to see."""
+    """What the scheduler has been given."""
     cache = JobCache(TIMEOUTS)
     sync = SchedulerSync(policies(), LaneRules(), active_percent)
     delta = view.everything()
     changed = cache.update(view, delta, WriteHistory({}, {}), (), now)
     sync.update(view, cache, delta, changed, now)
-    return sync.snapshot()
+    releasing = (job for node in sync._nodes.values() for job in node.releasing.values())
+    return ClusterSnapshot(
+        nodes=tuple(each.node for each in sync._nodes.values()),
+        jobs=(*sync._jobs.values(), *releasing),
+        avoid={key: nodes for key, nodes in sync._avoid.items() if nodes},
+    )
 
 
 def context_of(

@@ -16,7 +16,7 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import ClusterSnapshot, Job, JobState, Node, Policies, Scheduler
+from laneway.scheduling import Job, JobState, Node, Policies, Scheduler
 from laneway.scheduling.state.timers import Timers
 
 
@@ -64,15 +64,6 @@ class SchedulerSync:
     def due_seconds(self) -> float:
         """Return when the first node changes by itself; infinite: none does."""
         return self._due.next_seconds()
-
-    def snapshot(self) -> ClusterSnapshot:
-        """Return what the scheduler was given."""
-        releasing = (job for node in self._nodes.values() for job in node.releasing.values())
-        return ClusterSnapshot(
-            nodes=tuple(each.node for each in self._nodes.values()),
-            jobs=(*self._jobs.values(), *releasing),
-            avoid={key: nodes for key, nodes in self._avoid.items() if nodes},
-        )
 
     def refused(self, key: str) -> str:
         """Return to which nodes a waiting job's template does not let it, and why; empty where to all."""

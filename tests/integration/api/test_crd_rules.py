@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from laneway.api import pod_template
 from laneway.api.generate_crds import pod_definitions_text
+from laneway.api.schema import MAX_COUNTER
 
 from hack.cluster.control_plane import LoopbackControlPlane
 
@@ -215,6 +216,30 @@ def test_the_api_server_fills_in_the_defaults(control_plane: LoopbackControlPlan
         "Lanes",
         {"mode": "Auto", "gracePeriodSeconds": 30},
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ({"turns": MAX_COUNTER, "progress": {"percent": 100}}, ""),
+        ({"turns": MAX_COUNTER + 1}, "turns in body should be less than or equal to"),
+        (
+            {"progress": {"percent": 101}},
+            "progress.percent in body should be less than or equal to 100",
+        ),
+    ],
+)
+def test_the_figures_of_a_status_have_a_range(
+    control_plane: LoopbackControlPlane, status: dict[str, Any], sentence: str
+) -> None:
+    assert apply(control_plane, job(name="counts")).returncode == 0
+    patch = json.dumps({"status": status})
+    answer = kubectl(
+        control_plane, "patch", "tj", "counts", "--subresource=status", "--type=merge", "-p", patch
+    )
+    assert (answer.returncode == 0) is not bool(sentence), answer.stderr
+    assert sentence in answer.stderr
+    assert kubectl(control_plane, "delete", "tj", "counts").returncode == 0
 
 
 def test_explain_reads_well(control_plane: LoopbackControlPlane) -> None:

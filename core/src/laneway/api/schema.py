@@ -7,6 +7,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+MAX_COUNTER = 2**53 - 1
+"""The maximum of every integer without a smaller one. A schema's maximum is a float64, which is exact up to here."""
+
 
 def camel(name: str) -> str:
     """Return the JSON name of a field, such as ``numaNode``; a field with an acronym (``podUID``) sets its own alias."""
@@ -35,6 +38,24 @@ class Status(Model):
     """Record that is read back from the cluster. Unknown fields are ignored: a newer writer may have added them."""
 
     model_config = ConfigDict(extra="ignore")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as JSON for the API server, without unset fields.
+
+        Integers above :data:`MAX_COUNTER` become that: much is reported by users' processes, and the API server would refuse the
+        whole status for one false figure.
+        """
+        result = super().to_json()
+        _bound(result)
+        return result
+
+
+def _bound(values: Any) -> None:
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+        if isinstance(value, dict | list):
+            _bound(value)
+        elif isinstance(value, int) and value > MAX_COUNTER:
+            values[key] = MAX_COUNTER
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:

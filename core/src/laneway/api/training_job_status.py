@@ -141,7 +141,7 @@ class ProgressStatus(Status):
         default=None, description="Training steps in total, as reported by the training script.", ge=0
     )
     percent: int | None = Field(
-        default=None, description="Progress reported by the training script, in percent.", ge=0
+        default=None, description="Progress reported by the training script, in percent.", ge=0, le=100
     )
     epoch: int | None = Field(default=None, description="Epoch reported by the training script.", ge=0)
     loss: str | None = Field(

@@ -222,6 +222,7 @@ def test_the_api_server_fills_in_the_defaults(control_plane: LoopbackControlPlan
     ("status", "sentence"),
     [
         ({"turns": MAX_COUNTER, "progress": {"percent": 100}}, ""),
+        ({"startTime": "yesterday"}, "must be of type date-time"),
         ({"turns": MAX_COUNTER + 1}, "turns in body should be less than or equal to"),
         (
             {"progress": {"percent": 101}},

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from laneway.api.rfc3339 import check_time
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 MAX_COUNTER = 2**53 - 1
 """The maximum of every integer without a smaller one. A schema's maximum is a float64, which is exact up to here."""
+
+
+Time = Annotated[str, AfterValidator(check_time), Field(json_schema_extra={"format": "date-time"})]
+"""A field with a time. A record with another text cannot be read, so that what was read needs no second check."""
 
 
 def camel(name: str) -> str:

@@ -135,6 +135,39 @@ WRONG = {
         job("spec.template.spec.nodeName", "n1"),
         "to narrow the choice set nodeSelector",
     ),
+    "a host name": (
+        job("spec.template.spec.hostname", "mine"),
+        "hostname is forbidden: Laneway sets it to the name of the worker's pod, JOB-RANK; leave it out",
+    ),
+    "a subdomain": (
+        job("spec.template.spec.subdomain", "mine"),
+        "subdomain is forbidden: Laneway sets it to the job's name",
+    ),
+    "a label that the operator writes": (
+        job("spec.template.metadata", {"labels": {"laneway.dev/rank": "1"}}),
+        "are forbidden: Laneway sets them; leave them out, or use another prefix",
+    ),
+    "an annotation that the operator writes": (
+        job("spec.template.metadata", {"annotations": {"laneway.dev/gpus": "x"}}),
+        "are forbidden: Laneway sets them; leave them out, or use another prefix",
+    ),
+    "two grace periods": (
+        job(
+            "spec",
+            {
+                **GOOD["spec"],
+                "preemption": {"gracePeriodSeconds": 30},
+                "template": {
+                    "spec": {**GOOD["spec"]["template"]["spec"], "terminationGracePeriodSeconds": 60}
+                },
+            },
+        ),
+        "differ: set only one of them, or both to the same number",
+    ),
+    "a grace period of hours": (
+        job("spec.template.spec.terminationGracePeriodSeconds", 7200),
+        "terminationGracePeriodSeconds in body should be less than or equal to 3600",
+    ),
     "the share asked for in the container": (
         job(f"{CONTAINER}.resources", {"limits": {"laneway.dev/gpu-percent": 10}}),
         "set spec.gpus, and Laneway adds the share",
@@ -178,6 +211,14 @@ def test_a_wrong_spec_is_refused_at_apply_time(
         ("spec.queueName", ""),
         ("spec.managedBy", "example.com/other"),
         ("spec.template.spec.priorityClassName", "system-cluster-critical"),
+        ("spec.template.spec.terminationGracePeriodSeconds", 60),
+        (
+            "spec.template.metadata",
+            {
+                "labels": {"team": "vision"},
+                "annotations": {"laneway.dev/minimum-enforcement": "Watchdog"},
+            },
+        ),
         (
             CONTAINER,
             {
@@ -214,7 +255,7 @@ def test_the_api_server_fills_in_the_defaults(control_plane: LoopbackControlPlan
     assert (spec["workers"], spec["sharing"], spec["preemption"]) == (
         1,
         "Lanes",
-        {"mode": "Auto", "gracePeriodSeconds": 30},
+        {"mode": "Auto"},
     )
 
 

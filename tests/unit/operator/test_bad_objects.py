@@ -30,6 +30,7 @@ from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu
         ({"template": {"spec": {"containers": [{"name": "c", "env": [{"value": "x"}]}]}}}, "env[0] has no name"),
         ({"template": {"spec": {"containers": [{"name": "c"}], "nodeSelector": "ssd"}}}, "nodeSelector is 'ssd': write a mapping"),
         ({"template": {"spec": {"containers": [{"name": "c"}], "tolerations": {}}}}, "tolerations is {}: write a list"),
+        ({"template": {"spec": {"containers": [{"name": "c"}], "terminationGracePeriodSeconds": "9"}}}, "is '9': write a whole number"),
         ({"template": {"metadata": {"labels": []}, "spec": {"containers": [{"name": "c"}]}}}, "labels is []: write a mapping"),
     ],
     ids=str,
@@ -64,7 +65,7 @@ YESTERDAY = {"lastTransitionTime": "yesterday"}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "part",
     [
         {"waiting": {"reason": "GPUsBusy", "message": "", "since": "yesterday"}},
         {"waiting": {"reason": "GPUsBusy", "message": "", "estimatedStart": "tomorrow"}},
@@ -85,10 +86,10 @@ YESTERDAY = {"lastTransitionTime": "yesterday"}
     ids="-".join,
 )
 def test_a_status_with_a_time_that_is_none_stops_no_other_job(
-    told: dict[str, Any], caplog: pytest.LogCaptureFixture
+    part: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     raw = a_job().placed("n1").running().raw
-    raw["status"] |= told
+    raw["status"] |= part
     record = parse_job(raw)
     assert record.malformed_status
     assert "not a time; write one such as" in caplog.records[0].problem  # type: ignore[attr-defined]

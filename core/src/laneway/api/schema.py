@@ -64,5 +64,17 @@ def _bound(values: Any) -> None:
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return the CEL rules of a schema from (rule, message) pairs."""
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+    """Return the CEL rules of a schema from (rule, message) pairs.
+
+    A rule that asks ``oldSelf.hasValue()`` is checked when an object is created, too.
+    """
+    return {
+        "x-kubernetes-validations": [
+            {
+                "rule": rule,
+                "message": message,
+                **({"optionalOldSelf": True} if "oldSelf.hasValue()" in rule else {}),
+            }
+            for rule, message in pairs
+        ]
+    }

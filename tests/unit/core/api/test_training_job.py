@@ -34,7 +34,7 @@ def test_a_short_spec_is_filled_with_defaults() -> None:
         {"gpus": {"type": "Share", "sharePercent": 50}, "template": TEMPLATE}
     )
     assert (spec.workers, spec.sharing, spec.placement, spec.preemption.mode) == (1, "Lanes", "Auto", "Auto")
-    assert spec.preemption.grace_period_seconds == 30
+    assert spec.effective_grace_period_seconds == 30
     assert not spec.spans_gpus
 
 

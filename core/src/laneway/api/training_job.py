@@ -22,7 +22,7 @@ _GRACE = "?preemption.?gracePeriodSeconds"
 _TEMPLATES_GRACE = "template.spec.?terminationGracePeriodSeconds"
 """Both in CEL, as optional values."""
 
-_MAX_SECONDS = 2**31 - 1
+MAX_SECONDS = 2**31 - 1
 
 
 class Sharing(StrEnum):
@@ -198,13 +198,13 @@ class TrainingJobSpec(Model):
         default=None,
         description="The job fails after it has run for this time; waiting time does not count. Default: no limit.",
         ge=1,
-        le=_MAX_SECONDS,
+        le=MAX_SECONDS,
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,
         description="The job is deleted this time after it completed or failed. Default: never.",
         ge=0,
-        le=_MAX_SECONDS,
+        le=MAX_SECONDS,
     )
     queue_name: str | None = Field(
         default=None,

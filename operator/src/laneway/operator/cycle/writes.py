@@ -114,10 +114,11 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
     if began and job.status.waiting and job.status.waiting.since:
         running = transitions.since_seconds(status, ConditionType.RUNNING, 0.0)
         waited_seconds = max(0.0, running - parse_time(job.status.waiting.since))
+    differs = gist(status) != gist(job.status) or bool(reconciled.events) or job.wrong_summary
     return JobWrite(
         job=job,
         status=status,
-        writes_status=(gist(status) != gist(job.status) or bool(reconciled.events)) and not job.deleting,
+        writes_status=differs and not job.deleting,
         creates=tuple(missing),
         profile=template.profile if missing else None,
         pods_to_delete=reconciled.pods_to_delete,

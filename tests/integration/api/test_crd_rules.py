@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from laneway.api import pod_template
 from laneway.api.generate_crds import pod_definitions_text
+from laneway.api.schema import MAX_COUNTER
 
 from hack.cluster.control_plane import LoopbackControlPlane
 
@@ -134,6 +135,39 @@ WRONG = {
         job("spec.template.spec.nodeName", "n1"),
         "to narrow the choice set nodeSelector",
     ),
+    "a host name": (
+        job("spec.template.spec.hostname", "mine"),
+        "hostname is forbidden: Laneway sets it to the name of the worker's pod, JOB-RANK; leave it out",
+    ),
+    "a subdomain": (
+        job("spec.template.spec.subdomain", "mine"),
+        "subdomain is forbidden: Laneway sets it to the job's name",
+    ),
+    "a label that the operator writes": (
+        job("spec.template.metadata", {"labels": {"laneway.dev/rank": "1"}}),
+        "are forbidden: Laneway sets them; leave them out, or use another prefix",
+    ),
+    "an annotation that the operator writes": (
+        job("spec.template.metadata", {"annotations": {"laneway.dev/gpus": "x"}}),
+        "are forbidden: Laneway sets them; leave them out, or use another prefix",
+    ),
+    "two grace periods": (
+        job(
+            "spec",
+            {
+                **GOOD["spec"],
+                "preemption": {"gracePeriodSeconds": 30},
+                "template": {
+                    "spec": {**GOOD["spec"]["template"]["spec"], "terminationGracePeriodSeconds": 60}
+                },
+            },
+        ),
+        "differ: set only one of them, or both to the same number",
+    ),
+    "a grace period of hours": (
+        job("spec.template.spec.terminationGracePeriodSeconds", 7200),
+        "terminationGracePeriodSeconds in body should be less than or equal to 3600",
+    ),
     "the share asked for in the container": (
         job(f"{CONTAINER}.resources", {"limits": {"laneway.dev/gpu-percent": 10}}),
         "set spec.gpus, and Laneway adds the share",
@@ -177,6 +211,14 @@ def test_a_wrong_spec_is_refused_at_apply_time(
         ("spec.queueName", ""),
         ("spec.managedBy", "example.com/other"),
         ("spec.template.spec.priorityClassName", "system-cluster-critical"),
+        ("spec.template.spec.terminationGracePeriodSeconds", 60),
+        (
+            "spec.template.metadata",
+            {
+                "labels": {"team": "vision"},
+                "annotations": {"laneway.dev/minimum-enforcement": "Watchdog"},
+            },
+        ),
         (
             CONTAINER,
             {
@@ -213,8 +255,33 @@ def test_the_api_server_fills_in_the_defaults(control_plane: LoopbackControlPlan
     assert (spec["workers"], spec["sharing"], spec["preemption"]) == (
         1,
         "Lanes",
-        {"mode": "Auto", "gracePeriodSeconds": 30},
+        {"mode": "Auto"},
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ({"turns": MAX_COUNTER, "progress": {"percent": 100}}, ""),
+        ({"startTime": "yesterday"}, "must be of type date-time"),
+        ({"turns": MAX_COUNTER + 1}, "turns in body should be less than or equal to"),
+        (
+            {"progress": {"percent": 101}},
+            "progress.percent in body should be less than or equal to 100",
+        ),
+    ],
+)
+def test_the_figures_of_a_status_have_a_range(
+    control_plane: LoopbackControlPlane, status: dict[str, Any], sentence: str
+) -> None:
+    assert apply(control_plane, job(name="counts")).returncode == 0
+    patch = json.dumps({"status": status})
+    answer = kubectl(
+        control_plane, "patch", "tj", "counts", "--subresource=status", "--type=merge", "-p", patch
+    )
+    assert (answer.returncode == 0) is not bool(sentence), answer.stderr
+    assert sentence in answer.stderr
+    assert kubectl(control_plane, "delete", "tj", "counts").returncode == 0
 
 
 def test_explain_reads_well(control_plane: LoopbackControlPlane) -> None:

@@ -51,6 +51,17 @@ def today() -> dict[str, Any]:
     return crd
 
 
+def before_the_rules_of_the_template() -> dict[str, Any]:
+    """Return today's CRD without the rules about pods, and with the grace period's former default."""
+    crd = today()
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["preemption"]["properties"]["gracePeriodSeconds"]["default"] = 30
+    template = spec["properties"]["template"]["properties"]
+    for schema in (spec, template["metadata"], template["spec"]):
+        del schema["x-kubernetes-validations"]
+    return crd
+
+
 def with_new_version(*, old_served: bool = True) -> dict[str, Any]:
     """Return today's CRD with a second version, which is stored and has one more optional field."""
     crd = today()
@@ -151,3 +162,19 @@ def test_a_version_with_stored_objects_cannot_be_dropped(plane: LoopbackControlP
     )
     assert refused.returncode != 0
     assert "status.storedVersions" in refused.stderr
+
+
+def test_a_job_from_before_a_rule_can_still_be_changed_otherwise(plane: LoopbackControlPlane) -> None:
+    install(plane, before_the_rules_of_the_template())
+    old = job("old")
+    old["spec"]["template"]["spec"] |= {"hostname": "mine", "terminationGracePeriodSeconds": 60}
+    old["spec"]["template"]["metadata"] = {"labels": {"laneway.dev/rank": "7"}}
+    kubectl(plane, "create", "--filename=-", given=old)
+    install(plane, today())
+    patch = ("patch", "tj", "old", "--type=merge")
+    kubectl(plane, *patch, "--subresource=status", '--patch={"status": {"attempt": 1}}')
+    kubectl(plane, *patch, '--patch={"spec": {"suspend": true}}')
+    kubectl(plane, *patch, '--patch={"spec": {"preemption": {"gracePeriodSeconds": null}}}')
+    found = get(plane, "old", OLD)
+    assert (found["status"]["attempt"], found["spec"]["suspend"]) == (1, True)
+    assert found["spec"]["preemption"] == {"mode": "Auto"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from laneway.api import names
-from laneway.operator.state.resources import SERVICES
+from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
 from laneway.operator.watch.apiserver import ApiError
 
 from tests.support.operator.operator_process import OperatorProcess
@@ -111,6 +111,29 @@ async def test_an_ended_job_is_deleted_after_its_ttl(
         return False
 
     await until("brief is deleted", gone)
+
+
+async def test_an_edited_summary_of_an_ended_job_is_written_again(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("edited")
+    (pod,) = await cluster.run_all("edited", 1)
+    await cluster.finish(pod)
+    await cluster.until_condition("edited", "Complete", "True")
+    edited = await cluster.api.request(
+        "PATCH",
+        TRAINING_JOBS.path(cluster.namespace, "edited", "status"),
+        body={"status": {"state": "Running", "reason": "Edited"}},
+        content_type="application/merge-patch+json",
+    )
+    assert edited["status"]["state"] == "Running"
+
+    async def corrected() -> bool:
+        status = (await cluster.job("edited"))["status"]
+        return (status["state"], status["reason"]) == ("Complete", "")
+
+    await until("the summary agrees with the conditions", corrected)
 
 
 async def test_what_the_node_measured_is_in_the_status(

@@ -30,6 +30,7 @@ from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu
         ({"template": {"spec": {"containers": [{"name": "c", "env": [{"value": "x"}]}]}}}, "env[0] has no name"),
         ({"template": {"spec": {"containers": [{"name": "c"}], "nodeSelector": "ssd"}}}, "nodeSelector is 'ssd': write a mapping"),
         ({"template": {"spec": {"containers": [{"name": "c"}], "tolerations": {}}}}, "tolerations is {}: write a list"),
+        ({"template": {"spec": {"containers": [{"name": "c"}], "terminationGracePeriodSeconds": "9"}}}, "is '9': write a whole number"),
         ({"template": {"metadata": {"labels": []}, "spec": {"containers": [{"name": "c"}]}}}, "labels is []: write a mapping"),
     ],
     ids=str,
@@ -58,6 +59,48 @@ def test_a_status_that_somebody_spoiled_is_named_and_not_written_over(
     assert value in caplog.records[0].problem  # type: ignore[attr-defined]
     view = a_view([record, a_job("other").record], gpu_nodes=[a_gpu_node("n1")])
     assert [each.job.name for each in decided(view).writes] == ["other"]
+
+
+YESTERDAY = {"lastTransitionTime": "yesterday"}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"waiting": {"reason": "GPUsBusy", "message": "", "since": "yesterday"}},
+        {"waiting": {"reason": "GPUsBusy", "message": "", "estimatedStart": "tomorrow"}},
+        {
+            "conditions": [
+                {"type": "Placed", "status": "False", "reason": "WorkerFailed", "message": "", **YESTERDAY}
+            ]
+        },
+        {"avoid": [{"node": "n1", "until": "tomorrow"}]},
+        {"failures": [{"node": "n1", "count": 1, "last": "yesterday"}]},
+        {"preemption": {"action": "Evict", "since": "yesterday"}},
+        {"preemption": {"action": "Pause", "since": "2026-01-31T12:00:00Z", "reachedAt": ""}},
+        {"progress": {"remainingSeconds": 5, "updatedAt": "yesterday"}},
+        {"serviceCountedAt": "9999-12-31T23:59:59-12:00"},
+        {"startTime": "2026-01-31T12:00:00"},
+        {"completionTime": "yesterday"},
+    ],
+    ids="-".join,
+)
+def test_a_status_with_a_time_that_is_none_stops_no_other_job(
+    part: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = a_job().placed("n1").running().raw
+    raw["status"] |= part
+    record = parse_job(raw)
+    assert record.malformed_status
+    assert "not a time; write one such as" in caplog.records[0].problem  # type: ignore[attr-defined]
+    view = a_view([record, a_job("other").record], gpu_nodes=[a_gpu_node("n1")])
+    assert [each.job.name for each in decided(view).writes] == ["other"]
+
+
+def test_a_gpu_node_with_a_time_that_is_none_has_no_gpus() -> None:
+    condition = {"type": "Ready", "status": "True", "reason": "Told", "message": "", **YESTERDAY}
+    record = parse_gpu_node({"metadata": {"name": "n"}, "status": {"conditions": [condition]}})
+    assert "lastTransitionTime" in record.refusal
 
 
 @pytest.mark.parametrize(

@@ -202,10 +202,35 @@ def test_a_pythonpath_that_is_read_from_elsewhere_is_kept_too() -> None:
 
 
 def test_how_a_worker_ends() -> None:
-    pod = pod_of(preemption={"gracePeriodSeconds": 77})
+    pod = pod_of()
     assert pod["spec"]["restartPolicy"] == "Never"
-    assert pod["spec"]["terminationGracePeriodSeconds"] == 77
     assert pod["spec"]["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+@pytest.mark.parametrize(
+    ("own", "templates", "want"),
+    [(77, None, 77), (None, 90, 90), (None, 0, 0), (0, None, 0), (None, None, 30)],
+)
+def test_the_grace_period_is_the_jobs_else_the_templates(
+    own: int | None, templates: int | None, want: int
+) -> None:
+    preemption = {} if own is None else {"gracePeriodSeconds": own}
+    pod_spec = {} if templates is None else {"terminationGracePeriodSeconds": templates}
+    pod = pod_of(preemption=preemption, template=template(pod_spec))
+    assert pod["spec"]["terminationGracePeriodSeconds"] == want
+
+
+def test_a_stored_host_name_does_not_keep_workers_apart() -> None:
+    pod = pod_of(rank=1, nodes=("n1", "n2"), template=template({"hostname": "mine", "subdomain": "mine"}))
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "job")
+
+
+def test_variables_from_elsewhere_stay_and_lose_to_those_in_env() -> None:
+    """Kubernetes prefers ``env``, in which the operator writes its own."""
+    source = [{"configMapRef": {"name": "settings"}}]
+    pod = pod_of(nodes=("n1", "n2"), template=template(envFrom=source))
+    assert pod["spec"]["containers"][0]["envFrom"] == source
+    assert environment(pod)["RANK"] == "0"
 
 
 def test_the_template_itself_is_not_touched() -> None:

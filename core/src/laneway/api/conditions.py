@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from laneway.api.schema import Status
+from laneway.api.schema import Status, Time
 from pydantic import Field
 
 ConditionStatus = Literal["True", "False", "Unknown"]
@@ -23,9 +23,7 @@ class Condition(Status):
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
     )
     message: str = Field(description="Why, as a sentence.", max_length=32768)
-    last_transition_time: str = Field(
-        description="When the status last changed.", json_schema_extra={"format": "date-time"}
-    )
+    last_transition_time: Time = Field(description="When the status last changed.")
     observed_generation: int | None = Field(
         default=None, description="Generation of the spec for which the condition was observed.", ge=0
     )

@@ -16,7 +16,7 @@ import yaml
 from laneway.api.gpu_node import GPUNodeSpec, GPUNodeStatus
 from laneway.api.names import GROUP, VERSION
 from laneway.api.pod_template import pod_definitions, pod_template_schema
-from laneway.api.schema import Model, rules
+from laneway.api.schema import MAX_COUNTER, Model, rules
 from laneway.api.training_job import MAX_NAME_LENGTH, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 
@@ -25,7 +25,6 @@ Schema = dict[str, Any]
 _HEADER = "# Generated from laneway.api by `make generate`. Do not edit.\n"
 _POD_TEMPLATE = Path(__file__).with_name("pod_template.json")
 _MAX_INT32 = 2**31 - 1
-_MAX_INT64 = 2**63 - 1
 _DROPPED = {"title", "$defs", "exclusiveMinimum", "uniqueItems"}
 
 
@@ -57,8 +56,8 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
         else:
             result[key] = value
     if result.get("type") == "integer":
-        # Without a maximum of its own it is a counter, which int64 bounds; a schema's maximum is a float and cannot say so exactly.
-        result["format"] = "int32" if result.get("maximum", _MAX_INT64) <= _MAX_INT32 else "int64"
+        result.setdefault("maximum", MAX_COUNTER)
+        result["format"] = "int32" if result["maximum"] <= _MAX_INT32 else "int64"
     if "default" in result and result.get("type") == "object":
         result["default"] = {}  # the fields' own defaults fill it
     return result

@@ -7,7 +7,7 @@ from enum import StrEnum
 from laneway.api.conditions import Condition
 from laneway.api.enforcement import Enforcement
 from laneway.api.orders import PodOrder
-from laneway.api.schema import Model, Status
+from laneway.api.schema import Model, Status, Time
 from pydantic import Field
 
 
@@ -48,10 +48,9 @@ class ReportStatus(Status):
     remaining_seconds: int | None = Field(
         default=None, description="Estimated time to the end at the recent pace.", ge=0
     )
-    reported_at: str | None = Field(
+    reported_at: Time | None = Field(
         default=None,
         description="When the node received the report.",
-        json_schema_extra={"format": "date-time"},
     )
 
 
@@ -147,10 +146,9 @@ class GPUStatus(Status):
     health_reason: str = Field(
         default="", description="Why the GPU is not healthy, or a warning while it is."
     )
-    unhealthy_since: str | None = Field(
+    unhealthy_since: Time | None = Field(
         default=None,
         description="When the GPU became unhealthy; absent while it is healthy.",
-        json_schema_extra={"format": "date-time"},
     )
     simulated: bool = Field(default=False, description="Whether the GPU is simulated.")
     enforcement: Enforcement = Field(
@@ -196,10 +194,9 @@ class GPUNodeStatus(Status):
         description="Ready: the agent runs and sees the GPUs.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    observed_at: str | None = Field(
+    observed_at: Time | None = Field(
         default=None,
         description="Time of the agent's last report.",
-        json_schema_extra={"format": "date-time"},
     )
     gpu_count: int = Field(default=0, description="Number of GPUs.", ge=0)
     gpus: tuple[GPUStatus, ...] = Field(

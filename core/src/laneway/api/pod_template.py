@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from laneway.api.names import GPU_PERCENT
+from laneway.api import names
 from laneway.api.schema import rules
 
 Schema = dict[str, Any]
@@ -32,6 +32,27 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 """As Kubernetes' own controller-gen writes it."""
 
+MAX_GRACE_PERIOD_SECONDS = 3600
+
+_LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.RANK_LABEL, names.ATTEMPT_LABEL)
+_ANNOTATIONS = (
+    names.GPUS_ANNOTATION,
+    names.TEMPLATE_HASH_ANNOTATION,
+    names.SPANS_GPUS_ANNOTATION,
+    names.SHARING_ANNOTATION,
+    names.PROFILE_ANNOTATION,
+)
+"""What the operator writes to each worker's pod."""
+
+
+def _without(field: str, keys: tuple[str, ...]) -> tuple[str, str]:
+    """Return the CEL rule of labels or annotations that are not the template's to set."""
+    return (
+        f"!has(self.{field}) || !{list(keys)}.exists(key, key in self.{field})",
+        f"{field} {', '.join(keys)} are forbidden: Laneway sets them; leave them out, or use another prefix",
+    )
+
+
 _MAX_CONTAINERS = 16
 _MAX_RESOURCES = 32
 _METADATA: Schema = {
@@ -48,6 +69,7 @@ _METADATA: Schema = {
             for name in ("annotations", "labels")
         },
     },
+    **rules(_without("labels", _LABELS), _without("annotations", _ANNOTATIONS)),
 }
 
 
@@ -103,13 +125,14 @@ def pod_template_schema(definitions: dict[str, Schema]) -> Schema:
         rules(
             (
                 "!has(self.resources) || !has(self.resources.limits) || "
-                f"!('{GPU_PERCENT}' in self.resources.limits || 'nvidia.com/gpu' in self.resources.limits)",
-                f"{GPU_PERCENT} and nvidia.com/gpu are forbidden here: set spec.gpus, and Laneway adds the share",
+                f"!('{names.GPU_PERCENT}' in self.resources.limits || 'nvidia.com/gpu' in self.resources.limits)",
+                f"{names.GPU_PERCENT} and nvidia.com/gpu are forbidden here: set spec.gpus, and Laneway adds the share",
             ),
         )
     )
     for name, length in (("restartPolicy", 32), ("nodeName", 253), ("priorityClassName", 253)):
         fields[name]["maxLength"] = length
+    fields["terminationGracePeriodSeconds"].update(minimum=0, maximum=MAX_GRACE_PERIOD_SECONDS)
     spec.update(
         rules(
             (
@@ -119,6 +142,16 @@ def pod_template_schema(definitions: dict[str, Schema]) -> Schema:
             (
                 "!has(self.nodeName)",
                 "nodeName is forbidden: Laneway chooses the node; to narrow the choice set nodeSelector",
+            ),
+            (
+                "!has(self.hostname)",
+                "hostname is forbidden: Laneway sets it to the name of the worker's pod, JOB-RANK; leave it out, "
+                "and to choose it choose the job's name",
+            ),
+            (
+                "!has(self.subdomain)",
+                "subdomain is forbidden: Laneway sets it to the job's name, so that workers reach each other as "
+                "JOB-RANK.JOB; leave it out",
             ),
         )
     )

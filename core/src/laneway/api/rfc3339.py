@@ -17,3 +17,19 @@ def parse_time(text: str) -> float:
         ValueError: the text is not a time.
     """
     return datetime.fromisoformat(text).timestamp()
+
+
+def check_time(text: str) -> str:
+    """Return the text of a time as it is.
+
+    Raises:
+        ValueError: the text is not a time, has no time zone, or is beyond the years that :func:`format_time` can write.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        time = None
+    if time is None or time.tzinfo is None:
+        raise ValueError("not a time; write one such as 2026-01-31T12:00:00Z")
+    return text

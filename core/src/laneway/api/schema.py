@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from laneway.api.rfc3339 import check_time
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+MAX_COUNTER = 2**53 - 1
+"""The maximum of every integer without a smaller one. A schema's maximum is a float64, which is exact up to here."""
+
+
+Time = Annotated[str, AfterValidator(check_time), Field(json_schema_extra={"format": "date-time"})]
+"""A field with a time. A record with another text cannot be read, so that what was read needs no second check."""
 
 
 def camel(name: str) -> str:
@@ -36,7 +44,37 @@ class Status(Model):
 
     model_config = ConfigDict(extra="ignore")
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as JSON for the API server, without unset fields.
+
+        Integers above :data:`MAX_COUNTER` become that: much is reported by users' processes, and the API server would refuse the
+        whole status for one false figure.
+        """
+        result = super().to_json()
+        _bound(result)
+        return result
+
+
+def _bound(values: Any) -> None:
+    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+        if isinstance(value, dict | list):
+            _bound(value)
+        elif isinstance(value, int) and value > MAX_COUNTER:
+            values[key] = MAX_COUNTER
+
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """Return the CEL rules of a schema from (rule, message) pairs."""
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+    """Return the CEL rules of a schema from (rule, message) pairs.
+
+    A rule that asks ``oldSelf.hasValue()`` is checked when an object is created, too.
+    """
+    return {
+        "x-kubernetes-validations": [
+            {
+                "rule": rule,
+                "message": message,
+                **({"optionalOldSelf": True} if "oldSelf.hasValue()" in rule else {}),
+            }
+            for rule, message in pairs
+        ]
+    }

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from laneway.api import quantity
 from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION, OPERATOR_MANAGER
+from laneway.api.pod_template import MAX_GRACE_PERIOD_SECONDS
 from laneway.api.schema import Model, rules
 from pydantic import ConfigDict, Field, field_validator
 
@@ -14,7 +15,14 @@ MAX_WORKERS = 1024
 MAX_NAME_LENGTH = 57
 """A pod's name is ``<job>-<rank>`` and is a host name too, which DNS limits to 63 characters."""
 
-_MAX_SECONDS = 2**31 - 1
+DEFAULT_GRACE_PERIOD_SECONDS = 30
+"""As of a pod of Kubernetes."""
+
+_GRACE = "?preemption.?gracePeriodSeconds"
+_TEMPLATES_GRACE = "template.spec.?terminationGracePeriodSeconds"
+"""Both in CEL, as optional values."""
+
+MAX_SECONDS = 2**31 - 1
 
 
 class Sharing(StrEnum):
@@ -126,11 +134,12 @@ class Preemption(Model):
         "Never: once the job runs, it keeps its GPUs until it ends.",
         validate_default=True,
     )
-    grace_period_seconds: int = Field(
-        default=30,
-        description="Time between SIGTERM and SIGKILL, in which the script can save a checkpoint.",
+    grace_period_seconds: int | None = Field(
+        default=None,
+        description="Time between SIGTERM and SIGKILL, in which the script can save a checkpoint. "
+        f"Default: template.spec.terminationGracePeriodSeconds, else {DEFAULT_GRACE_PERIOD_SECONDS}.",
         ge=0,
-        le=3600,
+        le=MAX_GRACE_PERIOD_SECONDS,
     )
 
 
@@ -189,13 +198,13 @@ class TrainingJobSpec(Model):
         default=None,
         description="The job fails after it has run for this time; waiting time does not count. Default: no limit.",
         ge=1,
-        le=_MAX_SECONDS,
+        le=MAX_SECONDS,
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,
         description="The job is deleted this time after it completed or failed. Default: never.",
         ge=0,
-        le=_MAX_SECONDS,
+        le=MAX_SECONDS,
     )
     queue_name: str | None = Field(
         default=None,
@@ -213,7 +222,7 @@ class TrainingJobSpec(Model):
     )
     template: dict[str, Any] = Field(
         description="Pod of each worker. The container named trainer, else the first one, gets the GPU. "
-        "Laneway adds the node, the share of the GPU and the rendezvous environment.",
+        "Laneway adds the node, the host name, the share of the GPU and the rendezvous environment.",
     )
 
     model_config = ConfigDict(
@@ -226,6 +235,14 @@ class TrainingJobSpec(Model):
                 "!has(self.priorityClassName) || self.priorityClassName == '' || !has(self.template.spec.priorityClassName) || "
                 "self.priorityClassName == self.template.spec.priorityClassName",
                 "priorityClassName and template.spec.priorityClassName differ: set only one of them",
+            ),
+            (
+                f"!self.{_GRACE}.hasValue() || !self.{_TEMPLATES_GRACE}.hasValue() || self.{_GRACE} == self.{_TEMPLATES_GRACE} || "
+                # Earlier versions filled in 30 beside the template's; such a job can still be changed otherwise.
+                f"(oldSelf.hasValue() && oldSelf.value().{_GRACE} == self.{_GRACE} "
+                f"&& oldSelf.value().{_TEMPLATES_GRACE} == self.{_TEMPLATES_GRACE})",
+                "preemption.gracePeriodSeconds and template.spec.terminationGracePeriodSeconds differ: "
+                "set only one of them, or both to the same number",
             ),
             *(
                 (
@@ -261,6 +278,15 @@ class TrainingJobSpec(Model):
     def effective_priority_class_name(self) -> str | None:
         """The PriorityClass of the job and its pods: the spec's, else the template's; None where neither names one."""
         return self.priority_class_name or self.template["spec"].get("priorityClassName") or None
+
+    @property
+    def effective_grace_period_seconds(self) -> int:
+        """The pods' grace period: the spec's, else the template's, else the default."""
+        given = (
+            self.preemption.grace_period_seconds,
+            self.template["spec"].get("terminationGracePeriodSeconds"),
+        )
+        return next((each for each in given if each is not None), DEFAULT_GRACE_PERIOD_SECONDS)
 
     @property
     def gpus_per_worker(self) -> int:

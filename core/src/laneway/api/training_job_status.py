@@ -6,7 +6,7 @@ from typing import Literal
 
 from laneway.api.conditions import Condition
 from laneway.api.job_conditions import SummaryState, summarize
-from laneway.api.schema import Status
+from laneway.api.schema import Status, Time
 from pydantic import Field, computed_field
 
 
@@ -17,30 +17,26 @@ class WaitingStatus(Status):
     message: str = Field(description="Why the job waits, as a sentence.")
     unblock: str = Field(default="", description="What has to change for the job to run.")
     position: int = Field(default=0, description="Place among the waiting jobs; 1 is next.", ge=0)
-    since: str | None = Field(
-        default=None, description="When the job began to wait.", json_schema_extra={"format": "date-time"}
-    )
+    since: Time | None = Field(default=None, description="When the job began to wait.")
     blockers: tuple[str, ...] = Field(
         default=(), description="Jobs that hold the GPUs that this job waits for, where they are known."
     )
     ahead: tuple[str, ...] = Field(
         default=(), description="The next waiting jobs before this one, at most five."
     )
-    estimated_start: str | None = Field(
+    estimated_start: Time | None = Field(
         default=None,
         description="Estimate of when the job may start. Running jobs are assumed to take as long as they report, as other jobs of their "
         "template took, or as long again as they have run.",
-        json_schema_extra={"format": "date-time"},
     )
     estimate_basis: str = Field(default="", description="What the estimate is based on, as a sentence.")
     alternatives: tuple[str, ...] = Field(
         default=(),
         description="Changes of the spec with each of which the job would start now. The scheduler has tried each one.",
     )
-    estimated_at: str | None = Field(
+    estimated_at: Time | None = Field(
         default=None,
         description="When the estimate and the alternatives were computed.",
-        json_schema_extra={"format": "date-time"},
     )
 
 
@@ -48,9 +44,7 @@ class AvoidedNodeStatus(Status):
     """A node on which the job is not placed for a while."""
 
     node: str = Field(description="Name of the node.")
-    until: str = Field(
-        description="When the node may be used again.", json_schema_extra={"format": "date-time"}
-    )
+    until: Time = Field(description="When the node may be used again.")
     message: str = Field(default="", description="What went wrong there, as a sentence.")
 
 
@@ -59,7 +53,7 @@ class NodeFailuresStatus(Status):
 
     node: str = Field(description="Name of the node.")
     count: int = Field(description="Failures in a row, with less than an hour between two.", ge=1)
-    last: str = Field(description="When the last failure was.", json_schema_extra={"format": "date-time"})
+    last: Time = Field(description="When the last failure was.")
 
 
 class PreemptionStatus(Status):
@@ -79,13 +73,10 @@ class PreemptionStatus(Status):
         description="Expected cost on each GPU of the job, apart from the waiting time. Absent where it is unknown.",
         ge=0,
     )
-    since: str = Field(
-        description="When the job was told to yield.", json_schema_extra={"format": "date-time"}
-    )
-    reached_at: str | None = Field(
+    since: Time = Field(description="When the job was told to yield.")
+    reached_at: Time | None = Field(
         default=None,
         description="When its nodes reported that it was paused or offloaded.",
-        json_schema_extra={"format": "date-time"},
     )
 
 
@@ -141,7 +132,7 @@ class ProgressStatus(Status):
         default=None, description="Training steps in total, as reported by the training script.", ge=0
     )
     percent: int | None = Field(
-        default=None, description="Progress reported by the training script, in percent.", ge=0
+        default=None, description="Progress reported by the training script, in percent.", ge=0, le=100
     )
     epoch: int | None = Field(default=None, description="Epoch reported by the training script.", ge=0)
     loss: str | None = Field(
@@ -152,10 +143,9 @@ class ProgressStatus(Status):
     remaining_seconds: int | None = Field(
         default=None, description="Estimated time from updatedAt to the end, at the recent pace.", ge=0
     )
-    updated_at: str | None = Field(
+    updated_at: Time | None = Field(
         default=None,
         description="Time of the last report, else of the last observed change.",
-        json_schema_extra={"format": "date-time"},
     )
 
 
@@ -177,10 +167,9 @@ class TrainingJobStatus(Status):
         ge=0,
     )
     executed_milliseconds: int = Field(default=0, description="Running time up to serviceCountedAt.", ge=0)
-    service_counted_at: str | None = Field(
+    service_counted_at: Time | None = Field(
         default=None,
         description="Time up to which service is counted. Absent while the job attains none.",
-        json_schema_extra={"format": "date-time"},
     )
     service_at_promotion_gpu_milliseconds: int = Field(
         default=0,
@@ -230,13 +219,10 @@ class TrainingJobStatus(Status):
         "Absent once all workers run.",
         ge=1,
     )
-    start_time: str | None = Field(
-        default=None, description="When the job first ran.", json_schema_extra={"format": "date-time"}
-    )
-    completion_time: str | None = Field(
+    start_time: Time | None = Field(default=None, description="When the job first ran.")
+    completion_time: Time | None = Field(
         default=None,
         description="When the job completed or failed.",
-        json_schema_extra={"format": "date-time"},
     )
 
     @computed_field  # type: ignore[prop-decorator]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from laneway.api import generate_crds
 from laneway.api.gpu_node import SessionStatus
+from laneway.api.schema import MAX_COUNTER
 from laneway.api.training_job import TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from pydantic import ValidationError
@@ -16,6 +17,16 @@ from hack import api_reference
 
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}}
 CRDS = Path(__file__).parents[4] / "crds"
+SESSION = {
+    "key": "k",
+    "namespace": "n",
+    "pod": "p",
+    "podUID": "u",
+    "container": "c",
+    "sharePercent": 1,
+    "quotaBytes": 1,
+    "state": "Allocated",
+}
 
 
 def test_a_short_spec_is_filled_with_defaults() -> None:
@@ -23,7 +34,7 @@ def test_a_short_spec_is_filled_with_defaults() -> None:
         {"gpus": {"type": "Share", "sharePercent": 50}, "template": TEMPLATE}
     )
     assert (spec.workers, spec.sharing, spec.placement, spec.preemption.mode) == (1, "Lanes", "Auto", "Auto")
-    assert spec.preemption.grace_period_seconds == 30
+    assert spec.effective_grace_period_seconds == 30
     assert not spec.spans_gpus
 
 
@@ -49,17 +60,7 @@ def test_a_status_of_a_newer_writer_is_still_read() -> None:
 
 
 def test_the_uid_of_a_pod_is_spelled_as_kubernetes_spells_it() -> None:
-    session = SessionStatus(
-        key="k",
-        namespace="n",
-        pod="p",
-        pod_uid="u",
-        container="c",
-        share_percent=1,
-        quota_bytes=1,
-        state="Allocated",
-    )
-    assert session.to_json()["podUID"] == "u"
+    assert SessionStatus.model_validate(SESSION).to_json()["podUID"] == "u"
 
 
 def test_the_checked_in_crds_are_current() -> None:
@@ -107,13 +108,23 @@ def test_every_integer_has_a_range_and_every_field_a_description() -> None:
     integers = {place: field for place, field in OUR_FIELDS if field.get("type") == "integer"}
     assert len(integers) > 40
     assert [place for place, field in integers.items() if "minimum" not in field] == []
-    unbounded = [place for place, field in integers.items() if "maximum" not in field]
-    assert [place for place in unbounded if "spec" in place] == []
-    assert {integers[place]["format"] for place in unbounded} == {"int64"}, "counters of a status"
+    assert [place for place, field in integers.items() if "maximum" not in field] == []
+    assert {field["maximum"] for field in integers.values() if field["format"] == "int64"} == {MAX_COUNTER}
+    assert integers["trainingjobs.status.progress.percent"]["maximum"] == 100
     kinds = ("apiVersion", "kind")
     assert [
         place for place, field in OUR_FIELDS if "description" not in field and not place.endswith(kinds)
     ] == []
+
+
+def test_no_figure_is_written_above_the_range_of_its_schema() -> None:
+    figures = {"turns": 2**53, "iterations": MAX_COUNTER, "heldBytes": 5, "profiled": True}
+    report = {"step": 2**60, "steps": 7}
+    written = SessionStatus.model_validate({**SESSION, **figures, "report": report}).to_json()
+    assert (written["turns"], written["iterations"], written["heldBytes"]) == (MAX_COUNTER, MAX_COUNTER, 5)
+    assert written["profiled"] is True
+    assert written["report"] == {"step": MAX_COUNTER, "steps": 7}
+    assert TrainingJobStatus(attempt=2**70).to_json()["attempt"] == MAX_COUNTER
 
 
 def test_enumerations_are_in_camel_case() -> None:

@@ -10,8 +10,6 @@ from laneway.api.rfc3339 import format_time
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 
-_MAX_INTEGER = 2**53
-
 
 def node_status(
     gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], conditions: tuple[Condition, ...]
@@ -90,16 +88,8 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
             LaneStatus(id=lane.id, ephemeral_bytes=lane.ephemeral_bytes, sessions=lane.keys)
             for lane in snapshot.lanes
         ),
-        sessions=tuple(_bounded(_session_status(gpu.uuid, lease)) for lease in snapshot.leases),
+        sessions=tuple(_session_status(gpu.uuid, lease) for lease in snapshot.leases),
     )
-
-
-def _bounded(session: SessionStatus) -> SessionStatus:
-    """Return it with integers that the API server accepts. Much of it is reported by processes, and a
-    false figure must not stop the node from reporting."""
-    values = ((name, getattr(session, name)) for name in SessionStatus.model_fields)
-    large = {name: _MAX_INTEGER for name, value in values if isinstance(value, int) and value > _MAX_INTEGER}
-    return session.model_copy(update=large) if large else session
 
 
 def _session_status(gpu: str, lease: LeaseSnapshot) -> SessionStatus:
@@ -144,9 +134,7 @@ def _report_status(lease: LeaseSnapshot) -> ReportStatus | None:
     report, remaining_seconds = lease.report, lease.remaining_seconds
     if report is None and remaining_seconds is None:
         return None
-    status = ReportStatus(
-        remaining_seconds=None if remaining_seconds is None else min(_MAX_INTEGER, round(remaining_seconds))
-    )
+    status = ReportStatus(remaining_seconds=None if remaining_seconds is None else round(remaining_seconds))
     if report is None:
         return status
     step = report.step

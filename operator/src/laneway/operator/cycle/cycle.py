@@ -270,7 +270,7 @@ class Cycle:
     def _write_status(self, this: CycleState, uid: str) -> None:
         reconciled, write = self._draft(this, uid)
         write = _counted(replace(write, writes_status=True), this.now_seconds)
-        if write.events or write.status != write.job.status:
+        if write.events or write.status != write.job.status or write.job.wrong_summary:
             this.writes[uid] = write, reconciled
 
     def _orders(self, this: CycleState) -> tuple[NodeWrite, ...]:

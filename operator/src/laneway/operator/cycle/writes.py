@@ -101,10 +101,11 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
     missing = (
         [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
     )
+    differs = gist(status) != gist(job.status) or bool(reconciled.events) or job.wrong_summary
     return JobWrite(
         job=job,
         status=status,
-        writes_status=(gist(status) != gist(job.status) or bool(reconciled.events)) and not job.deleting,
+        writes_status=differs and not job.deleting,
         creates=tuple(missing),
         profile=template.profile if missing else None,
         pods_to_delete=reconciled.pods_to_delete,

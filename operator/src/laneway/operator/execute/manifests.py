@@ -62,11 +62,12 @@ def worker_pod(
     trainer.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     if spec.effective_priority_class_name:
         pod_spec["priorityClassName"] = spec.effective_priority_class_name
+    # The CRD refuses templates with another host name or subdomain; one stored before it did may have them.
     pod_spec.update(
         restartPolicy="Never",
         hostname=name,
         subdomain=job.name,
-        terminationGracePeriodSeconds=spec.preemption.grace_period_seconds,
+        terminationGracePeriodSeconds=spec.effective_grace_period_seconds,
     )
     return {
         "apiVersion": PODS.api_version,

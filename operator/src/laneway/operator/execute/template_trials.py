@@ -122,6 +122,6 @@ def _name_of(job: JobRecord) -> str:
         job.namespace,
         spec.template,
         spec.effective_priority_class_name,
-        spec.preemption.grace_period_seconds,
+        spec.effective_grace_period_seconds,
     ]
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()

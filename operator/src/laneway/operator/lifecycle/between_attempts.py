@@ -135,8 +135,7 @@ def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatu
 def after_the_end(reconciled: ReconciledJob, context: ReconcileContext) -> ReconciledJob:
     """See to it that an ended job is deleted in time."""
     job = reconciled.job
-    ttl_seconds = job.desired.spec.ttl_seconds_after_finished if job.desired else None
-    completed = job.status.completion_time
+    ttl_seconds, completed = job.ttl_seconds_after_finished, job.status.completion_time
     if ttl_seconds is None or completed is None or job.deleting:
         return reconciled
     due_seconds = parse_time(completed) + ttl_seconds

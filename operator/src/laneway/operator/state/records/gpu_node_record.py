@@ -11,7 +11,6 @@ from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, Session
 from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.api.orders import PodOrder
 from laneway.api.records import explain
-from laneway.api.rfc3339 import parse_time
 from pydantic import ValidationError
 
 READY = "Ready"
@@ -56,7 +55,7 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
     name = raw["metadata"]["name"]
     try:
         status = GPUNodeStatus.model_validate(raw.get("status") or {})
-        problem = _twice(status.gpus) or _no_time(status.gpus)
+        problem = _twice(status.gpus)
     except ValidationError as error:
         status, problem = GPUNodeStatus(), explain(error, "status")
     gpus = () if problem else status.gpus
@@ -101,15 +100,6 @@ def _twice(gpus: tuple[GPUStatus, ...]) -> str:
     uuids = [gpu.uuid for gpu in gpus]
     twice = sorted({uuid for uuid in uuids if uuids.count(uuid) > 1})
     return f"status.gpus: it lists a GPU twice: {', '.join(twice)}" if twice else ""
-
-
-def _no_time(gpus: tuple[GPUStatus, ...]) -> str:
-    for gpu in gpus:
-        try:
-            parse_time(gpu.unhealthy_since or "1970-01-01T00:00:00Z")
-        except ValueError:
-            return f"status.gpus: unhealthySince of {gpu.uuid} is no time: {gpu.unhealthy_since!r}"
-    return ""
 
 
 def _decisive_gpu(gpu: GPUStatus) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.records import explain
 from laneway.api.rfc3339 import parse_time
-from laneway.api.training_job import PreemptionMode, TrainingJobSpec
+from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.template_check import check_template
 from laneway.operator.state.records.template_hash import template_hash
@@ -54,6 +54,12 @@ class JobRecord:
     status: TrainingJobStatus
     malformed_status: bool = False
     """Somebody else wrote a status that cannot be read: nothing is known of the job's past, so nothing is written over it."""
+
+    wrong_summary: bool = False
+    """Somebody else wrote ``status.state`` or ``status.reason``: they are not what the conditions say, and are to be written again."""
+
+    ttl_seconds_after_finished: int | None = None
+    """How long after its end the job is deleted; None: never. Known even where the rest of the spec is wrong."""
 
     managed: bool = True
     """Whether this operator runs the job. Another controller runs it otherwise (``spec.managedBy``), and the job is left alone."""
@@ -117,6 +123,8 @@ def parse_job(raw: dict[str, Any], before: JobRecord | None = None) -> JobRecord
         problem=problem,
         status=status,
         malformed_status=bool(malformed_status),
+        wrong_summary=managed and _wrong_summary(raw.get("status"), status),
+        ttl_seconds_after_finished=_ttl_seconds(raw.get("spec")),
         managed=managed,
     )
 
@@ -132,6 +140,19 @@ def _status(raw: object) -> tuple[TrainingJobStatus, str]:
         return TrainingJobStatus.model_validate(raw or {}), ""
     except ValidationError as error:
         return TrainingJobStatus(), explain(error, "status")
+
+
+def _wrong_summary(raw: object, status: TrainingJobStatus) -> bool:
+    if not isinstance(raw, dict) or not status.conditions:
+        return False  # nothing is known of the job yet, or the status cannot be read
+    return (raw.get("state"), raw.get("reason")) != (status.state, status.reason)
+
+
+def _ttl_seconds(spec: object) -> int | None:
+    seconds = spec.get("ttlSecondsAfterFinished") if isinstance(spec, dict) else None
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_SECONDS:
+        return None
+    return seconds
 
 
 def _desired(spec: object) -> tuple[DesiredSpec | None, str]:

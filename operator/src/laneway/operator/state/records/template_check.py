@@ -23,6 +23,7 @@ _TEMPLATE: Schema = {
             }
         ],
         "nodeSelector": dict,
+        "terminationGracePeriodSeconds": int,
         "tolerations": [{"key": str, "operator": str, "value": str, "effect": str}],
         "affinity": {
             "nodeAffinity": {
@@ -34,7 +35,12 @@ _TEMPLATE: Schema = {
     },
 }
 
-_WORDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "a text (quote a number)"}
+_WORDS: dict[type, str] = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a text (quote a number)",
+    int: "a whole number",
+}
 
 
 def check_template(template: dict[str, Any]) -> None:

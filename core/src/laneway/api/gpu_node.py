@@ -8,6 +8,7 @@ from laneway.api.conditions import Condition
 from laneway.api.enforcement import Enforcement
 from laneway.api.orders import PodOrder
 from laneway.api.schema import Model, Status, Time
+from laneway.api.training_report import TrainingReport
 from pydantic import Field
 
 
@@ -30,24 +31,9 @@ class SessionState(StrEnum):
     """The container released its share; its last figures stay for a minute."""
 
 
-class ReportStatus(Status):
+class ReportStatus(TrainingReport):
     """Last progress report of a container's training script."""
 
-    step: int | None = Field(
-        default=None, description="Training steps done, as reported by the training script.", ge=0
-    )
-    steps: int | None = Field(
-        default=None, description="Training steps in total, as reported by the training script.", ge=0
-    )
-    epoch: int | None = Field(default=None, description="Current epoch.", ge=0)
-    loss: str | None = Field(
-        default=None,
-        description="Loss: a number, NaN, Infinity or -Infinity.",
-        json_schema_extra={"maxLength": 32},
-    )
-    remaining_seconds: int | None = Field(
-        default=None, description="Estimated time to the end at the recent pace.", ge=0
-    )
     reported_at: Time | None = Field(
         default=None,
         description="When the node received the report.",

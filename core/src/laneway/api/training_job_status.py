@@ -7,6 +7,7 @@ from typing import Literal
 from laneway.api.conditions import Condition
 from laneway.api.job_conditions import SummaryState, summarize
 from laneway.api.schema import Status, Time
+from laneway.api.training_report import TrainingReport
 from pydantic import Field, computed_field
 
 
@@ -117,7 +118,7 @@ class ProfileStatus(Status):
     )
 
 
-class ProgressStatus(Status):
+class ProgressStatus(TrainingReport):
     """Progress of the training: as the script reports it, else as the nodes count iterations."""
 
     iterations: int = Field(
@@ -125,23 +126,8 @@ class ProgressStatus(Status):
         description="Iterations of the current attempt; of a gang, those of its furthest worker.",
         ge=0,
     )
-    step: int | None = Field(
-        default=None, description="Training steps done, as reported by the training script.", ge=0
-    )
-    steps: int | None = Field(
-        default=None, description="Training steps in total, as reported by the training script.", ge=0
-    )
     percent: int | None = Field(
         default=None, description="Progress reported by the training script, in percent.", ge=0, le=100
-    )
-    epoch: int | None = Field(default=None, description="Epoch reported by the training script.", ge=0)
-    loss: str | None = Field(
-        default=None,
-        description="Loss reported by the training script: a number, NaN, Infinity or -Infinity.",
-        json_schema_extra={"maxLength": 32},
-    )
-    remaining_seconds: int | None = Field(
-        default=None, description="Estimated time from updatedAt to the end, at the recent pace.", ge=0
     )
     updated_at: Time | None = Field(
         default=None,

@@ -53,9 +53,9 @@ lock: ## Resolve the dependencies and write requirements/*.txt
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, the chart's schema, dashboard, README and configuration page
+generate: $(INSTALLED) ## Write the generated files: CRDs, protobuf modules, reference pages, the chart's schema, dashboard, README and configuration page
 	$(PYTHON) -m laneway.api.generate_crds
-	$(PYTHON) -m hack.api_reference
+	$(PYTHON) -m hack.reference
 	$(PYTHON) -m laneway.device_plugin.generate_protos
 	$(PYTHON) -m hack.chart
 	$(PYTHON) -m tests.faults.page
@@ -209,7 +209,7 @@ verify-tests: $(INSTALLED) ## No test module imports another, no kind of tests a
 .PHONY: verify-generated
 verify-generated: $(INSTALLED) ## Check that generated files are current
 	$(PYTHON) -m laneway.api.generate_crds --check
-	$(PYTHON) -m hack.api_reference --check
+	$(PYTHON) -m hack.reference --check
 	$(PYTHON) -m laneway.device_plugin.generate_protos --check
 	$(PYTHON) -m hack.chart --check
 	$(PYTHON) -m tests.faults.page --check

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules ask for metrics that the contracts promise, with labels that those have."""
+"""The dashboard and the alert rules use only metrics and labels that the components declare."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hack.chart.dashboard import COLUMNS, dashboard
+from hack.reference.metrics import METRICS
 
 ROOT = Path(__file__).parents[3]
 _METRIC = re.compile(r"\blaneway_[a-z0-9_]+")
@@ -18,15 +19,13 @@ _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
 
 
 def promised_metrics() -> dict[str, set[str]]:
-    """Labels by metric, from the table of docs/contracts.md."""
+    """Labels by metric; a histogram's under the names of its three series."""
     promised: dict[str, set[str]] = {}
-    for line in (ROOT / "docs" / "contracts.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("| `laneway_"):
-            names, kind, labels = (cell.strip() for cell in line.split("|")[1:4])
-            for name in re.findall(r"`(laneway_[a-z_]+)`", names):
-                promised[name] = set(re.findall(r"`([a-z]+)`", labels))
-                if "histogram" in kind:
-                    promised |= {name + part: promised[name] | {"le"} for part in _HISTOGRAM_PARTS}
+    for metric in (each for component in METRICS.values() for each in component):
+        if metric.kind == "histogram":
+            promised |= {metric.name + part: {*metric.labels, "le"} for part in _HISTOGRAM_PARTS}
+        else:
+            promised[metric.name] = set(metric.labels)
     return promised
 
 

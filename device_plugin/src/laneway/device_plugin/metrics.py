@@ -1,8 +1,26 @@
-"""The plugin's Prometheus metrics, in a registry of their own."""
+"""The plugin's Prometheus metrics, in a registry of their own (docs/metrics.md lists them)."""
 
 from __future__ import annotations
 
+from laneway.api.metric import MetricSpec
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+ALLOCATIONS = MetricSpec(
+    "laneway_device_allocations_total",
+    "counter",
+    "Allocations of GPU shares to containers, by result (granted or refused).",
+    ("node", "result"),
+    {"result": ("granted", "refused")},
+)
+REGISTERED = MetricSpec(
+    "laneway_device_plugin_registered",
+    "gauge",
+    "1 while the kubelet has the plugin registered.",
+    ("node",),
+)
+
+METRICS = (ALLOCATIONS, REGISTERED)
+"""All metrics of the device plugin."""
 
 
 class Metrics:
@@ -10,20 +28,12 @@ class Metrics:
 
     def __init__(self, node: str) -> None:
         self._registry = CollectorRegistry()
-        allocations = Counter(
-            "laneway_device_allocations",
-            "Allocations of GPU shares to containers, by result (granted or refused).",
-            ["node", "result"],
-            registry=self._registry,
-        )
+        allocations = Counter(ALLOCATIONS.name, ALLOCATIONS.help, ALLOCATIONS.labels, registry=self._registry)
         # Both series exist from the start: a rate over a series that just appeared misses its first step.
         self._granted = allocations.labels(node, "granted")
         self._refused = allocations.labels(node, "refused")
         self._registered = Gauge(
-            "laneway_device_plugin_registered",
-            "1 while the kubelet has the plugin registered.",
-            ["node"],
-            registry=self._registry,
+            REGISTERED.name, REGISTERED.help, REGISTERED.labels, registry=self._registry
         ).labels(node)
 
     def granted(self) -> None:

@@ -1,4 +1,4 @@
-"""The operator's Prometheus metrics (docs/contracts.md lists them).
+"""The operator's Prometheus metrics (docs/metrics.md lists them).
 
 Counters and histograms are counted as things happen. Gauges about jobs are computed from the last cycle's state at each
 scrape, so the series of a job vanish with the job.
@@ -6,16 +6,91 @@ scrape, so the series of a job vanish with the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from laneway.api.metric import MetricSpec
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
-from laneway.operator.training_metrics import training_metrics
+from laneway.operator.training_metrics import TRAINING_METRICS, training_metrics
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 JOB_STATES = ("waiting", "starting", "running", "preempting", "paused", "succeeded", "failed", "suspended")
+
+JOBS = MetricSpec(
+    "laneway_jobs",
+    "gauge",
+    "Jobs by state; waiting: for GPUs, a valid spec or a lane.",
+    ("state",),
+    {"state": JOB_STATES},
+)
+QUEUE_JOBS = MetricSpec(
+    "laneway_queue_jobs", "gauge", "Unfinished jobs by queue of the order policy.", ("queue",)
+)
+JOB_ATTAINED_SERVICE = MetricSpec(
+    "laneway_job_attained_service_gpu_seconds",
+    "gauge",
+    "GPU-seconds of attained service of a job.",
+    ("namespace", "job"),
+)
+JOB_WAITING = MetricSpec(
+    "laneway_job_waiting_seconds",
+    "gauge",
+    "Time since a waiting job began to wait.",
+    ("namespace", "job"),
+)
+JOB_GPU_PERCENT = MetricSpec(
+    "laneway_job_gpu_percent",
+    "gauge",
+    "Percent of a GPU that a job holds.",
+    ("namespace", "job", "node", "gpu"),
+)
+JOB_WAIT_DURATION = MetricSpec(
+    "laneway_job_wait_duration_seconds", "histogram", "Time from waiting to running."
+)
+CYCLE_DURATION = MetricSpec(
+    "laneway_cycle_duration_seconds",
+    "histogram",
+    "Time of a cycle, from the cache to the writes that it demands.",
+)
+JOB_WRITE_DURATION = MetricSpec(
+    "laneway_job_write_duration_seconds",
+    "histogram",
+    "Time of a job's writes, from the decision to the last answer.",
+)
+PREEMPTIONS = MetricSpec("laneway_preemptions_total", "counter", "Preemptions of jobs for others.")
+GANG_ROLLBACKS = MetricSpec(
+    "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
+)
+API_WRITES = MetricSpec(
+    "laneway_api_writes_total", "counter", "Writes to the API server.", ("verb", "resource", "result")
+)
+API_REQUESTS = MetricSpec(
+    "laneway_api_requests_total",
+    "counter",
+    "Requests to the API server, without those of kopf's watches; WATCH: watches opened.",
+    ("method",),
+)
+LEADER = MetricSpec("laneway_leader", "gauge", "1 while this replica is the leader.")
+
+METRICS = (
+    JOBS,
+    QUEUE_JOBS,
+    JOB_ATTAINED_SERVICE,
+    JOB_WAITING,
+    JOB_GPU_PERCENT,
+    *TRAINING_METRICS,
+    JOB_WAIT_DURATION,
+    CYCLE_DURATION,
+    JOB_WRITE_DURATION,
+    PREEMPTIONS,
+    GANG_ROLLBACKS,
+    API_WRITES,
+    API_REQUESTS,
+    LEADER,
+)
+"""All metrics of the operator."""
 
 _CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _WAIT_SECONDS = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
@@ -60,31 +135,15 @@ class _FiguresCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         figures = self.figures()
-        jobs = GaugeMetricFamily("laneway_jobs", "Jobs by state.", labels=["state"])
+        jobs = _gauge(JOBS)
         for state in JOB_STATES:
             jobs.add_metric([state], figures.by_state.get(state, 0))
         yield jobs
-        queues = GaugeMetricFamily(
-            "laneway_queue_jobs", "Unfinished jobs by queue of the order policy.", labels=["queue"]
-        )
+        queues = _gauge(QUEUE_JOBS)
         for queue, number in sorted(figures.by_queue.items()):
             queues.add_metric([str(queue)], number)
         yield queues
-        service = GaugeMetricFamily(
-            "laneway_job_attained_service_gpu_seconds",
-            "GPU-seconds of attained service of a job.",
-            labels=["namespace", "job"],
-        )
-        waiting = GaugeMetricFamily(
-            "laneway_job_waiting_seconds",
-            "Time since a waiting job began to wait.",
-            labels=["namespace", "job"],
-        )
-        percent = GaugeMetricFamily(
-            "laneway_job_gpu_percent",
-            "Percent of a GPU that a job holds.",
-            labels=["namespace", "job", "node", "gpu"],
-        )
+        service, waiting, percent = _gauge(JOB_ATTAINED_SERVICE), _gauge(JOB_WAITING), _gauge(JOB_GPU_PERCENT)
         for job in figures.jobs:
             service.add_metric([job.namespace, job.job], job.attained_gpu_seconds)
             if job.waiting_seconds is not None:
@@ -105,43 +164,14 @@ class Metrics:
         self._figures = _FiguresCollector()
         self._registry.register(self._figures)
         registry = self._registry
-        self.wait_duration = Histogram(
-            "laneway_job_wait_duration_seconds",
-            "Time from waiting to running.",
-            buckets=_WAIT_SECONDS,
-            registry=registry,
-        )
-        self.cycle_duration = Histogram(
-            "laneway_cycle_duration_seconds",
-            "Time of a cycle, from the cache to the writes that it demands.",
-            buckets=_CYCLE_SECONDS,
-            registry=registry,
-        )
-        self.job_write_duration = Histogram(
-            "laneway_job_write_duration_seconds",
-            "Time of a job's writes, from the decision to the last answer.",
-            buckets=_CYCLE_SECONDS,
-            registry=registry,
-        )
-        self.preemptions = Counter(
-            "laneway_preemptions", "Preemptions of jobs for others.", registry=registry
-        )
-        self.gang_rollbacks = Counter(
-            "laneway_gang_rollbacks", "Attempts of gangs that were rolled back.", registry=registry
-        )
-        self.api_writes = Counter(
-            "laneway_api_writes",
-            "Writes to the API server.",
-            ["verb", "resource", "result"],
-            registry=registry,
-        )
-        self.api_requests = Counter(
-            "laneway_api_requests",
-            "Requests to the API server, without those of kopf's watches; WATCH: watches opened.",
-            ["method"],
-            registry=registry,
-        )
-        self.leader = Gauge("laneway_leader", "1 while this replica is the leader.", registry=registry)
+        self.wait_duration = _histogram(JOB_WAIT_DURATION, _WAIT_SECONDS, registry)
+        self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
+        self.job_write_duration = _histogram(JOB_WRITE_DURATION, _CYCLE_SECONDS, registry)
+        self.preemptions = _counter(PREEMPTIONS, registry)
+        self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
+        self.api_writes = _counter(API_WRITES, registry)
+        self.api_requests = _counter(API_REQUESTS, registry)
+        self.leader = Gauge(LEADER.name, LEADER.help, registry=registry)
 
     def show(self, figures: Callable[[], Figures]) -> None:
         """Set the source of the figures about jobs, which is read at each scrape. A replica that does not lead shows none."""
@@ -150,3 +180,15 @@ class Metrics:
     def render(self) -> bytes:
         """Return the page that Prometheus reads."""
         return generate_latest(self._registry)
+
+
+def _gauge(spec: MetricSpec) -> GaugeMetricFamily:
+    return GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+
+
+def _counter(spec: MetricSpec, registry: CollectorRegistry) -> Counter:
+    return Counter(spec.name, spec.help, spec.labels, registry=registry)
+
+
+def _histogram(spec: MetricSpec, buckets: Sequence[float], registry: CollectorRegistry) -> Histogram:
+    return Histogram(spec.name, spec.help, buckets=buckets, registry=registry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from laneway.api.metric import MetricSpec
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from prometheus_client.core import GaugeMetricFamily
 
@@ -53,6 +54,11 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] =
         lambda measured: measured.largest_tensor_bytes or None,
     ),
 )
+
+TRAINING_METRICS = tuple(
+    MetricSpec(name, "gauge", text, _LABELS) for name, text, _ in (*_PROGRESS, *_PROFILE)
+)
+"""The metrics of this module."""
 
 
 def training_metrics(jobs: Iterable[JobTraining]) -> Iterator[GaugeMetricFamily]:

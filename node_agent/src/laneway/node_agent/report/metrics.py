@@ -1,4 +1,4 @@
-"""Prometheus metrics from snapshots (names and labels: docs/contracts.md, "Ports and metrics").
+"""Prometheus metrics from snapshots (docs/metrics.md lists them).
 
 Nothing is stored here: a series exists as long as its object.
 """
@@ -9,12 +9,119 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from laneway.api.gpu_node import SessionState
+from laneway.api.metric import MetricSpec
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 from laneway.node_agent.turns.turn_log import BUCKETS_SECONDS
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 GPUs = Sequence[tuple[GPUSnapshot, GPUHealth]]
+
+_GPU = ("node", "gpu")
+_SESSION = (*_GPU, "lane", "namespace", "pod")
+_POD = (*_GPU, "namespace", "pod")
+
+GPU_MEMORY = MetricSpec(
+    "laneway_gpu_memory_bytes",
+    "gauge",
+    "Memory of a GPU by kind: total, reserve, persistent, ephemeral, free.",
+    (*_GPU, "model", "kind"),
+    {"kind": ("total", "reserve", "persistent", "ephemeral", "free")},
+)
+GPU_HEALTHY = MetricSpec("laneway_gpu_healthy", "gauge", "1 while the GPU is healthy.", _GPU)
+GPU_XID_ERRORS = MetricSpec(
+    "laneway_gpu_xid_errors_total", "counter", "XID errors of a GPU since the agent started.", (*_GPU, "xid")
+)
+GPU_UTILIZATION = MetricSpec(
+    "laneway_gpu_utilization_ratio", "gauge", "Fraction of time in which the GPU computes.", _GPU
+)
+GPU_LANES = MetricSpec("laneway_gpu_lanes", "gauge", "Number of lanes of a GPU.", _GPU)
+LANE_EPHEMERAL = MetricSpec(
+    "laneway_lane_ephemeral_bytes", "gauge", "Ephemeral memory of a lane.", (*_GPU, "lane")
+)
+SESSION_PERSISTENT = MetricSpec(
+    "laneway_session_persistent_bytes",
+    "gauge",
+    "Measured memory that a container keeps between iterations.",
+    _SESSION,
+)
+SESSION_EPHEMERAL = MetricSpec(
+    "laneway_session_ephemeral_bytes",
+    "gauge",
+    "Measured additional memory that a container uses inside an iteration.",
+    _SESSION,
+)
+SESSION_QUOTA = MetricSpec("laneway_session_quota_bytes", "gauge", "Memory quota of a container.", _SESSION)
+SESSION_HELD = MetricSpec(
+    "laneway_session_held_bytes", "gauge", "Memory that a container's processes report holding.", _SESSION
+)
+SESSION_OFFLOADED = MetricSpec(
+    "laneway_session_offloaded_bytes",
+    "gauge",
+    "Memory that a container's processes have offloaded to the host.",
+    _SESSION,
+)
+SESSIONS = MetricSpec(
+    "laneway_sessions",
+    "gauge",
+    "Containers that hold a share of a GPU, by state.",
+    (*_GPU, "state"),
+    {"state": tuple(SessionState)},
+)
+TURNS = MetricSpec("laneway_turns_total", "counter", "Turns granted to a container.", _POD)
+ITERATIONS = MetricSpec("laneway_iterations_total", "counter", "Iterations completed by a container.", _POD)
+GPU_SECONDS = MetricSpec(
+    "laneway_gpu_seconds_total", "counter", "Time that a container spent inside iterations.", _POD
+)
+DATA_SECONDS = MetricSpec(
+    "laneway_data_seconds_total",
+    "counter",
+    "Time between iterations without waiting for turns, mostly for loading data.",
+    _POD,
+)
+TURN_DURATION = MetricSpec(
+    "laneway_turn_duration_seconds", "histogram", "Duration of turns, from grant to release.", _GPU
+)
+TURN_WAIT = MetricSpec(
+    "laneway_turn_wait_seconds", "histogram", "Waiting time for turns, from request to grant.", _GPU
+)
+TURNS_REVOKED = MetricSpec(
+    "laneway_turns_revoked_total",
+    "counter",
+    "Turns revoked from holders that did not yield.",
+    (*_GPU, "reason"),
+)
+SESSION_STEP = MetricSpec(
+    "laneway_session_step", "gauge", "Completed training steps, as last reported.", _POD
+)
+SESSION_STEPS = MetricSpec("laneway_session_steps", "gauge", "Total training steps, as last reported.", _POD)
+SESSION_LOSS = MetricSpec("laneway_session_loss", "gauge", "Training loss, as last reported.", _POD)
+
+METRICS = (
+    GPU_MEMORY,
+    GPU_HEALTHY,
+    GPU_XID_ERRORS,
+    GPU_UTILIZATION,
+    GPU_LANES,
+    LANE_EPHEMERAL,
+    SESSION_PERSISTENT,
+    SESSION_EPHEMERAL,
+    SESSION_QUOTA,
+    SESSION_HELD,
+    SESSION_OFFLOADED,
+    SESSIONS,
+    TURNS,
+    ITERATIONS,
+    GPU_SECONDS,
+    DATA_SECONDS,
+    TURN_DURATION,
+    TURN_WAIT,
+    TURNS_REVOKED,
+    SESSION_STEP,
+    SESSION_STEPS,
+    SESSION_LOSS,
+)
+"""All metrics of the node agent."""
 
 
 class AgentCollector:
@@ -38,24 +145,10 @@ class AgentCollector:
         return ()
 
     def _gpu_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        memory = GaugeMetricFamily(
-            "laneway_gpu_memory_bytes",
-            "Memory of a GPU by kind: total, reserve, persistent, ephemeral, free.",
-            labels=["node", "gpu", "model", "kind"],
-        )
-        healthy = GaugeMetricFamily(
-            "laneway_gpu_healthy", "1 while the GPU is healthy.", labels=["node", "gpu"]
-        )
-        xids = CounterMetricFamily(
-            "laneway_gpu_xid_errors",
-            "XID errors of a GPU since the agent started.",
-            labels=["node", "gpu", "xid"],
-        )
-        utilization = GaugeMetricFamily(
-            "laneway_gpu_utilization_ratio",
-            "Fraction of time in which the GPU computes.",
-            labels=["node", "gpu"],
-        )
+        memory = _gauge(GPU_MEMORY)
+        healthy = _gauge(GPU_HEALTHY)
+        xids = _counter(GPU_XID_ERRORS)
+        utilization = _gauge(GPU_UTILIZATION)
         for snapshot, health in gpus:
             gpu = snapshot.gpu
             ephemeral_bytes = sum(lane.ephemeral_bytes for lane in snapshot.lanes)
@@ -79,10 +172,8 @@ class AgentCollector:
         yield utilization
 
     def _lane_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        lanes = GaugeMetricFamily("laneway_gpu_lanes", "Number of lanes of a GPU.", labels=["node", "gpu"])
-        sizes = GaugeMetricFamily(
-            "laneway_lane_ephemeral_bytes", "Ephemeral memory of a lane.", labels=["node", "gpu", "lane"]
-        )
+        lanes = _gauge(GPU_LANES)
+        sizes = _gauge(LANE_EPHEMERAL)
         for snapshot, _ in gpus:
             lanes.add_metric([self._node, snapshot.gpu.uuid], len(snapshot.lanes))
             for lane in snapshot.lanes:
@@ -91,28 +182,11 @@ class AgentCollector:
         yield sizes
 
     def _session_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        labels = ["node", "gpu", "lane", "namespace", "pod"]
-        persistent = GaugeMetricFamily(
-            "laneway_session_persistent_bytes",
-            "Measured memory that a container keeps between iterations.",
-            labels=labels,
-        )
-        ephemeral = GaugeMetricFamily(
-            "laneway_session_ephemeral_bytes",
-            "Measured additional memory that a container uses inside an iteration.",
-            labels=labels,
-        )
-        quota = GaugeMetricFamily(
-            "laneway_session_quota_bytes", "Memory quota of a container.", labels=labels
-        )
-        held = GaugeMetricFamily(
-            "laneway_session_held_bytes", "Memory that a container's processes report holding.", labels=labels
-        )
-        offloaded = GaugeMetricFamily(
-            "laneway_session_offloaded_bytes",
-            "Memory that a container's processes have offloaded to the host.",
-            labels=labels,
-        )
+        persistent = _gauge(SESSION_PERSISTENT)
+        ephemeral = _gauge(SESSION_EPHEMERAL)
+        quota = _gauge(SESSION_QUOTA)
+        held = _gauge(SESSION_HELD)
+        offloaded = _gauge(SESSION_OFFLOADED)
         for gpu, lease in _leases(gpus):
             lane = "" if lease.lane is None else str(lease.lane)
             values = [self._node, gpu, lane, lease.record.namespace, lease.record.pod]
@@ -130,19 +204,10 @@ class AgentCollector:
         yield _states(self._node, gpus)
 
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        labels = ["node", "gpu", "namespace", "pod"]
-        turns = CounterMetricFamily("laneway_turns", "Turns granted to a container.", labels=labels)
-        iterations = CounterMetricFamily(
-            "laneway_iterations", "Iterations completed by a container.", labels=labels
-        )
-        seconds = CounterMetricFamily(
-            "laneway_gpu_seconds", "Time that a container spent inside iterations.", labels=labels
-        )
-        data = CounterMetricFamily(
-            "laneway_data_seconds",
-            "Time between iterations without waiting for turns, mostly for loading data.",
-            labels=labels,
-        )
+        turns = _counter(TURNS)
+        iterations = _counter(ITERATIONS)
+        seconds = _counter(GPU_SECONDS)
+        data = _counter(DATA_SECONDS)
         for gpu, lease in _leases(gpus):
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
             turns.add_metric(values, lease.turns)
@@ -153,21 +218,9 @@ class AgentCollector:
         yield iterations
         yield seconds
         yield data
-        durations = HistogramMetricFamily(
-            "laneway_turn_duration_seconds",
-            "Duration of turns, from grant to release.",
-            labels=["node", "gpu"],
-        )
-        waits = HistogramMetricFamily(
-            "laneway_turn_wait_seconds",
-            "Waiting time for turns, from request to grant.",
-            labels=["node", "gpu"],
-        )
-        revoked = CounterMetricFamily(
-            "laneway_turns_revoked",
-            "Turns revoked from holders that did not yield.",
-            labels=["node", "gpu", "reason"],
-        )
+        durations = _histogram(TURN_DURATION)
+        waits = _histogram(TURN_WAIT)
+        revoked = _counter(TURNS_REVOKED)
         for snapshot, _ in gpus:
             values = [self._node, snapshot.gpu.uuid]
             durations.add_metric(values, _buckets(snapshot.durations[0]), snapshot.durations[1])
@@ -179,14 +232,9 @@ class AgentCollector:
         yield revoked
 
     def _report_metrics(self, gpus: GPUs) -> Iterator[Metric]:
-        labels = ["node", "gpu", "namespace", "pod"]
-        step = GaugeMetricFamily(
-            "laneway_session_step", "Completed training steps, as last reported.", labels=labels
-        )
-        steps = GaugeMetricFamily(
-            "laneway_session_steps", "Total training steps, as last reported.", labels=labels
-        )
-        loss = GaugeMetricFamily("laneway_session_loss", "Training loss, as last reported.", labels=labels)
+        step = _gauge(SESSION_STEP)
+        steps = _gauge(SESSION_STEPS)
+        loss = _gauge(SESSION_LOSS)
         for gpu, lease in _leases(gpus):
             report = lease.report
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
@@ -201,11 +249,7 @@ class AgentCollector:
 
 def _states(node: str, gpus: GPUs) -> Metric:
     """Return the number of containers of a GPU by state."""
-    states = GaugeMetricFamily(
-        "laneway_sessions",
-        "Containers that hold a share of a GPU, by state.",
-        labels=["node", "gpu", "state"],
-    )
+    states = _gauge(SESSIONS)
     for snapshot, _ in gpus:
         counts = Counter(lease.state.value for lease in snapshot.leases)
         for state in SessionState:
@@ -231,3 +275,15 @@ def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
         total += count
         buckets.append(("+Inf" if bound is None else str(bound), total))
     return buckets
+
+
+def _gauge(spec: MetricSpec) -> GaugeMetricFamily:
+    return GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+
+
+def _counter(spec: MetricSpec) -> CounterMetricFamily:
+    return CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
+
+
+def _histogram(spec: MetricSpec) -> HistogramMetricFamily:
+    return HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)

@@ -1,18 +1,13 @@
-"""`python -m hack.api_reference`: writes ``docs/api.md`` from the CRDs; with ``--check`` says whether it is current."""
+"""The page docs/api.md: every field of the custom resources, from their CRDs."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from laneway.api.generate_crds import gpu_node, training_job
 
 from hack.markdown import formatted
-
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
 Schema = dict[str, Any]
 
@@ -28,8 +23,8 @@ _CLOSED = {"spec.template": "PodTemplateSpec"}
 """Fields that Kubernetes' own reference describes."""
 
 
-def page() -> str:
-    """Return the text of the page."""
+def api_page() -> str:
+    """Returns the text of the page."""
     return formatted("\n".join([_HEAD, *_kind(training_job()), *_kind(gpu_node())]))
 
 
@@ -96,23 +91,3 @@ def _rules(schema: Schema, path: str) -> Iterator[str]:
         yield from _rules(field, f"{path}.{name}")
         if "items" in field:
             yield from _rules(field["items"], f"{path}.{name}[]")
-
-
-def main() -> int:
-    """Writes the page, or checks it; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hack.api_reference", description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when the page is not current"
-    )
-    text = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-    if not current:
-        print("not current: docs/api.md; run `make generate` and commit the result", file=sys.stderr)
-    return 0 if current else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

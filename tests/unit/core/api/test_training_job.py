@@ -13,7 +13,6 @@ from laneway.api.training_job import TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from pydantic import ValidationError
 
-
 TEMPLATE = {"spec": {"containers": [{"name": "trainer", "image": "training:1"}]}}
 CRDS = Path(__file__).parents[4] / "crds"
 SESSION = {

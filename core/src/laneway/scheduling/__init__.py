@@ -1,7 +1,7 @@
 """Decides which training job runs when, on which GPUs. Pure: no I/O, no clock, no unseeded randomness.
 
 The operator and the simulator keep a :class:`Scheduler`: they report nodes and jobs to it, ask it for a :class:`Plan`, and
-report what came of that. Its packages, from the bottom up:
+report the result. Its packages, from the bottom up:
 
 - ``model``: what goes in and out (jobs, nodes, plans), and models of how fast jobs run;
 - ``gpus``: who holds which GPUs, what is free, what the cluster could hold;

@@ -1,7 +1,7 @@
 """Action: preempt. Jobs that come later in the order release GPUs for a gang that does not fit otherwise.
 
-The preemption policy chooses the victims among the candidates; each victim is paused, offloaded or evicted, whatever is the
-cheapest that suffices. The preemptor is pipelined on their GPUs: it starts in a later cycle, when they are released.
+The preemption policy chooses the victims among the candidates; each victim is paused, offloaded or evicted, by the cheapest
+sufficient action. The preemptor is pipelined on their GPUs: it starts in a later cycle, when they are released.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.state.ranking import SortKey
 
 _MAX_PREEMPTORS = 32
-"""Jobs for which one cycle preempts others. The next cycle follows at once and goes on with more: a cycle must not take so
-long that its snapshot is out of date."""
+"""Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
+cycle short, so that its snapshot stays current."""
 
 
 def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
-    """Preempt others for a job, if its gang fits then."""
+    """Preempt other jobs for a job, if its gang fits without them."""
     if session.preemptors == _MAX_PREEMPTORS:
         return False
     statement = session.statement()

@@ -20,10 +20,10 @@ _ACTIONS_FROM = {
 def cheapest_actions(
     scenario: PreemptionScenario, victims: Sequence[Job], state: SchedulerState
 ) -> tuple[Actions, Placement] | None:
-    """Return the action for each victim, and where the gang goes then.
+    """Return the action for each victim, and the gang's placement after them.
 
-    All victims take one step at a time, from the cheapest action to the dearest, until that is enough. Then each victim,
-    the dearest first, gets the cheapest action with which it is still enough.
+    All victims move to the next costlier action together, until the gang fits. Then each victim, the costliest first, gets
+    the cheapest action with which the gang still fits.
 
     None if no combination is enough: a placement policy of another package may prefer GPUs with more sharers.
     """

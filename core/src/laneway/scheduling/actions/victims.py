@@ -12,8 +12,8 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.state.ranking import SortKey
 
 _TRIED_ANYWHERE = 8
-"""Candidates tried wherever they run, beyond one for each worker of the gang. If they are not enough, only jobs are tried
-that hold GPUs where the gang would be placed if all preemptible levels were gone."""
+"""Candidates tried wherever they run, beyond one for each worker of the gang. If they are not enough, further candidates must
+hold GPUs on which the gang would be placed without any preemptible level."""
 
 
 def candidates(session: Session, job: Job, sort_key: SortKey) -> Iterator[list[Job]]:

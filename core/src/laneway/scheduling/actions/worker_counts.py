@@ -11,11 +11,11 @@ from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
 REALLOT_SECONDS = 60.0
-"""The longest time between two questions while no job comes or goes: Pollux's interval (OSDI'21, section 5.1)."""
+"""The longest time between two calls of the policy while no job comes or goes: Pollux's interval (OSDI'21, section 5.1)."""
 
 
 class WorkerCounts:
-    """Asks again when a malleable job comes or goes, and after ``REALLOT_SECONDS``."""
+    """Calls the policy when a malleable job comes or goes, and after ``REALLOT_SECONDS``."""
 
     def __init__(self, policy: ElasticPolicy) -> None:
         self._policy = policy
@@ -36,7 +36,7 @@ class WorkerCounts:
         )
 
     def next_seconds(self) -> float:
-        """Return when the policy is asked again; infinite: no job is malleable."""
+        """Return when the policy is called next; infinite: no job is malleable."""
         return self._asked_seconds + REALLOT_SECONDS if self._asked_of else math.inf
 
 

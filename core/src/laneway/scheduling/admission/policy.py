@@ -13,5 +13,5 @@ class AdmissionPolicy(Protocol):
     """Holds jobs back before placement is tried. Called in the order of the jobs, for waiting jobs only."""
 
     def refusal(self, job: Job, capacity: FreeCapacity, now_seconds: float) -> WaitingReason | None:
-        """Return why the job is held back, or None to let it go on. The room shows what earlier jobs have taken."""
+        """Return why the job is held back, or None to admit it. ``room`` already excludes what earlier jobs have taken."""
         ...

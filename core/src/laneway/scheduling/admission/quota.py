@@ -1,9 +1,9 @@
 """Quotas of GPUs by namespace, which may be borrowed while they lie idle.
 
-A job is admitted if its namespace's jobs, with it, hold no more than the quota. Beyond that it borrows: up to its
-namespace's limit, and only GPUs that are free and that the other namespaces have not kept back of what is theirs
-(``lending_ratio``). Nothing is taken back by admission: choose the order policy ``fair`` with the quotas as its weights,
-and borrowers are preempted by jobs within their quota. In a namespace without a quota, everything is borrowed.
+A job is admitted if its namespace's jobs, with it, hold no more than the quota. Beyond that it borrows: up to its namespace's
+limit, and only free GPUs that the other namespaces lend (``lending_ratio``). Nothing is taken back by admission: choose the
+order policy ``fair`` with the quotas as its weights, and borrowers are preempted by jobs within their quota. In a namespace
+without a quota, everything is borrowed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from laneway.scheduling.order.remaining import demanded_gpus
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """No namespace holds more than its limit, nor borrows what another has kept back."""
+    """Limits each namespace to its quota and to what the others lend."""
 
     quota_gpus: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By namespace: GPUs that are its own. Not named: 0."""
+    """By namespace: its quota of GPUs; 0 if it is not named."""
 
     limit_gpus: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By namespace: GPUs that it holds at most, borrowed ones included. Not named: as many as there are."""
+    """By namespace: the most GPUs that it may hold, borrowed ones included; no limit if it is not named."""
 
     lending_ratio: float = 1.0
-    """How much of what others have not taken of their quotas may be borrowed; the rest stays free for them, so that they
-    need not wait until borrowers end or are preempted. 1: all; 0: nothing is lent."""
+    """The part of other namespaces' unused quotas that may be borrowed, 0 to 1. The rest stays free for its owners, so that
+    they need not wait for borrowers to end or be preempted."""
 
     def __post_init__(self) -> None:
         for name in ("quota_gpus", "limit_gpus"):
@@ -70,7 +70,7 @@ class Quota:
         )
 
     def _kept_back_gpus(self, borrower: str, capacity: FreeCapacity) -> float:
-        """Return what the others have not taken of their quotas and do not lend."""
+        """Return the unused part of the others' quotas that they do not lend."""
         unused = math.fsum(
             max(0.0, quota - capacity.held_percent(namespace) / 100)
             for namespace, quota in self.quota_gpus.items()

@@ -1,2 +1,3 @@
-"""Stage: allocation of CPUs and memory to placed gangs. The protocol is in ``policy``; what a job makes of CPUs and memory
-in ``sensitivity`` and ``minio``; ``shares``, ``options``, ``parts`` and ``load`` are what the policies are built from."""
+"""Stage: allocation of CPUs and memory to placed gangs. The protocol is in ``policy``; ``sensitivity`` and ``minio`` model
+how a job's throughput depends on CPUs and memory; the policies are built from ``shares``, ``options``, ``parts`` and
+``load``."""

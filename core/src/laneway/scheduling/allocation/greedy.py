@@ -1,4 +1,4 @@
-"""First come, best demand (Synergy-Greedy, OSDI'22, section 4.1): here to show why not.
+"""First come, best demand (Synergy-Greedy, OSDI'22, section 4.1): a baseline for comparison.
 
 A few jobs with large demands take all CPUs of a node, and its other GPUs stand idle: a job placed on them gets
 nothing until one of the others ends. Synergy measures average completion times worse than with proportional
@@ -19,7 +19,7 @@ from laneway.scheduling.model.plan import WorkerAllotment
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """In the order of jobs, each its best demand or nothing."""
+    """Gives each job, in order, its best demand or nothing."""
 
     tolerance_ratio: float = 0.01
     """Throughput this close to the best counts as the best: a measurement is no better."""

@@ -1,4 +1,4 @@
-"""What of each node is promised while options are tried on it."""
+"""The CPUs and memory of each node that are promised while options are tried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Promised = tuple[int, int]
 
 
 class Load:
-    """CPUs and memory promised by node. May go over capacity, and says where and by how much.
+    """CPUs and memory promised by node. It may exceed capacity, and reports where and by how much.
 
     Gangs are named by their number in the part.
     """
@@ -31,17 +31,17 @@ class Load:
         self._promised.update(self._after(gang, None, option))
 
     def exchange(self, gang: int, held: Option, wanted: Option) -> None:
-        """Promise a gang what one option needs, and no longer what the other does."""
+        """Replace what is promised to a gang for one option by what another needs."""
         self._promised.update(self._after(gang, held, wanted))
 
     def fits(self, gang: int, held: Option | None, wanted: Option) -> bool:
-        """Whether a gang can have one option instead of the other, or of nothing."""
+        """Whether an option fits in place of a gang's current one, or of none."""
         return not any(
             self._excess(node, promised) for node, promised in self._after(gang, held, wanted).items()
         )
 
     def is_overfull(self, node: str) -> bool:
-        """Whether more of a node is promised than it has."""
+        """Whether more is promised on a node than it has."""
         return self._excess(node, self._promised[node]) > 0
 
     def gangs_on(self, node: str) -> Sequence[int]:
@@ -87,5 +87,5 @@ class Load:
 
 
 def _beyond(amount: int, limit: int, capacity: int) -> float:
-    """Return how far an amount is above a limit, in parts of a capacity (of 1 where there is none)."""
+    """Return by how much an amount exceeds a limit, as a fraction of a capacity (of 1 if the capacity is 0)."""
     return max(0, amount - limit) / max(1, capacity)

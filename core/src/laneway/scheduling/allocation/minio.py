@@ -1,8 +1,8 @@
-"""How memory acts on a job of which only CPUs were measured, where its data set is cached the MinIO way.
+"""Models how memory affects a job that was measured over CPUs only, with a MinIO-style cache of its data set.
 
-MinIO (Mohan et al., VLDB'21) keeps whatever part of the data set it has room for and never exchanges it: every epoch hits
-exactly that part, and the rest is read from storage. So throughput with little memory need not be measured (Synergy,
-OSDI'22, section 3.2, "optimistic profiling"): it is the smaller of what the CPUs prepare and of what storage delivers.
+MinIO (Mohan et al., VLDB'21) caches as much of the data set as fits and never replaces it: every epoch hits exactly that part
+and reads the rest from storage. So throughput with little memory need not be measured (Synergy, OSDI'22, section 3.2,
+"optimistic profiling"): it is the smaller of the CPUs' and the storage's rates.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class MinIOSensitivity:
     """Measured over CPUs with the whole data set cached. Its one size of memory is what the job needs without a cache."""
 
     dataset_bytes: int
-    """Of the data set, for each GPU: its size over the GPUs of the worker, which share one cache."""
+    """Size of the data set per GPU: the GPUs of a worker share one cache."""
 
     read_bytes_per_second: float
-    """What one GPU reads of the data set at the job's best throughput."""
+    """The rate at which one GPU reads the data set at the job's best throughput."""
 
     storage_bytes_per_second: float
-    """What storage delivers for each GPU."""
+    """The storage bandwidth per GPU."""
 
     def __post_init__(self) -> None:
         if len(self.in_memory.memory_points_bytes) != 1:

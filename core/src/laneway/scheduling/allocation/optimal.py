@@ -1,9 +1,9 @@
-"""The most throughput that CPUs and memory can give (Synergy-Opt, OSDI'22, section 4.2).
+"""The division of CPUs and memory with the largest throughput (Synergy-Opt, OSDI'22, section 4.2).
 
-The paper's first program: choose for every gang one of its options, so that the sum of throughputs is the largest, no node
-is over its capacity, and nobody is below the throughput of its proportional share. GPUs are placed already, so capacity holds
-for every node, and the paper's second program, which cuts one large machine into nodes, is not needed. It is solved by HiGHS.
-The paper has it as the bound against which Synergy-Tune is measured, too slow for every cycle of a large cluster.
+This is the paper's first program. It chooses one option for every gang and maximises the sum of throughputs; no node exceeds
+its capacity, and no gang falls below the throughput of its proportional share. GPUs are placed already, so capacity is a
+constraint of each node, and the paper's second program, which divides one large machine into nodes, is not needed. HiGHS
+solves it. In the paper it is the bound for Synergy-Tune, too slow for every cycle of a large cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from laneway.scheduling.model.plan import WorkerAllotment
 
 @dataclass(frozen=True, slots=True)
 class Optimal:
-    """The largest sum of throughputs, nobody below its proportional share."""
+    """Maximises the sum of throughputs; no gang falls below its proportional share."""
 
     tolerance_ratio: float = 0.01
     """Throughput this close to the best counts as the best: a measurement is no better."""
@@ -31,11 +31,11 @@ class Optimal:
     """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
 
     gap_ratio: float = 1e-6
-    """The solver may stop this close to the optimum, as a part of it."""
+    """The relative gap to the optimum at which the solver may stop."""
 
     node_limit: int = 10_000
-    """How many nodes of its search tree the solver visits for one part of the cluster. A bound in time would make the
-    answer depend on the machine. Where it is reached, the best that is known by then is given."""
+    """The most nodes of the search tree that the solver visits for one part of the cluster. It then returns the best solution
+    so far. A time limit would make the result depend on the machine."""
 
     def __post_init__(self) -> None:
         _ = self.grain
@@ -47,7 +47,8 @@ class Optimal:
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-        """Return what each worker gets: never less throughput together than with ``Tune`` of the same parameters."""
+        """Return each worker's CPUs and memory. The total throughput is at least that of ``Tune`` with the same
+        parameters."""
         worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
             worker_counts.update(zip(keys, _divided(part, self), strict=True))
@@ -56,7 +57,7 @@ class Optimal:
     def best(self, part: Part, choices: Choices) -> Sequence[int]:
         """Return which option each gang of a part gets."""
         start = tuned(part, choices)
-        if not any(start):  # everybody has its best demand
+        if not any(start):  # every gang has its best demand
             return start
         solved = self._solve(part, choices)
         if solved is None or worth(choices, solved) <= worth(choices, start):
@@ -70,7 +71,7 @@ class Optimal:
         return solved if fits else start
 
     def _solve(self, part: Part, choices: Choices) -> Sequence[int] | None:
-        """Solve the program over one binary variable for each option; None if the solver has found nothing."""
+        """Solve the program over one binary variable for each option; None if the solver found no solution."""
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array
@@ -107,7 +108,7 @@ class Optimal:
 
     @property
     def grain(self) -> Grain:
-        """How finely options are told apart."""
+        """The resolution of the options."""
         return Grain(self.tolerance_ratio, self.cpu_step_millis)
 
 

@@ -1,8 +1,8 @@
-"""What a gang can be given: the choices among which Synergy's policies divide CPUs and memory.
+"""A gang's options: the amounts of CPUs and memory among which Synergy's policies choose.
 
 An option gives every worker the same for each of its GPUs, because the slowest worker sets the pace of all. A gang's last
-option takes no more of anything than its proportional share and loses nothing against it: whatever the others hold of
-their own shares, it fits.
+option takes at most its proportional share of each resource and loses no throughput against it, so it fits if the other gangs
+keep within theirs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from laneway.scheduling.model.sensitivity import SLACK, Sensitivity, best_demand
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an option takes of one of the gang's nodes."""
+    """What an option takes on one of the gang's nodes."""
 
     cpu_millis: int
     memory_bytes: int
@@ -28,22 +28,22 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing that a gang can be given."""
+    """One amount of CPUs and memory for each node of a gang, and its throughput."""
 
     workers: tuple[WorkerAllotment, ...]
     needs: tuple[Need, ...]
     """One for each of the gang's nodes, in the order of ``nodes_of``."""
 
     worth: float
-    """The gang's throughput in GPUs: its GPUs times the part of its best throughput that it reaches; 0 if not known."""
+    """The gang's throughput in GPUs: its GPUs times its throughput over its best one; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How finely options are told apart."""
+    """The resolution of the options."""
 
     tolerance_ratio: float
-    """Throughput this close to the best, as a part of it, counts as the best."""
+    """Throughput within this fraction of the best counts as the best."""
 
     cpu_step_millis: int
     """CPUs for a GPU are tried in steps of this, besides the numbers at which the throughput was measured."""
@@ -63,10 +63,9 @@ def nodes_of(gang: PlacedGang) -> tuple[str, ...]:
 
 
 def options(gang: PlacedGang, nodes: Mapping[str, NodeCapacity], grain: Grain) -> tuple[Option, ...]:
-    """Return a gang's options, its best demand first; none below the throughput of its proportional share.
-
-    Each but the last costs less of something than every option that is as good. Without a profile, or where the profile
-    does not reach down to the proportional share, that share is the last.
+    """Return a gang's options, its best demand first; none has less throughput than its proportional share. Each but the last
+    needs less of some resource than every option of at least its throughput. Without a profile, or where the profile does not
+    reach down to the proportional share, that share is the last.
     """
     places = {name: str(number) for number, name in enumerate(nodes_of(gang))}
     gang = PlacedGang(
@@ -77,7 +76,7 @@ def options(gang: PlacedGang, nodes: Mapping[str, NodeCapacity], grain: Grain) -
 
 @lru_cache(maxsize=4096)
 def _options(gang: PlacedGang, nodes: tuple[NodeCapacity, ...], grain: Grain) -> tuple[Option, ...]:
-    """Return the options of all gangs that look the same but for the names of their nodes."""
+    """Return the options shared by all gangs that differ only in the names of their nodes."""
     node_of = {node.node: node for node in nodes}
     share = _option(gang, tuple(proportional_share(worker, node_of[worker.node]) for worker in gang.workers))
     if gang.sensitivity is None:
@@ -96,7 +95,7 @@ def _options(gang: PlacedGang, nodes: tuple[NodeCapacity, ...], grain: Grain) ->
 
 
 def _leanest_share(gang: PlacedGang, share: Option, floor_ratio: float) -> Option:
-    """Return the share less what makes no difference."""
+    """Return the share without the amounts that add no throughput."""
     if gang.sensitivity is None or floor_ratio <= SLACK:
         return share
     return _option(
@@ -111,7 +110,7 @@ def _leanest_share(gang: PlacedGang, share: Option, floor_ratio: float) -> Optio
 def _leanest(
     sensitivity: Sensitivity, worker: PlacedWorker, has: WorkerAllotment, floor_ratio: float
 ) -> WorkerAllotment:
-    """Return the least of a worker's CPUs, then of its memory, with which it reaches a ratio as it does with all."""
+    """Return the fewest CPUs, then the least memory, with which a worker reaches the same ratio as with all of them."""
 
     def reached(cpu: int, memory: int) -> float:
         return sensitivity.ratio(100 * cpu / worker.gpu_percent, 100 * memory / worker.gpu_percent)
@@ -127,7 +126,7 @@ def _leanest(
 
 
 def _limits(gang: PlacedGang, nodes: Mapping[str, NodeCapacity]) -> tuple[int, int]:
-    """Return the CPUs and memory for each GPU that the gang has if it has its nodes to itself."""
+    """Return the CPUs and memory per GPU that the gang would have alone on its nodes."""
     percent_on: dict[str, int] = {}
     for worker in gang.workers:
         percent_on[worker.node] = percent_on.get(worker.node, 0) + worker.gpu_percent
@@ -142,7 +141,7 @@ def _limits(gang: PlacedGang, nodes: Mapping[str, NodeCapacity]) -> tuple[int, i
 def _levels(
     sensitivity: Sensitivity, floor_ratio: float, cpu_limit_millis: int, memory_limit_bytes: int, grain: Grain
 ) -> tuple[tuple[int, int], ...]:
-    """Return CPUs and memory for a GPU that are worth choosing, the fastest first."""
+    """Return the useful combinations of CPUs and memory per GPU, the fastest first."""
     best = best_demand(sensitivity, cpu_limit_millis, memory_limit_bytes, grain.tolerance_ratio)
     best_cpu = min(_up(best.cpu_millis, grain.cpu_step_millis), cpu_limit_millis)
     cpus = {best_cpu, *range(grain.cpu_step_millis, best_cpu, grain.cpu_step_millis)}
@@ -164,7 +163,7 @@ def _levels(
 
 
 def _scaled(worker: PlacedWorker, cpu_millis: int, memory_bytes: int) -> WorkerAllotment:
-    """Return a worker's part of what is meant for each GPU, rounded up, so that it is no slower for it."""
+    """Return a worker's amount from an amount per GPU, rounded up so that rounding never slows it."""
     return WorkerAllotment(
         worker.worker,
         -(-cpu_millis * worker.gpu_percent // 100),

@@ -1,7 +1,5 @@
-"""Splits nodes and gangs into parts that do not matter to one another, so that each is a small problem.
-
-Names are taken off them: what is a good division of one part is one of every part that looks the same, and of the same part
-at the next decision. So divisions can be kept.
+"""Splits nodes and gangs into independent parts, so that each is a small problem. Parts hold numbers instead of names, so
+equal parts, and the same part in a later decision, share one cached division.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ class Part:
     """Nodes that share gangs, directly or through others, with all of these gangs."""
 
     nodes: Mapping[str, NodeCapacity]
-    """By name, in the order of the names that they had; now they are numbers."""
+    """Numbered in the order of their names."""
 
     gangs: tuple[PlacedGang, ...]
     """In the order of jobs, without their keys."""
@@ -29,9 +27,8 @@ class Part:
 def independent_parts(
     nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
 ) -> Sequence[tuple[tuple[str, ...], Part]]:
-    """Return the parts that have gangs, with the keys of the gangs, in the order of the parts' first gangs.
-
-    Raises ValueError on a placement that cannot be.
+    """Return the parts that have gangs, with the keys of the gangs, in the order of the parts' first gangs. Raises ValueError
+    if a placement is impossible.
     """
     by_name = {node.node: node for node in nodes}
     ordered = sorted(gangs, key=lambda gang: (gang.position, gang.key))

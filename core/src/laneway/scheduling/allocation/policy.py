@@ -1,4 +1,4 @@
-"""What an allocation policy answers: the CPUs and the memory of each worker of the gangs that have been placed.
+"""The protocol of allocation policies: the CPUs and the memory of each worker of the placed gangs.
 
 GPUs are counted in percent of one, so that a worker with half a GPU has half the claim of a worker with a whole one.
 Memory is handed out in whole mebibytes, CPUs in thousandths.
@@ -18,11 +18,11 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """What a node has for the workers of gangs: less than its size where other pods have their part."""
+    """A node's CPUs and memory for the workers of gangs, without the requests of other pods."""
 
     node: str
     gpu_percent: int
-    """Allocatable percent of all its GPUs together, those that are free included: their share is kept for them."""
+    """Allocatable percent of all its GPUs together. Free GPUs are included, because their share of the node is reserved."""
 
     cpu_millis: int
     memory_bytes: int
@@ -38,7 +38,7 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorker:
-    """Where one worker of a gang is, and how much of its node's GPUs it has."""
+    """The node of one worker, and its share of the node's GPUs."""
 
     worker: int
     node: str
@@ -72,20 +72,18 @@ class PlacedGang:
 
     @property
     def gpu_percent(self) -> int:
-        """Percent of GPUs of all its workers together: what its throughput weighs."""
+        """Percent of GPUs of all its workers together: the weight of its throughput."""
         return sum(worker.gpu_percent for worker in self.workers)
 
 
 class AllocationPolicy(Protocol):
-    """Divides CPUs and memory. Pure, deterministic, and the same however its arguments are listed."""
+    """Divides CPUs and memory. Pure and deterministic; the order of its arguments does not matter."""
 
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-        """Return by gang, for every gang, what its workers get, in their order; never more of a node than it has.
-
-        Gangs that share no node, not even through others, do not matter to one another: a caller may ask again for
-        only those nodes where something has changed. Raises ValueError if a gang is on a node that is not given, or
-        if more GPUs of a node are placed than it has.
+        """Return, for every gang, the allotments of its workers in their order; together they never exceed a node. Gangs that
+        share no node, even indirectly, are independent: a caller may pass only the nodes on which something has changed.
+        Raises ValueError if a gang is on a node that is not given, or if more GPUs of a node are placed than it has.
         """
         ...

@@ -1,4 +1,4 @@
-"""What schedulers do that look at GPUs alone: CPUs and memory in proportion to GPUs."""
+"""CPUs and memory in proportion to GPUs, as in schedulers that consider only GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laneway.scheduling.model.plan import WorkerAllotment
 
 @dataclass(frozen=True, slots=True)
 class Proportional:
-    """Each worker has the part of its node's CPUs and memory that it has of its GPUs."""
+    """Gives each worker the same fraction of its node's CPUs and memory as of its GPUs."""
 
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]

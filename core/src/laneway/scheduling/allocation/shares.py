@@ -1,6 +1,5 @@
-"""The proportional share: of a node's CPUs and memory, the part that a worker has of its GPUs.
-
-It is what schedulers that look at GPUs alone give, and what nobody may do worse than under Synergy's policies.
+"""The proportional share: the same fraction of a node's CPUs and memory as of its GPUs. Schedulers that consider only GPUs
+give exactly this. Under Synergy's policies no gang does worse.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from laneway.scheduling.model.sensitivity import Sensitivity
 
 
 def proportional_share(worker: PlacedWorker, node: NodeCapacity) -> WorkerAllotment:
-    """Return a worker's part, rounded down, so that all parts of a node together fit."""
+    """Return a worker's share, rounded down so that all shares of a node together fit."""
     memory_mebibytes = node.memory_bytes // MEBIBYTE * worker.gpu_percent // node.gpu_percent
     return WorkerAllotment(
         worker.worker, node.cpu_millis * worker.gpu_percent // node.gpu_percent, memory_mebibytes * MEBIBYTE
@@ -21,7 +20,7 @@ def proportional_share(worker: PlacedWorker, node: NodeCapacity) -> WorkerAllotm
 def throughput_ratio(
     sensitivity: Sensitivity, workers: tuple[PlacedWorker, ...], allotments: tuple[WorkerAllotment, ...]
 ) -> float:
-    """Return the part of its best throughput that a gang reaches: its slowest worker's, because all wait for it."""
+    """Return a gang's throughput over its best one: that of its slowest worker, for which all others wait."""
     return min(
         sensitivity.ratio(
             100 * has.cpu_millis / worker.gpu_percent, 100 * has.memory_bytes / worker.gpu_percent

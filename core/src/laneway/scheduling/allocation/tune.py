@@ -1,13 +1,12 @@
 """Best demands, tuned down where they don't fit (Synergy-Tune, OSDI'22, section 4.3).
 
-Every gang is given its best demand. Where a node is over its capacity, the gang goes down a step that loses the least
-throughput for what it frees, down to the throughput of its proportional share and no further; with everybody there it
-fits, so nobody has to wait for CPUs, and nobody does worse than where only GPUs are looked at. What is left in the end goes
-to those who gain most by it.
+Every gang starts with its best demand. While a node is over capacity, the gang that loses the least throughput for what it
+frees is reduced by one step, at most to the throughput of its proportional share. With all gangs at that share everything
+fits, so no gang waits for CPUs or does worse than with proportional shares. What remains goes to the gangs that gain most.
 
-The paper goes from the best demand to the proportional share at once, and takes from any job that has more. Steps between,
-from the same profile, leave some choice, and one step after another can choose badly where a curve is flat first and steep
-then. So the way up from the proportional shares is tried as well, and the better of the two is kept.
+The paper reduces a job from its best demand to its proportional share at once, and picks any job that has more. Here the
+profile gives steps in between. Single steps choose badly on a curve that is first flat and then steep, so the way up from the
+proportional shares is tried as well, and the better result is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from laneway.scheduling.model.sensitivity import SLACK
 
 @dataclass(frozen=True, slots=True)
 class Tune:
-    """Best demand where it fits, else less for those that lose least."""
+    """Gives best demands where they fit, else reduces the gangs that lose least."""
 
     tolerance_ratio: float = 0.01
     """Throughput this close to the best counts as the best: a measurement is no better."""
@@ -40,7 +39,7 @@ class Tune:
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
     ) -> Mapping[str, tuple[WorkerAllotment, ...]]:
-        """Return what each worker gets."""
+        """Return each worker's CPUs and memory."""
         worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
             worker_counts.update(zip(keys, _divided(part, self._grain()), strict=True))
@@ -84,7 +83,7 @@ def worth(choices: Choices, chosen: Sequence[int]) -> float:
 
 
 class _Division:
-    """Which gang has which of its options, on its way to what fits."""
+    """The current option of each gang, while the policy searches for a division that fits."""
 
     def __init__(self, part: Part, choices: Choices, chosen: list[int]) -> None:
         self.chosen = chosen
@@ -95,7 +94,7 @@ class _Division:
             self._load.take(gang, choices[gang][option])
 
     def step_down(self) -> Sequence[str]:
-        """Go down until all fits; return the nodes on which something was scarce."""
+        """Reduce gangs until everything fits; return the nodes on which something was scarce."""
         scarce = [node for node in sorted(self._part.nodes) if self._load.is_overfull(node)]
         for node in scarce:  # grows where less of one thing here means more of another elsewhere
             while self._load.is_overfull(node):
@@ -109,7 +108,7 @@ class _Division:
         return sorted(set(scarce))
 
     def step_up(self, nodes: Sequence[str]) -> None:
-        """Give what is left on these nodes to those who gain most."""
+        """Give the rest of these nodes to the gangs that gain most."""
         for node in nodes:
             while (gain := self._most_gain(node)) is not None:
                 self._change(*gain)
@@ -117,12 +116,12 @@ class _Division:
     def _least_loss(self, node: str) -> tuple[int, int]:
         """Return the step down that loses the least for what it frees: a gang, and the option that it gets.
 
-        Where no step frees anything, because each takes more of one thing for less of another, a gang goes to its last option,
-        which is within its proportional share. Steps lead only down, so they come to an end, and with all gangs of a node
-        at their last options the node is not overfull.
+        If no step frees anything, because each trades one resource for another, a gang goes to its last option, which is
+        within its proportional share. Steps only lead down, so the search ends, and a node is never over capacity with all
+        its gangs at their last options.
         """
         best: tuple[float, int, int] | None = None
-        for gang in reversed(self._load.gangs_on(node)):  # of equals, the last in the order of jobs gives way
+        for gang in reversed(self._load.gangs_on(node)):  # of equals, the last in order
             held = self._held(gang)
             for option in range(self.chosen[gang] + 1, len(self._choices[gang])):
                 wanted = self._choices[gang][option]

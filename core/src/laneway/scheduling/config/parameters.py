@@ -1,6 +1,6 @@
 """The parameters of policies: their defaults, and values for them from a configuration file or a command line.
 
-A policy is a dataclass, and its fields are its parameters; each has a default, whose type says what may be written.
+A policy is a dataclass, and its fields are its parameters. Each has a default, which determines the accepted type.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def checked(policy: Callable[..., object], options: Mapping[str, object], what: 
     """Return options in the types of a policy's parameters.
 
     Args:
-        policy: whose parameters they are.
+        policy: the policy with these parameters.
         options: values by name, of the types that YAML has.
         what: the policy, for messages.
 
     Raises:
-        ValueError: there is no such parameter, or a value is of a wrong type; says what to write.
+        ValueError: there is no such parameter, or a value has the wrong type; the message says what to write.
     """
     defaults = parameters(policy)
     for option in options:
@@ -44,7 +44,7 @@ def checked(policy: Callable[..., object], options: Mapping[str, object], what: 
 
 
 def from_text(default: object, text: str) -> object:
-    """Return what a command line says of a parameter: ``3.5``, ``true``, ``1,2,3`` for a list, ``a:2,b:1`` by name.
+    """Parse a parameter from a command line: ``3.5``, ``true``, ``1,2,3`` for a list, ``a:2,b:1`` for a mapping.
 
     Args:
         default: the parameter's.

@@ -18,11 +18,11 @@ from laneway.scheduling.config.parameters import parameters
 GROUP = "laneway.policies"
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)+$"
-"""Of a policy that another package brings."""
+"""The form of the names of other packages' policies."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a name may be that of a policy of another package."""
+    """Whether a name is allowed for another package's policy."""
     return re.match(NAME_PATTERN, name) is not None
 
 

@@ -190,12 +190,12 @@ DEFAULTS: Mapping[str, Choice] = MappingProxyType(
 PRESETS: Mapping[str, Mapping[str, Choice]] = MappingProxyType(
     {"pollux": MappingProxyType({"order": Choice("fifo", {"strict": False}), "elastic": Choice("pollux")})}
 )
-"""Names for several stages at once, to be written where an order policy is: stages that are not named are as by default.
-Pollux itself has no order: the oldest jobs get their fewest workers first, and goodput decides about the rest."""
+"""Presets for several stages, written in place of an order policy. Other stages keep their defaults. Pollux itself has no
+order: the oldest jobs get their fewest workers first, and goodput decides about the rest."""
 
 
 def policy_names() -> list[str]:
-    """Return what can be written where an order policy is: order policies and presets."""
+    """Return the accepted names of the order stage: order policies and presets."""
     return sorted({*ORDER.names(), *PRESETS}, key=lambda name: (plug_ins.is_name(name), name))
 
 
@@ -207,7 +207,7 @@ def choices(
     elastic: str | None = None,
     allocation: str | None = None,
 ) -> Mapping[str, Choice]:
-    """Return the policy of each stage but admission: as named, else as in the preset, else the default."""
+    """Return the policy of each stage except admission: the named one, else the preset's, else the default."""
     preset = PRESETS.get(order or "", {})
     named = {
         "order": None if order in PRESETS else order,

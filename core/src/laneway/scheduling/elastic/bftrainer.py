@@ -1,9 +1,9 @@
 """Malleable jobs on GPUs that would be idle, by an integer program (BFTrainer, arXiv 2106.12091, section 3).
 
-Over a forward-looking time, a job's outcome is its speed with the new number of workers times that time, less what it would
-have done, at the speed that it has now, while it is rescaled. The sum of the outcomes is to be the largest. The paper's
-program has a binary variable for each job and node; nodes are alike here and nobody migrates, so it is enough to have
-one for each number of workers of a job, which also stands for a speed that is any function of that number.
+A job's outcome over a forward-looking time is its speed with the new number of workers times that time, less the work lost at
+its current speed while it is rescaled. The program maximises the sum of the outcomes. The paper has a binary variable for
+each job and node. Here nodes are alike and jobs do not migrate, so one variable for each number of workers of a job is
+enough, and its speed may be any function of that number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import NamedTuple
 from laneway.scheduling.elastic.policy import MalleableJob, set_apart
 
 MANY_COLUMNS = 2048
-"""Variables beyond which jobs choose among fewer numbers of workers; HiGHS solves so many within half a second."""
+"""The most binary variables; HiGHS solves this many within half a second. Beyond it, jobs choose among fewer numbers of
+workers."""
 
 FEWEST_COUNTS = 12
-"""Numbers of workers that a job chooses among in any case."""
+"""Each job chooses among at least this many numbers of workers."""
 
 
 class _Column(NamedTuple):
-    """One binary variable: a job gets so many workers."""
+    """One binary variable: a job gets this number of workers."""
 
     job: int
     workers: int
@@ -32,20 +33,20 @@ class _Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BFTrainer:
-    """Idle GPUs to malleable jobs by integer programming (HiGHS)."""
+    """Gives idle GPUs to malleable jobs by integer programming (HiGHS)."""
 
     horizon_seconds: float = 120.0
     """The forward-looking time: about how long the GPUs stay idle before the next change. Longer makes rescaling pay more
     often."""
 
     scale_up_seconds: float = 30.0
-    """For which a job does not train when it gets more workers: it starts again from its checkpoint."""
+    """The time without training when a job gets more workers: it restarts from its checkpoint."""
 
     scale_down_seconds: float = 30.0
-    """The same, when it gets fewer."""
+    """The time without training when a job gets fewer workers."""
 
     node_limit: int = 10_000
-    """Branches that are searched at most, to bound the time; the best found until then is taken."""
+    """The most branches searched, which bounds the time; the best solution so far is returned."""
 
     def __post_init__(self) -> None:
         if not self.horizon_seconds > 0:
@@ -101,8 +102,8 @@ class BFTrainer:
 
 
 def _thinned(counts: Sequence[int], workers: int, most: int) -> list[int]:
-    """Return no more than about ``most`` of a job's numbers of workers: the first, the last, what it has, and between them rather
-    the smaller ones, as it matters less whether it has 50 workers or 52 than whether it has 2 or 4."""
+    """Return no more than about ``most`` of a job's numbers of workers: the first, the last, the current one, and more of the
+    small than of the large ones between them: 50 or 52 workers matter less than 2 or 4."""
     if len(counts) <= most:
         return list(counts)
     steps = {round((len(counts) - 1) ** (number / (most - 1))) for number in range(most)}
@@ -110,7 +111,7 @@ def _thinned(counts: Sequence[int], workers: int, most: int) -> list[int]:
 
 
 def _solve(columns: Sequence[_Column], jobs: int, capacity: int, node_limit: int) -> list[_Column]:
-    """Return one column of each job, within the capacity, whose outcomes add up to the most."""
+    """Return one column for each job, within the capacity, with the largest sum of outcomes."""
     if not columns:
         return []
     import numpy as np

@@ -1,7 +1,7 @@
 """Minimise a smooth function of a handful of bounded parameters: Levenberg and Marquardt's damped Gauss-Newton steps.
 
-scipy has such methods; on vectors of seven numbers its BLAS takes many times longer to wake its threads up than to compute,
-and an agent fits its model every minute.
+scipy has such methods, but with vectors of seven numbers its BLAS spends far more time on waking its threads than on
+computing, and an agent fits its model every minute.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 100
 SMALL_STEPS = 3
-"""In a row, at which it ends: a single one may be small because it was damped."""
+"""The number of consecutive small steps that end the search; a single step may be small because of damping."""
 
 LONGEST_STEP = 3.0
-"""In any parameter at once: beyond, the quadratic picture of the function means nothing."""
+"""The largest step in any parameter; beyond it the quadratic approximation is not valid."""
 
 
 class Slope(NamedTuple):
@@ -29,20 +29,20 @@ class Slope(NamedTuple):
     loss: float
     gradient: Array
     curvature: Array
-    """Its second derivatives, approximately: a matrix that is positive semi-definite."""
+    """Its approximate second derivatives: a positive semi-definite matrix."""
 
 
 def minimise(
     slope_at: Callable[[Array], Slope], start: Array, lower: Array, upper: Array, tolerance: float
 ) -> Array:
-    """Return where the function is smallest, near the start and between the bounds.
+    """Return a local minimum near the start, within the bounds.
 
     Args:
         slope_at: the function.
         start: where to begin.
         lower: of each parameter; where it equals ``upper``, the parameter stays there.
         upper: of each parameter.
-        tolerance: a step is small when it lessens the loss by less than this part of it.
+        tolerance: a step is small if it reduces the loss by less than this fraction.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
-"""Fit the throughput model to the step times that a job has shown so far (Pollux, OSDI'21, sections 3.2 and 4.1).
+"""Fits the throughput model to a job's measured step times (Pollux, OSDI'21, sections 3.2 and 4.1).
 
-The error is that of the logarithms, so that a step of a millisecond counts as much as one of a minute. What a job has
-not tried yet is taken to scale perfectly: that is what makes the allocator try it. Each trial then corrects the model.
+The error is logarithmic, so that a step of a millisecond counts as much as one of a minute. Configurations that a job has not
+tried are assumed to scale perfectly, so the allocator tries them. Each trial then corrects the model.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 LEAST_SECONDS = 1e-8
-"""Stands for 0 while fitting, where logarithms are taken."""
+"""Replaces 0 while fitting, because logarithms are taken."""
 
 GAMMA_WEIGHT = 1e-3
-"""Draws gamma to 1, where the other parameters are told apart best (as Pollux's own fit does)."""
+"""Regularises gamma towards 1, where the other parameters are easiest to separate (as in Pollux's own fit)."""
 
 GROWTH_WEIGHT = 1e-2
-"""Draws the network's growth by replicas to 0, so that the model errs to the side of trying more of them (likewise)."""
+"""Regularises the network time's growth with replicas towards 0, so that the model favours trying more of them (likewise)."""
 
 NETWORK_MARGIN = 1.1
-"""Between nodes, where no job has been seen there, against within a node: enough to prefer one node (likewise)."""
+"""The ratio of network time between nodes to that within a node while the former is unmeasured: enough to prefer one node
+(likewise)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One configuration that a job has run in, with the time that its steps took."""
+    """One configuration in which a job has run, with its step time."""
 
     nodes: int
     replicas: int
     local_batch: int
-    """Samples of one replica in one pass."""
+    """Samples per replica and pass."""
 
     step_seconds: float
-    """A pass whose gradients are averaged over the replicas."""
+    """The time of a pass whose gradients are averaged over the replicas."""
 
     pass_seconds: float | None = None
-    """Forward and backward alone, where that was measured: steps that accumulate gradients show it."""
+    """The time of forward and backward alone, if gradient accumulation has shown it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= self.replicas:
@@ -62,15 +63,15 @@ class Measurement:
 
 
 LOSS_TOLERANCE = 1e-5
-"""Fitting ends when steps lessen the loss by less than this part of it."""
+"""Fitting ends when steps reduce the loss by less than this fraction."""
 
 
 def fit(measurements: Sequence[Measurement], start: ThroughputModel | None = None) -> ThroughputModel:
-    """Return the model that comes closest to the measurements, which may be in any order.
+    """Return the model with the least error for the measurements, which may be in any order.
 
     Args:
-        measurements: one for each configuration that was tried.
-        start: where to begin: a model of most of these measurements halves the time.
+        measurements: one for each configuration tried.
+        start: the starting point; a model fitted to most of these measurements halves the time.
 
     Raises:
         ValueError: there are none.
@@ -96,7 +97,7 @@ def _order(measured: Measurement) -> tuple[float, ...]:
 def _from_model(
     model: ThroughputModel, otherwise: Sequence[float], bounds: Sequence[tuple[float, float]]
 ) -> list[float]:
-    """Return a model as a vector; parameters that are fixed, or that it knows nothing of, are as ``otherwise`` says."""
+    """Return a model as a vector; fixed and unmeasured parameters are taken from ``otherwise``."""
     *parts, gamma = astuple(model)
     vector = [
         math.log(part) if low < high and part > 100 * LEAST_SECONDS else default
@@ -124,7 +125,7 @@ class _Loss:
         self._log_pass = np.log([measured.pass_seconds or 1.0 for measured in measurements])
 
     def start_and_bounds(self) -> tuple[list[float], list[tuple[float, float]]]:
-        """Return where to begin, and between what; parameters that nothing measured tells of stay where they begin."""
+        """Return the starting point and the bounds; parameters that no measurement determines keep their starting values."""
         np = self._np
         known = self._pass_known
         typical = float(np.mean(np.exp(self._log_pass[known] if known.any() else self._log_step)))
@@ -143,7 +144,7 @@ class _Loss:
         return [*start, 1.1], [*bounds, (1.0, MAX_GAMMA)]
 
     def slope_at(self, vector: Vector) -> Slope:
-        """Return the loss, with its gradient and its curvature as the squares of the residuals' slopes have it."""
+        """Return the loss, its gradient and its Gauss-Newton curvature."""
         np = self._np
         gamma, parts = float(vector[6]), np.exp(vector[:6])
         passes = parts[0] + parts[1] * self._batch
@@ -172,7 +173,7 @@ class _Loss:
         )
 
     def _error(self, residuals: Vector, slopes: Vector) -> Slope:
-        """Return the root of the mean square of residuals; smooth where all are 0."""
+        """Return the root mean square of the residuals, smoothed near 0."""
         if not len(residuals):
             return Slope(0.0, self._np.zeros(7), self._np.zeros((7, 7)))
         root = math.sqrt(float(self._np.mean(residuals**2)) + 1e-10)
@@ -180,7 +181,7 @@ class _Loss:
         return Slope(root, each * (slopes.T @ residuals), each * (slopes.T @ slopes))
 
     def _preferences(self, parts: Vector, gamma: float) -> list[Slope]:
-        """Return what speaks for a small gamma, and against growth by replicas."""
+        """Return the regularisation terms of gamma and of the growth by replicas."""
         np = self._np
         found = [_square(math.sqrt(GAMMA_WEIGHT) * (gamma - 1), {6: math.sqrt(GAMMA_WEIGHT)}, np.zeros(7))]
         for first, where in ((2, self._internode), (4, self._intranode)):
@@ -190,7 +191,7 @@ class _Loss:
         return found
 
     def model(self, vector: Sequence[float]) -> ThroughputModel:
-        """Return the model of a vector; what was not seen between nodes is a little worse than within one."""
+        """Return the model of a vector; unmeasured times between nodes are slightly worse than within a node."""
         compute, per_sample, *network = (
             0.0 if value <= math.log(2 * LEAST_SECONDS) else math.exp(value) for value in vector[:6]
         )

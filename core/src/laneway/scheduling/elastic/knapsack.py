@@ -1,8 +1,8 @@
 """Give each of several jobs one of its sizes so that their values add up to the most within a capacity.
 
-This is the multiple-choice knapsack. Where the table of the dynamic program stays small, the answer is exact; in a large cluster
-steps are taken along the concave envelopes of the values, best value for its room first, which leaves the best by no
-more than one job's step.
+This is the multiple-choice knapsack. The answer is exact where the table of the dynamic program is small. In a large cluster,
+a greedy algorithm takes steps along the concave envelopes of the values, the best value per size first; it misses the optimum
+by at most one job's step.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def choose(options: Sequence[Sequence[Option]], capacity: int) -> list[int]:
     """Return for each job which of its options it gets, by index.
 
     Args:
-        options: of each job, by rising size; the first fits in any case (a job's least size; 0 to let it wait).
-        capacity: what the sizes may add up to.
+        options: of each job, by rising size; the first always fits (a job's least size; 0: it waits).
+        capacity: the limit of the sum of sizes.
 
     Raises:
         ValueError: not even the first option of every job fits.
@@ -41,7 +41,7 @@ def choose(options: Sequence[Sequence[Option]], capacity: int) -> list[int]:
 
 
 def exactly(options: Sequence[Sequence[Option]], capacity: int) -> list[int]:
-    """Return what :func:`choose` does, by dynamic programming over the capacity."""
+    """Solve :func:`choose` by dynamic programming over the capacity."""
     import numpy as np
 
     best = np.zeros(capacity + 1)
@@ -63,10 +63,8 @@ def exactly(options: Sequence[Sequence[Option]], capacity: int) -> list[int]:
 
 
 def along_envelopes(options: Sequence[Sequence[Option]], capacity: int) -> list[int]:
-    """Return what :func:`choose` does, step by step: the job whose next step is worth most for its room goes first.
-
-    A job's step leads to the option where value for room is highest: the next corner of its concave envelope. One that no
-    longer fits is cut to the best that does.
+    """Solve :func:`choose` greedily: the job whose next step has the most value per size goes first. A step leads to the next
+    corner of a job's concave envelope; one that no longer fits is reduced to the best that does.
     """
     chosen = [0] * len(options)
     left = capacity - sum(job[0].size for job in options)
@@ -91,7 +89,7 @@ def along_envelopes(options: Sequence[Sequence[Option]], capacity: int) -> list[
 
 
 def _step(job: Sequence[Option], at: int, left: int) -> tuple[float, int] | None:
-    """Return gain for room and index of the best larger option that fits; None where none is better."""
+    """Return the gain per size and the index of the best larger option that fits; None if none is better."""
     best: tuple[float, int] | None = None
     for index in range(at + 1, len(job)):
         room = job[index].size - job[at].size

@@ -1,7 +1,5 @@
-"""What an elastic policy answers: how many workers each malleable job gets.
-
-Where they go is the placement stage's business. A job whose number of workers changes is restarted from its checkpoint
-with the new number; one whose number stays is left where it is.
+"""The protocol of elastic policies: how many workers each malleable job gets. The placement stage places them. A job whose
+number of workers changes restarts from its checkpoint; other jobs are not moved.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ class MalleableJob:
     """``namespace/name``."""
 
     min_workers: int
-    """It runs with no fewer; it may also wait, with none."""
+    """The fewest workers with which it runs; it may also wait with none."""
 
     max_workers: int
     created_seconds: float
@@ -31,13 +29,13 @@ class MalleableJob:
     gpus_per_worker: int = 1
     attained_service_gpu_seconds: float = 0.0
     restarts: int = 0
-    """How often it has been started again."""
+    """The number of its restarts."""
 
     goodput: GoodputModel | None = None
-    """None: it has not run yet, or does not report; its speed is then taken to grow with its workers."""
+    """None: it has not run yet, or does not report; its speed is then assumed to be linear in its workers."""
 
     preemptible: bool = True
-    """False: while it has workers, it keeps just those."""
+    """False: while it has workers, their number does not change."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_workers <= self.max_workers:
@@ -54,23 +52,20 @@ class MalleableJob:
 
     @property
     def shape(self) -> ReplicaLayout:
-        """Its placement now; it has workers."""
+        """Its current placement; it must have workers."""
         return ReplicaLayout(len(self.workers_by_node), self.workers)
 
     def counts(self, most_gpus: int) -> tuple[int, ...]:
-        """Return the numbers of workers that it may be given of so many GPUs, rising, 0 first.
-
-        What was not tried yet is approached by doubling (Pollux, OSDI'21, section 4.1): no more than twice the
-        workers that it has ever had, or its fewest.
+        """Return the possible numbers of workers with this many GPUs, rising, 0 first. Untried numbers are approached by
+        doubling (Pollux, OSDI'21, section 4.1): at most twice the most workers that it has had, or its fewest.
         """
         explored = self.workers if self.goodput is None else max(self.workers, self.goodput.explored_replicas)
         most = min(self.max_workers, max(self.min_workers, 2 * explored), most_gpus // self.gpus_per_worker)
         return (0, *range(self.min_workers, most + 1))
 
     def speeds(self, most_workers: int, gpus_per_node: int) -> tuple[float, ...]:
-        """Return its goodput with 0, 1, … workers on the fewest nodes, and with those that it has where they are.
-
-        The unit is the job's own: samples a second, or that of one worker where nothing is known.
+        """Return its goodput with 0, 1, … workers on the fewest nodes; for its current number, in its current placement. The
+        unit is samples per second, or one worker's speed if no model is known.
         """
         if self.goodput is None:
             return tuple(float(workers) for workers in range(most_workers + 1))
@@ -88,7 +83,7 @@ class MalleableJob:
 
 
 def set_apart(jobs: Sequence[MalleableJob], gpus: int) -> tuple[dict[str, int], list[MalleableJob], int]:
-    """Return the workers of the jobs that keep what they have, the other jobs by age, and the GPUs left to those."""
+    """Return the workers of the jobs that keep their number, the other jobs by age, and the GPUs left for those."""
     kept = {job.key: job.workers for job in jobs if job.workers and not job.preemptible}
     others = sorted(
         (job for job in jobs if job.key not in kept), key=lambda job: (job.created_seconds, job.key)
@@ -98,12 +93,12 @@ def set_apart(jobs: Sequence[MalleableJob], gpus: int) -> tuple[dict[str, int], 
 
 
 class ElasticPolicy(Protocol):
-    """Divides GPUs among malleable jobs. Pure, deterministic, and the same however its arguments are listed."""
+    """Divides GPUs among malleable jobs. Pure and deterministic; the order of its arguments does not matter."""
 
     def allot(
         self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
-        """Return by job the workers that it is to have: 0, or its fewest up to its most; every job is in it.
+        """Return the number of workers of every job: 0, or between its fewest and its most.
 
         Args:
             jobs: the malleable ones, running and waiting.

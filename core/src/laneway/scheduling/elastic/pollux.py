@@ -1,10 +1,9 @@
 """Co-adaptive allocation by goodput (Pollux, OSDI'21, section 4.2).
 
-Each job's speedup is its goodput against what it would have with a fair share of the cluster, and less by the restart where
-its workers change. Pollux maximises a power mean of the speedups by a genetic search over placements: 100
-generations of 100. Here the mean is taken apart: with placements on the fewest nodes it is a sum over jobs, and the best
-sum is found exactly by dynamic programming over the number of GPUs (:mod:`.knapsack`), in milliseconds, and always the
-same.
+Each job's speedup is its goodput over its goodput with a fair share of the cluster, reduced by the cost of a restart if its
+workers change. Pollux maximises a power mean of the speedups by a genetic search over placements: 100 generations of 100.
+Here placements use the fewest nodes, so the mean becomes a sum over jobs. Dynamic programming over the number of GPUs
+(:mod:`.knapsack`) finds the best sum exactly, deterministically and in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from laneway.scheduling.elastic.knapsack import Option, choose
 from laneway.scheduling.elastic.policy import MalleableJob, set_apart
 
 NO_SPEEDUP = 1e-3
-"""Added to speedups, as Pollux does, so that a job without workers weighs much and not without end."""
+"""Added to speedups, as in Pollux, so that a job without workers has a large but finite weight."""
 
 EARLIER_FIRST = 1e-9
-"""By so much less does a job weigh than the one that came before it: of equal ones, the first gets the GPUs."""
+"""How much less a job weighs than its predecessor, so that of equal jobs the first gets the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +27,25 @@ class Pollux:
     """Workers by goodput."""
 
     fairness: float = 0.0
-    """Exponent of the power mean over the jobs' speedups, at most 1: 1 is their sum, 0 the geometric mean, lower is fairer. Pollux
-    takes -1; with 0 the average JCT of its eight workloads is 1 % less, and no job's share depends on what is called fair."""
+    """Exponent of the power mean over the jobs' speedups, at most 1: 1 is their sum, 0 the geometric mean, lower is fairer.
+    Pollux uses -1. With 0 the average JCT of its eight workloads is 1 % lower, and no job's share depends on the definition
+    of the fair share."""
 
     restart_seconds: float = 50.0
-    """For which a job does not train when its workers change: 20 s to save a checkpoint and end, and the 30 s until it trains
-    again that Pollux' simulator counts (section 5.3)."""
+    """The time without training when a job's workers change: 20 s to save a checkpoint and end, and 30 s until it trains
+    again, as in Pollux' simulator (section 5.3)."""
 
     service_exponent: float = 0.5
-    """How much less a job weighs that has had much service: (1 + service / ``service_gpu_seconds``) to the power of minus
-    this. 0: all weigh the same, as in Pollux. Jobs that have had little are likely to end soon."""
+    """How the weight of a job falls with its service: (1 + service / ``service_gpu_seconds``) to the power of minus this. 0:
+    all weigh the same, as in Pollux. Jobs that have had little are likely to end soon."""
 
     service_gpu_seconds: float = 3600.0
-    """Service from which on a job weighs notably less."""
+    """The service at which a job's weight begins to fall notably."""
 
     stop_ratio: float = 0.5
-    """By how much more another job must weigh before a running one loses all of its workers to it. Without this, jobs that are
-    more than the GPUs would take turns at each decision; with it, each turn lasts until the service of who runs has grown to
-    a multiple, (1 + 0.5) to the power of 2, of the other's."""
+    """By how much more another job must weigh before a running one loses all of its workers to it. Without this, jobs would
+    alternate at each decision while they outnumber the GPUs. With it, a job runs until its service is (1 + 0.5) to the power
+    of 2 times the other's."""
 
     def __post_init__(self) -> None:
         if not self.fairness <= 1:
@@ -59,7 +59,7 @@ class Pollux:
     def allot(
         self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
-        """Return the workers that make the mean of the speedups largest."""
+        """Return the workers that maximise the mean of the speedups."""
         gpus_per_node = max(free_gpus.values(), default=0)
         allotted, others, capacity = set_apart(jobs, sum(free_gpus.values()))
         fair_gpus = math.ceil(capacity / max(1, len(others)))
@@ -90,7 +90,7 @@ class Pollux:
         gpus_per_node: int,
         now_seconds: float,
     ) -> list[float]:
-        """Return what each number of workers, 0 first, adds to the sum that is to be large."""
+        """Return the value of each number of workers, 0 first, in the sum that is maximised."""
         fair_workers = max(job.min_workers, min(job.max_workers, fair_gpus // job.gpus_per_worker))
         fair = job.speed_on(fair_workers, gpus_per_node) or 1.0
         speeds = job.speeds(counts[-1], gpus_per_node)
@@ -105,8 +105,8 @@ class Pollux:
         return values
 
     def _kept_ratio(self, job: MalleableJob, now_seconds: float) -> float:
-        """Return what a job keeps of a speedup that takes a restart: if it is restarted as often for so many workers as it
-        has been so far, this part of its time is left for training (section 4.2)."""
+        """Return the factor on a speedup that needs a restart: the fraction of time left for training if the job keeps
+        restarting as often as so far (section 4.2)."""
         if not job.workers:
             return 1.0
         age_seconds = max(0.0, now_seconds - job.created_seconds)

@@ -1,1 +1,1 @@
-"""What users are told about a waiting job: the reason, estimates of its start, and suggestions."""
+"""Explains a waiting job to its user: the reason, estimates of its start, and suggestions."""

@@ -1,8 +1,8 @@
 """Forecasts when waiting jobs start, by simulating the order from the remaining run times.
 
-GPUs of a class are counted, not placed. No new jobs arrive, and victims do not return. So forecasts are too early where GPUs are
-fragmented or many jobs arrive that go first, and too late where jobs end early. The error is measured:
-``make bench-scheduling ONLY=estimates``.
+GPUs of a class are counted, not placed. No new jobs arrive, and victims do not return. So forecasts are too early if GPUs are
+fragmented or many new jobs go first, and too late if jobs end early. The error is measured: ``make bench-scheduling
+ONLY=estimates``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORTEST_SECONDS = 60.0
 """The least remaining run time assumed for a running job of unknown run time."""
 
 _MOST_MOMENTS = 512
-"""The number of moments that are simulated; the first waiting jobs start in them."""
+"""The most moments simulated; the first waiting jobs start within them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Holder:
     key: str
     gpu_class: GPUClass
     percent: int
-    """Of all of its GPUs together."""
+    """Percent of all of its GPUs together."""
 
     ends_seconds: float
     """When it is expected to end."""
@@ -193,7 +193,7 @@ class _Simulation:
                 )
 
     def _victims(self, claim: Claim, short_percent: int) -> list[Holder] | None:
-        """Return enough victims, those of the largest levels first; None: there are too few."""
+        """Return enough victims, the largest levels first; None: there are too few."""
         found = []
         for holder in sorted(self._fallen.values(), key=lambda each: (each.falls_to, each.key), reverse=True):
             if short_percent <= 0:

@@ -168,7 +168,7 @@ def _is_in_line(job: Job) -> bool:
 
 
 def _falls(state: SchedulerState, keys: Sequence[str], now_seconds: float) -> dict[str, tuple[float, Level]]:
-    """Return, by job, how long after a start now it becomes preemptible, and for jobs of which smaller levels."""
+    """Return, by job, how long after an immediate start it becomes preemptible, and for jobs of which levels."""
     order, preemption = state.policies.order, state.policies.preemption
     if not order.preempts_by_queue or order.relative:
         return {}

@@ -1,4 +1,4 @@
-"""What would become of a gang if some victims released their GPUs; preemption policies ask that."""
+"""Answers preemption policies: would the gang fit if these victims released their GPUs?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from laneway.scheduling.state.scheduler_state import SchedulerState
 class PreemptionScenario:
     """Tries sets of victims on a statement, and implements :class:`laneway.scheduling.preemption.policy.Scenario`.
 
-    Consecutive questions have most victims in common, so only the difference is applied.
+    Consecutive calls have most victims in common, so only the difference is applied.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class PreemptionScenario:
         """How often the statement had changed when the place was searched, and the place."""
 
     def fits_without(self, victims: Sequence[Job]) -> bool:
-        """Whether the gang fits if these victims are gone, and nobody else."""
+        """Whether the gang fits if exactly these victims are gone."""
         return self.placement_without(victims) is not None
 
     def in_the_way(self, victims: Sequence[Job]) -> list[Job]:
-        """Return those of the victims that hold GPUs where the gang would be placed if all of them were gone."""
+        """Return the victims that hold GPUs on which the gang would be placed if all of them were gone."""
         placement = self.placement_without(victims)
         if placement is None:
             return list(victims)

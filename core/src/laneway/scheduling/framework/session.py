@@ -14,7 +14,7 @@ from laneway.scheduling.state.waiting_queue import EquivalenceClass
 
 
 class Session:
-    """The state, the cache, the moment, and the decision as far as it is made."""
+    """The state, the cache, the time, and the decision so far."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""A statement: changes of who holds which GPUs that take effect together, or not at all.
+"""A statement: changes of the allocations that take effect together, or not at all.
 
 An action opens a statement, adds operations, and commits it or rolls it back, as in KAI and Volcano. Preemptions show in the
 view FUTURE_IDLE at once, because that is where a place for the preemptor is searched. All other operations, and all other
 views, change with :meth:`Statement.commit`. So between the first operation and the end of a statement, only FUTURE_IDLE may
 be read.
 
-What a cycle commits is an assumption: nobody has observed it yet. The state undoes it before the next cycle, except where
-it has been observed by then.
+What a cycle commits is an assumption until it is observed. The state undoes it before the next cycle, except for what has
+been observed by then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from laneway.scheduling.state.scheduler_state import SchedulerState
 
 Placement = tuple[WorkerPlacement, ...]
 Actions = Mapping[str, PreemptionAction]
-"""By victim: what is done to it."""
+"""The preemption action of each victim."""
 
 NO_VICTIMS: Actions = MappingProxyType({})
 

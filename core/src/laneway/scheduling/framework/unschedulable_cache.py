@@ -6,7 +6,7 @@ order on. A rejection is dropped
 - when GPUs or memory become free (all rejections are dropped);
 - when a job becomes preemptible for a rejected one;
 - when the job that blocked it no longer does;
-- when a cycle preempts for a job before it: what is left over may be enough for it.
+- when a cycle preempts for a job before it: the rest of the freed GPUs may be enough for it.
 """
 
 from __future__ import annotations

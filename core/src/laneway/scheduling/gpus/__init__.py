@@ -1,1 +1,1 @@
-"""GPUs: which jobs hold them, what is free of them, and what the cluster could hold."""
+"""GPUs: which jobs hold them, how much of them is free, and what the cluster could hold."""

@@ -110,11 +110,12 @@ class Allocations:
             max(0, most_active - foreign)
             for (most_active, _), foreign in zip(self._limits, self._foreign_percent, strict=True)
         ]
-        """What is free of a GPU that no job holds. Paused jobs are held beyond what may take turns, so this is the limit."""
+        """The free percent of a GPU that no job holds. Paused jobs are held in addition to what may take turns, so this is
+        the limit."""
 
         self._tracked_views: dict[View, TrackedView] = {}
         self._touched: list[int] = []
-        """Numbers of the GPUs that changed, in order of time, as far back as some view has not seen them."""
+        """Numbers of the GPUs that changed, in order of time; changes that every view has seen are dropped."""
 
     @property
     def usable_classes(self) -> tuple[GPUClass, ...]:
@@ -124,7 +125,7 @@ class Allocations:
     def renew(self, nodes: tuple[Node, ...]) -> bool:
         """Apply changes of the nodes, which are ordered by name.
 
-        Returns False, and changes nothing, if a node has other GPUs than before: then everything has to be counted again.
+        Returns False, and changes nothing, if a node has other GPUs than before: then everything must be counted again.
         """
         changed = [
             (number, node)
@@ -268,7 +269,7 @@ class Allocations:
             self._touch(entry)
 
     def release(self, key: str, action: PreemptionAction = PreemptionAction.EVICT) -> None:
-        """Mark a job as releasing. It is an assumption of one cycle, so it does not count as having freed anything."""
+        """Mark a job as releasing. It is an assumption of one cycle, so it does not count as freeing anything."""
         entry = self.of_job[key]
         entry.status, entry.action = AllocationStatus.RELEASING, action
         self._touch(entry)
@@ -346,7 +347,7 @@ class Allocations:
         return tenants
 
     def memory_usage(self, number: int, view: View) -> MemoryUsage:
-        """Return the memory that counts on a GPU in a view, summed up."""
+        """Return the total memory that counts on a GPU in a view."""
         memory_usage = self.track(view).memory_usage
         found = memory_usage.get(number)
         if found is None:

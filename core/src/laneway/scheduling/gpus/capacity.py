@@ -156,7 +156,7 @@ class ClusterCapacity:
         )
 
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
-        """Yield the causes that keep GPUs from being used, each with the first nodes that it concerns."""
+        """Yield the causes that keep GPUs from being used, each with its first nodes."""
         sick: dict[str, int] = {}
         takes: dict[str, list[str]] = {}
         for number, node in enumerate(self._allocations.nodes):

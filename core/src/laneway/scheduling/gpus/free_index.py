@@ -1,7 +1,7 @@
-"""Indexes over the free percent of GPUs, so that placing a job does not visit all of them.
+"""Indexes GPUs by free percent, so that placing a job does not visit all of them.
 
-GPUs and nodes are numbered in the order of (node, index, uuid) and of node names; numbers make ties fall the same way
-whatever the order of the snapshot's lists.
+GPUs and nodes are numbered in the order of (node, index, uuid) and of node names; numbers break ties independently of the
+order of the snapshot's lists.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ClassIndex:
         return levels
 
     def counts(self, at_least_percent: int, nodes: Sequence[int]) -> NodeCounts:
-        """Return, by node, how many GPUs have at least so much free, as of now."""
+        """Return, by node, how many GPUs have at least this much free now."""
         most = self.most_free
         if at_least_percent < most and not any(at_least_percent <= level < most for level in self.sizes):
             at_least_percent = most  # all shares then need empty GPUs
@@ -165,7 +165,7 @@ class FreeIndex:
             self.free[gpu] = percent
 
     def fullest(self, gpu_class: GPUClass, at_least_percent: int) -> Iterator[int]:
-        """Yield the GPUs of a class with at least so much free, the least free first."""
+        """Yield the GPUs of a class with at least this much free, the least free first."""
         levels = self.of_class(gpu_class).levels()
         for level in sorted(level for level in levels if level >= at_least_percent):
             yield from levels[level]
@@ -177,7 +177,7 @@ class FreeIndex:
             yield from levels[level]
 
     def counts(self, gpu_class: GPUClass, at_least_percent: int) -> NodeCounts:
-        """Return, by node, how many GPUs of a class have at least so much free."""
+        """Return, by node, how many GPUs of a class have at least this much free."""
         return self.of_class(gpu_class).counts(at_least_percent, self._nodes)
 
     def states(self, gpu_class: GPUClass) -> NodeStates:

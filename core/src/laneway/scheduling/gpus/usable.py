@@ -27,7 +27,7 @@ class UsableGPUs:
         self._on: list[dict[GPUClass, tuple[int, ...]]] = [{} for _ in gpus_of_node]
 
     def on(self, node: int, gpu_class: GPUClass) -> tuple[int, ...]:
-        """Return those of a node and class, in rising order."""
+        """Return the usable GPUs of a node and class, in rising order."""
         return self._on[node].get(gpu_class, ())
 
     def note(self, which: Iterable[int], nodes: Sequence[Node], gpus: Sequence[GPU]) -> bool:

@@ -1,7 +1,7 @@
-"""How much a sample teaches at a larger batch (Pollux, OSDI'21, section 3.1).
+"""Statistical efficiency: training progress per sample, against the initial batch size (Pollux, OSDI'21, section 3.1).
 
-Where gradients of single samples disagree much (a large noise scale), a larger batch costs little; where they agree,
-most of a larger batch is waste. Efficiency is progress per sample, against training at the initial batch size.
+Where the gradients of single samples differ much (a large noise scale), a larger batch costs little. Where they agree, most
+of a larger batch is wasted.
 """
 
 from __future__ import annotations

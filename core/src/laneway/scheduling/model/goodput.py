@@ -16,15 +16,15 @@ from laneway.scheduling.model.efficiency import Efficiency
 from laneway.scheduling.model.throughput import ThroughputModel
 
 BATCHES_TRIED = 50
-"""Batch sizes compared for each placement, in geometric steps, as in Pollux: neighbours differ by a few percent, the
-goodput near its maximum by far less. Not so where the maximum is the most that so many passes hold, beyond which a batch takes one more:
-so with each of them that one is compared as well."""
+"""Batch sizes compared for each placement, in geometric steps, as in Pollux: neighbours differ by a few percent, the goodput
+near its maximum by far less. The largest batch of each number of passes is compared as well, because a larger one needs
+another pass."""
 
 _ROUNDING = 1e-8
 
 
 class ReplicaLayout(NamedTuple):
-    """A placement as far as its speed depends on it."""
+    """The properties of a placement that determine the speed."""
 
     nodes: int
     replicas: int
@@ -32,13 +32,13 @@ class ReplicaLayout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """Between what the batch size is chosen, in samples."""
+    """The limits of the batch size, in samples."""
 
     max_batch: int
-    """Of all replicas together: beyond it the user does not trust the training."""
+    """The largest batch of all replicas together, set by the user."""
 
     max_local_batch: int
-    """Of one replica in one pass: what fits into its memory."""
+    """The largest batch of one replica in one pass, limited by its memory."""
 
     min_local_batch: int = 1
 
@@ -74,14 +74,14 @@ class BatchChoice:
 
 @dataclass(frozen=True, slots=True)
 class GoodputModel:
-    """What is known of how fast a malleable job trains."""
+    """A malleable job's model of speed: throughput, efficiency and limits."""
 
     throughput: ThroughputModel
     efficiency: Efficiency
     limits: BatchLimits
     explored_replicas: int = 1
-    """The most replicas that the job has run with: an allocator goes no further than to twice as many, as
-    the model was not tried there (Pollux, section 4.1)."""
+    """The most replicas that the job has run with: an allocator gives at most twice as many, because the model is untested
+    beyond (Pollux, section 4.1)."""
 
     def __post_init__(self) -> None:
         if self.limits.max_batch < self.efficiency.initial_batch:
@@ -105,10 +105,9 @@ class GoodputModel:
 
 @lru_cache(maxsize=4096)
 def best_choices(model: GoodputModel, shapes: tuple[ReplicaLayout, ...]) -> tuple[BatchChoice, ...]:
-    """Return, for each of some placements, what :meth:`GoodputModel.best` says.
-
-    A batch that one pass cannot hold is divided evenly over as few passes as hold it. A single replica beyond the initial
-    batch takes two passes at least: the noise scale is estimated from the difference between passes (as in Pollux).
+    """Return :meth:`GoodputModel.best` for each placement. A batch that does not fit one pass is divided evenly over the
+    fewest passes that hold it. A single replica beyond the initial batch takes at least two passes, because the noise scale
+    is estimated from the difference between passes (as in Pollux).
     """
     import numpy as np
 
@@ -144,7 +143,7 @@ def best_choices(model: GoodputModel, shapes: tuple[ReplicaLayout, ...]) -> tupl
 
 
 def consolidated(replicas: int, replicas_per_node: int) -> ReplicaLayout:
-    """Return the placement of so many replicas on the fewest nodes."""
+    """Return the placement of a number of replicas on the fewest nodes."""
     return ReplicaLayout(math.ceil(replicas / replicas_per_node), replicas)
 
 

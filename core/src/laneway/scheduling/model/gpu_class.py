@@ -14,7 +14,7 @@ from laneway.scheduling.model.snapshot import GPU, Demand
 
 @dataclass(frozen=True, order=True, slots=True)
 class GPUClass:
-    """GPUs that are equal to a worker: a demand needs the same share of each of them."""
+    """GPUs that are equivalent for a worker: a demand needs the same share of each."""
 
     allocatable_bytes: int
     model: str
@@ -57,7 +57,7 @@ def class_of(gpu: GPU) -> GPUClass:
 
 
 def accepts(demand: Demand, gpu_class: GPUClass) -> bool:
-    """Whether the demand allows GPUs of this class, whatever their size."""
+    """Whether the demand allows GPUs of this class, regardless of their size."""
     return accepts_model(demand, gpu_class.model) and reaches(
         gpu_class.enforcement, demand.minimum_enforcement
     )
@@ -71,7 +71,7 @@ def accepts_model(demand: Demand, model: str) -> bool:
 def share_needed(demand: Demand, gpu_class: GPUClass) -> int | None:
     """Return the percent of a GPU of this class that a worker needs; None where such a GPU is too small.
 
-    A demand for memory becomes the smallest share whose quota holds it; an exclusive one, all that may take turns.
+    A demand for memory becomes the smallest share with enough quota; an exclusive demand, all shares that may take turns.
     """
     if demand.exclusive:
         return gpu_class.active_percent

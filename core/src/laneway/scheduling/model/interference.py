@@ -1,14 +1,15 @@
-"""How fast jobs get on that share a GPU: what of their iterations overlaps, and what has to queue.
+"""Models the speed of jobs that share a GPU: which parts of their iterations overlap, and which queue.
 
-An iteration visits four resources: it reads from storage, prepares on the CPU, computes on the GPU and exchanges over the network.
-While one job is on one of them, others can be on the other three (Muri, SIGCOMM'22, section 2); where two meet on one, each gets
-its fair part of it: the agent's fair turns give the least used job the next turn, and the kernel divides CPUs, disks and links
-alike. Jobs are not in lockstep (Muri's are: all of a group take the iteration time of the group), each goes its own pace.
+An iteration visits four resources: it reads from storage, prepares on the CPU, computes on the GPU and exchanges over the
+network. While one job is on one of them, others can be on the other three (Muri, SIGCOMM'22, section 2); jobs that meet on
+one share it equally: the agent's fair turns serve the job with the least service next, and the kernel divides CPUs, disks and
+links evenly. Jobs run at their own pace, not in lockstep as in Muri, where all jobs of a group take the group's iteration
+time.
 
-That is a closed network of processor-sharing queues with one customer per job, which has an exact solution (Baskett, Chandy, Muntz
-and Palacios, JACM 1975), computed by mean value analysis (Reiser and Lavenberg, JACM 1980): a job that comes to a resource finds
-there what the others alone would have there on average. Then no resource is kept busy for longer than there is time, whatever the
-stages of one job overlap among themselves.
+That is a closed network of processor-sharing queues with one customer per job, which has an exact solution (Baskett, Chandy,
+Muntz and Palacios, JACM 1975), computed by mean value analysis (Reiser and Lavenberg, JACM 1980): a job that arrives at a
+resource finds the average queue that the others alone would form. No resource is ever busy for more than all of the time,
+even if the stages of one job overlap.
 
 Beyond the queues, lanes that run at the same time slow each other down: see :class:`Interference`.
 """
@@ -25,7 +26,7 @@ from typing import NamedTuple
 from laneway.scheduling.model.snapshot import Profile, StageSeconds
 
 PARALLEL_PENALTY_RATIO = 0.13
-"""What a lane costs another that runs at the same time, whatever the two do: caches, memory bandwidth, launches.
+"""How much a lane slows another that runs at the same time, through caches, memory bandwidth and launches.
 
 Fitted to the throughputs of pairs of jobs that Gavel (OSDI'20) measured on V100s, with one number a job for the part of its iteration
 that is on the GPU: 0.13 to 0.16 by set of measurements, without the recommendation models, which nearly stand still beside others. A
@@ -38,23 +39,23 @@ SWITCH_SECONDS = 0.0003
 """The time between two turns of a lane."""
 
 _EXACT_SHARERS = 6
-"""Up to so many sharers the network is solved exactly, which takes a step for each subset of them; of more, approximately
-(Schweitzer 1979), which makes iterations too long: by 5 % on average of random loads, by 20 % in one of a hundred."""
+"""Up to this many sharers, the network is solved exactly, with one step for each subset. For more, it is approximated
+(Schweitzer 1979); iterations are then too long, by 5 % on average over random loads and by 20 % in one of a hundred."""
 
 _ROUNDS = 200
 _CLOSE_RATIO = 1e-9
 
 
 class Load(NamedTuple):
-    """What one job's iterations ask of the resources of a GPU that it has alone."""
+    """The time that one job's iterations need of each resource, alone on its GPU."""
 
     stages: StageSeconds
     iteration_seconds: float
     """Above 0."""
 
     lane: int | None = None
-    """Jobs of one lane take turns on the GPU; None: a lane of its own, as gangs always have and others have as long as memory is
-    enough for it."""
+    """Jobs of one lane take turns on the GPU; None: a lane of its own, as gangs always have, and others while memory
+    allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,10 @@ class Interference:
     """What sharing costs beyond waiting for one another."""
 
     parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
-    """By so much an iteration takes longer for each other lane of the GPU that runs at the same time."""
+    """How much longer an iteration takes for each other lane that runs at the same time."""
 
     switch_seconds: float = SWITCH_SECONDS
-    """A turn's handing over, once an iteration for each job of a lane that it shares: release, grant and the page between them."""
+    """The time of a hand-off, once an iteration for each job of a shared lane: release, grant and the page between them."""
 
     def __post_init__(self) -> None:
         for name in ("parallel_penalty_ratio", "switch_seconds"):
@@ -73,13 +74,11 @@ class Interference:
                 raise ValueError(f"{name} is {getattr(self, name)}: write 0 or more")
 
     def speed_ratios(self, loads: Sequence[Load]) -> tuple[float, ...]:
-        """Return how fast each of the jobs that share a GPU gets on, alone being 1.
-
-        For no resource does the time that the jobs keep it busy come to more than the time there is; the order in which the jobs are
-        given changes nothing.
+        """Return the speed of each of the jobs that share a GPU; 1 is its speed alone. No resource is busy for more than all
+        of the time; the order of the jobs does not matter.
 
         Args:
-            loads: the jobs'; a gang's are those of one of its workers.
+            loads: one for each job; for a gang, the load of one worker.
         """
         ordered = sorted(range(len(loads)), key=lambda index: _key(loads[index]))
         ratios = _ratios(tuple(loads[index] for index in ordered), self)
@@ -90,7 +89,7 @@ class Interference:
 
 
 def load_of(profile: Profile | None) -> Load:
-    """Return a job's load by its profile; of one that is not known, all of an iteration is taken to be on the GPU."""
+    """Return a job's load by its profile; without one, the whole iteration is assumed to be on the GPU."""
     if profile is None or profile.stages is None or profile.iteration_seconds <= 0:
         return Load(StageSeconds(0.0, 0.0, 1.0, 0.0), 1.0)
     return Load(profile.stages, profile.iteration_seconds)
@@ -100,11 +99,10 @@ class _Visits(NamedTuple):
     """A job's iteration, its time alone being 1."""
 
     queued: tuple[float, ...]
-    """At the resources, one after the other; where stages overlap, each made shorter so that together they take no longer than the
-    iteration."""
+    """Time at each resource; overlapping stages are shortened so that their sum does not exceed the iteration."""
 
     elsewhere: float
-    """The rest of the iteration: nobody is in the way there."""
+    """The rest of the iteration, which needs no shared resource."""
 
     busy: tuple[float, ...]
     """How long each resource is kept busy."""
@@ -151,7 +149,7 @@ def _exact(visits: Sequence[_Visits]) -> list[float]:
 
 
 def _approximate(visits: Sequence[_Visits]) -> list[float]:
-    """Return the time of an iteration of each job; a job is taken to change nothing about the queues of the others."""
+    """Return the time of an iteration of each job; a job is assumed not to change the queues of the others."""
     queues = [visit.queued for visit in visits]
     times = [1.0] * len(visits)
     for _ in range(_ROUNDS):
@@ -167,7 +165,7 @@ def _approximate(visits: Sequence[_Visits]) -> list[float]:
 
 
 def _iteration(visit: _Visits, others: Collection[tuple[float, ...]]) -> tuple[float, tuple[float, ...]]:
-    """Return how long a job's iteration takes beside the queues of others, and what part of it it is at each resource."""
+    """Return the time of a job's iteration beside the queues of others, and the fraction that it spends at each resource."""
     at = [own * (1 + math.fsum(ahead)) for own, ahead in zip(visit.queued, _columns(others), strict=True)]
     seconds = visit.elsewhere + math.fsum(at)
     return seconds, tuple(part / seconds for part in at)
@@ -178,7 +176,7 @@ def _columns(queues: Collection[tuple[float, ...]]) -> Iterable[tuple[float, ...
 
 
 def _slowdown(load: Load, loads: Sequence[Load], costs: Interference) -> float:
-    """Return by how much an iteration is longer because other lanes run at the same time."""
+    """Return the slowdown of an iteration by other lanes that run at the same time."""
     own = 1 if load.lane is None else 0
     alone = sum(other.lane is None for other in loads) - own
     lanes = {other.lane for other in loads if other.lane is not None and other.lane != load.lane}
@@ -186,13 +184,13 @@ def _slowdown(load: Load, loads: Sequence[Load], costs: Interference) -> float:
 
 
 def _switching(load: Load, loads: Sequence[Load], costs: Interference) -> float:
-    """Return what part of an iteration alone the handing over of a turn takes."""
+    """Return the time of a hand-off as a fraction of an iteration alone."""
     turns = load.lane is not None and sum(other.lane == load.lane for other in loads) > 1
     return costs.switch_seconds / load.iteration_seconds if turns else 0.0
 
 
 def _within_capacity(ratios: Sequence[float], visits: Sequence[_Visits]) -> list[float]:
-    """Return the ratios, made smaller for those that use a resource which they would keep busy for more than all of the time."""
+    """Return the ratios, reduced for jobs that would keep a resource busy for more than all of the time."""
     busy = [
         math.fsum(ratio * part for ratio, part in zip(ratios, parts, strict=True))
         for parts in zip(*(visit.busy for visit in visits), strict=True)

@@ -1,4 +1,4 @@
-"""What the nodes measured of a job's iterations, as the scheduler counts it."""
+"""Converts the nodes' measurements of a job's iterations to the scheduler's profile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from laneway.scheduling.model.snapshot import Profile, StageSeconds
 def profile_of(measured: ProfileStatus) -> Profile:
     """Return the profile of a job with these figures.
 
-    The time that a job loads data in is part of its iteration and none of the GPU's: there others may take turns. It is no stage that
-    others queue for, because every pod has CPUs of its own.
+    Loading data is part of the iteration but not of the GPU's time: other jobs may take turns meanwhile. It is no stage that
+    others queue for, because every pod has its own CPUs.
     """
     gpu_seconds = measured.iteration_microseconds / 1e6
     return Profile(

@@ -39,7 +39,7 @@ class WaitingCode(StrEnum):
     """Never: no node has enough GPUs for one worker."""
 
     NODES_UNAVAILABLE = "NodesUnavailable"
-    """It would fit if nodes or GPUs were back that are cordoned, unhealthy or avoided for now."""
+    """It would fit if the cordoned, unhealthy or avoided nodes and GPUs were usable again."""
 
     GPUS_BUSY = "GPUsBusy"
     """It waits for other jobs to end."""
@@ -137,7 +137,7 @@ class PreemptionReason(StrEnum):
 
 
 class PreemptionAction(StrEnum):
-    """What is done to a victim. Each action frees more than the one before, and costs more."""
+    """The preemption of a victim. Each action frees more than the one before, and costs more."""
 
     PAUSE = "Pause"
     """It stops at the end of an iteration and takes no turns; its memory stays on the GPU."""
@@ -159,16 +159,16 @@ class Preemption:
     """Why, as a sentence."""
 
     preemptor: str | None
-    """The job that gets its GPUs; None where it stops for reasons of its own."""
+    """The job that gets its GPUs; None if it stops by itself."""
 
     action: PreemptionAction = PreemptionAction.EVICT
     cost_seconds: float = 0.0
-    """The expected cost on each of its GPUs, by the preemption policy; 0 where it stops for reasons of its own."""
+    """The expected cost on each of its GPUs, by the preemption policy; 0 if it stops by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerAllotment:
-    """What one worker gets."""
+    """The CPUs and memory of one worker."""
 
     worker: int
     cpu_millis: int
@@ -212,7 +212,7 @@ class Plan:
     service as ``Job.service_at_promotion_gpu_seconds``, so that it stays promoted once it runs."""
 
     truncated: bool = False
-    """As many start as may at once: the next plan is due now."""
+    """The most jobs that may start at once do start: the next plan is due now."""
 
 
 @dataclass(slots=True)

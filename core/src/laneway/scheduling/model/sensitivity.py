@@ -1,7 +1,7 @@
-"""What a job makes of CPUs and memory: its sensitivity profile (Synergy, OSDI'22, section 3).
+"""How a job's throughput depends on CPUs and memory: its sensitivity profile (Synergy, OSDI'22, section 3).
 
-A profile says which part of its best throughput a job reaches with so many CPUs and so much memory for each of its GPUs.
-More of either never slows it down.
+A profile gives the fraction of its best throughput that a job reaches with an amount of CPUs and memory per GPU. More of
+either never slows it down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SLACK = 1e-9
 
 
 class Sensitivity(Hashable, Protocol):
-    """A sensitivity profile. Hashable, because what follows from a profile is kept for all jobs that have it."""
+    """A sensitivity profile. Hashable, because results are cached by profile."""
 
     @property
     def cpu_points_millis(self) -> tuple[int, ...]:
@@ -30,16 +30,14 @@ class Sensitivity(Hashable, Protocol):
         ...
 
     def ratio(self, cpu_millis: float, memory_bytes: float) -> float:
-        """Return the part of its best throughput, 0 to 1, with this much for each GPU. Rises with both."""
+        """Return the fraction of its best throughput, 0 to 1, with this much per GPU. Rises with both."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSensitivity:
-    """A table of measured throughputs, straight lines between them.
-
-    Below the fewest CPUs measured, throughput falls in proportion to 0; below the least memory measured nobody knows
-    whether the job runs at all, and it counts as 0; beyond the table, more helps no more.
+    """A table of measured throughputs, interpolated linearly. Below the fewest CPUs measured, throughput falls linearly to 0.
+    Below the least memory measured it counts as 0, because the job may not run at all. Beyond the table it stays constant.
     """
 
     cpu_points_millis: tuple[int, ...]
@@ -68,10 +66,8 @@ class MeasuredSensitivity:
 
     @classmethod
     def from_throughputs(cls, throughputs: Mapping[tuple[int, int], float]) -> MeasuredSensitivity:
-        """Make the table from throughputs in any unit, by (CPU millis, memory bytes) for a GPU.
-
-        A throughput that is lower than one measured with less of both is noise, and raised to that one.
-        Raises ValueError if a combination is missing or nothing ran.
+        """Make the table from throughputs in any unit, by (CPU millis, memory bytes) per GPU. A throughput below one measured
+        with less of both is noise and is raised to it. Raises ValueError if a combination is missing or nothing ran.
         """
         cpus = sorted({cpu for cpu, _ in throughputs})
         memories = sorted({memory for _, memory in throughputs})
@@ -94,7 +90,7 @@ class MeasuredSensitivity:
         return cls(tuple(cpus), tuple(memories), tuple(rows))
 
     def ratio(self, cpu_millis: float, memory_bytes: float) -> float:
-        """Return the part of its best throughput with this much for each GPU."""
+        """Return the fraction of its best throughput with this much per GPU."""
         if memory_bytes < self.memory_points_bytes[0] or cpu_millis <= 0:
             return 0.0
         low, high, part = _between(self.memory_points_bytes, memory_bytes)
@@ -107,7 +103,7 @@ class MeasuredSensitivity:
 
 @dataclass(frozen=True, slots=True)
 class BestDemand:
-    """The least for each GPU with which a job reaches its best throughput, or close to it."""
+    """The least amount per GPU with which a job reaches its best throughput, or nearly so."""
 
     cpu_millis: int
     memory_bytes: int
@@ -117,7 +113,7 @@ class BestDemand:
 def best_demand(
     sensitivity: Sensitivity, cpu_limit_millis: int, memory_limit_bytes: int, tolerance_ratio: float
 ) -> BestDemand:
-    """Return what a job should best have for each GPU, within limits for each GPU.
+    """Return the best amount of CPUs and memory per GPU, within limits per GPU.
 
     First the fewest CPUs that reach ``1 - tolerance_ratio`` of what the limits allow, then the least memory beside
     them: CPUs are what jobs contend for (Synergy, section 2). All in ratios of the job's own best throughput.
@@ -143,7 +139,7 @@ def least_memory_bytes(sensitivity: Sensitivity, wanted_ratio: float, cpu_millis
 
 
 def _between(points: tuple[int, ...], value: float) -> tuple[int, int, float]:
-    """Return the points around a value, and which part of the way to the upper one it has gone.
+    """Return the points around a value, and its relative position between them.
 
     Below the first point, the lower one is -1; beyond the last, both are the last.
     """

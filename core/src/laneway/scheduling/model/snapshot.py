@@ -28,13 +28,13 @@ class Demand:
 
     workers: int = 1
     gpus_per_worker: int = 1
-    """GPUs of one node for each worker."""
+    """GPUs of each worker, all on one node."""
 
     share_percent: int = 100
     """Percent of each of these GPUs. Not used where ``memory_bytes`` or ``exclusive`` is set."""
 
     memory_bytes: int | None = None
-    """Memory of the worker's one GPU; the share is then the smallest whose quota holds it on the GPU chosen."""
+    """Memory of the worker's one GPU; its share is then the smallest with enough quota on the chosen GPU."""
 
     models: frozenset[str] = frozenset()
     """Acceptable GPU models; empty: any."""
@@ -116,7 +116,7 @@ class Profile:
     """Kept between iterations, the framework's own bytes included."""
 
     ephemeral_bytes: int
-    """Used beyond that inside an iteration."""
+    """Additional memory used inside an iteration."""
 
     iteration_seconds: float = 0.0
     """Alone on its GPUs; 0: not known."""
@@ -126,7 +126,7 @@ class Profile:
     """Over ``model_bytes`` it is Tiresias' skew."""
 
     stages: StageSeconds | None = None
-    """Where the iteration's time is spent; None: not known."""
+    """The stages of the iteration's time; None: not known."""
 
     @property
     def skew_ratio(self) -> float | None:
@@ -276,7 +276,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ForeignTenant:
-    """A user of a GPU that is not in the snapshot's placements: a plain pod, or a worker elsewhere than planned."""
+    """A user of a GPU that is not in the snapshot's placements: a plain pod, or a worker that is not where it was planned."""
 
     key: str
     share_percent: int
@@ -334,7 +334,7 @@ class Node:
     """Why it is not schedulable, as a clause: "it is cordoned"."""
 
     rack: str = ""
-    """Nodes of one rack are nearer to one another; empty: not known."""
+    """The rack; nodes of one rack are closer to one another; empty: not known."""
 
     cpu_millis: int = 0
     """CPUs for jobs, in thousandths; 0: not known."""
@@ -345,7 +345,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The cluster and its jobs. The order in which nodes, GPUs and jobs are listed changes nothing."""
+    """The cluster and its jobs. The order of nodes, GPUs and jobs does not matter."""
 
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]

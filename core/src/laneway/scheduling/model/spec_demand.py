@@ -1,4 +1,4 @@
-"""What a TrainingJob's spec asks for, as the scheduler counts it."""
+"""Converts a TrainingJob's spec to the scheduler's demand."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MEMBERS: dict[str, str] = {
 def demand_of(spec: TrainingJobSpec) -> Demand:
     """Return what the gang needs of the cluster's GPUs.
 
-    The CRD's rules refuse most of what is refused here; an object that was stored before a rule existed passes them by.
+    The CRD's rules refuse most of what is refused here, but an object may have been stored before a rule existed.
 
     Raises:
-        ValueError: the spec asks for something that cannot be; says what to write instead.
+        ValueError: the spec asks for something impossible; the message says what to write instead.
     """
     gpus = spec.gpus
     members = {"sharePercent": gpus.share_percent, "count": gpus.count, "memory": gpus.memory}

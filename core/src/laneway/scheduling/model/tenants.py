@@ -10,7 +10,7 @@ from laneway.scheduling.model.snapshot import GPU, ForeignTenant, Job
 
 
 def tenant_of(job: Job, gpu: GPU, share_percent: int) -> Tenant:
-    """Return what a worker of a job is, or would be, on a GPU.
+    """Return the tenant that a worker of a job is, or would be, on a GPU.
 
     The tenant is named after its job: workers of one gang never share a GPU.
     """
@@ -27,12 +27,12 @@ def tenant_of(job: Job, gpu: GPU, share_percent: int) -> Tenant:
 
 
 def paused_tenant(job: Job, gpu: GPU, share_percent: int) -> Tenant:
-    """Return what a paused job's worker is on its GPU: it keeps its persistent memory and uses nothing beyond."""
+    """Return the tenant of a paused job's worker on its GPU: it keeps its persistent memory and uses no other."""
     return replace(tenant_of(job, gpu, share_percent), ephemeral_bytes=0, exclusive=False)
 
 
 def kept_bytes(job: Job, gpu: GPU, share_percent: int) -> int:
-    """Return what a job's worker keeps on its GPU between two iterations; its full quota if it is not profiled."""
+    """Return the bytes that a job's worker keeps on its GPU between two iterations; its full quota if it is not profiled."""
     tenant = paused_tenant(job, gpu, share_percent)
     return tenant.persistent_bytes if tenant.profiled else tenant.quota_bytes
 

@@ -1,8 +1,8 @@
 """How long one step of a data-parallel job takes, by its placement and batch size (Pollux, OSDI'21, section 3.2).
 
-A replica computes gradients in a time that grows linearly with its batch. Replicas then average them over the network,
-in a time that depends on whether they share a node and grows with their number beyond two. The two overlap to some
-degree: gamma 1 is one after the other, a large gamma hides the shorter behind the longer.
+A replica computes gradients in a time that grows linearly with its batch. Replicas then average them over the network, in a
+time that depends on whether they share a node and grows with their number beyond two. The two overlap to some degree: with
+gamma 1 they run one after the other, and a large gamma hides the shorter behind the longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ else:
     Number = TypeVar("Number")
 
 MAX_GAMMA = 10.0
-"""From here on the sum of powers is the larger of the two times, for all that matters (Pollux, section 3.2)."""
+"""From this gamma on, the sum of powers is practically the larger of the two times (Pollux, section 3.2)."""
 
 
 @dataclass(frozen=True, slots=True)

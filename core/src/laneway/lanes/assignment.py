@@ -1,4 +1,4 @@
-"""Which lane for a tenant: one of its own, else the lane that grows least, else merged lanes (Salus, algorithm 1).
+"""Chooses a tenant's lane: one of its own, else the lane that grows least, else merged lanes (Salus, algorithm 1).
 
 Works on bare values: lanes by id, each a tuple of tenants in order of entry. :mod:`laneway.lanes.table` keeps them.
 """
@@ -17,7 +17,7 @@ Lanes = Mapping[int, tuple[Tenant, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What lanes have to stay within."""
+    """The limits of the lanes: capacity, rules, and memory held outside of lanes."""
 
     capacity_bytes: int
     rules: LaneRules
@@ -31,7 +31,7 @@ class Bounds:
         )
 
     def allow(self, lane_count: int) -> bool:
-        """Whether so many lanes are within the limit."""
+        """Whether this number of lanes is within the limit."""
         return not self.rules.max_lanes or lane_count <= self.rules.max_lanes
 
     def lacking_bytes(self, lanes: Lanes) -> int:
@@ -42,14 +42,14 @@ class Bounds:
 def place(tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None = None) -> Lanes | None:
     """Return the lanes with one more tenant; None if it fits nowhere.
 
-    An unprofiled tenant gets a lane of its own, and nobody joins it there, unless the lane limit leaves no other way
-    (its whole share counts as persistent, so sharing the lane is safe).
+    An unprofiled tenant gets a lane that it does not share, unless the lane limit requires it. Sharing is safe, because its
+    whole share counts as persistent.
 
     Args:
-        tenant: who comes; in none of the lanes.
+        tenant: the new tenant, in none of the lanes.
         lanes: the others'.
         bounds: capacity, rules, and what else is held.
-        lane_before: the lane that it was in; kept where that is as good as another.
+        lane_before: the lane that it was in; kept if it is as good as any other.
     """
     own = lane_before if lane_before is not None and lane_before not in lanes else _lowest_free(lanes)
     alone = {**lanes, own: (tenant,)}
@@ -66,10 +66,10 @@ def place(tenant: Tenant, lanes: Lanes, bounds: Bounds, lane_before: int | None 
 
 
 def merge(lanes: Lanes, bounds: Bounds, newest: int | None = None) -> Lanes | None:
-    """Merge lanes of profiled tenants two by two until the bounds hold; None if that does not lead there.
+    """Merge pairs of lanes of profiled tenants until the bounds hold; None if they never do.
 
-    Merging two lanes frees the smaller one's ephemeral bytes. One merge that is enough is preferred, the one that frees
-    least; else the one that frees most is done, and so on.
+    Merging two lanes frees the smaller one's ephemeral bytes. Of the merges that suffice alone, the one that frees least is
+    taken. If none suffices, the one that frees most is done, and the search repeats.
 
     Args:
         lanes: what to start from.
@@ -101,8 +101,8 @@ def merge(lanes: Lanes, bounds: Bounds, newest: int | None = None) -> Lanes | No
 def tightest(lanes: Lanes, bounds: Bounds) -> Lanes | None:
     """Return the packing that takes the least memory and the fewest lanes; None if not even that is within bounds.
 
-    Each tenant that spans GPUs keeps a lane, and all others take turns in the largest of these. It is what
-    :func:`laneway.lanes.fitting.tightest_bytes` counts, so whatever fits there finds its place here.
+    Each tenant that spans GPUs keeps a lane, and all others take turns in the largest of these.
+    :func:`laneway.lanes.fitting.tightest_bytes` counts the same packing, so a tenant that fits there finds its place here.
     """
     packed = {
         number: tuple(tenant for tenant in tenants if tenant.spans_gpus)
@@ -122,8 +122,8 @@ def tightest(lanes: Lanes, bounds: Bounds) -> Lanes | None:
 def split(lanes: Lanes, bounds: Bounds) -> Lanes:
     """Move tenants out of shared lanes into lanes of their own while memory and the lane limit allow.
 
-    The cheapest move first: unprofiled tenants, which would rather be alone, then the one whose own lane takes least
-    more memory; of equals, the one that entered last.
+    The cheapest move comes first: unprofiled tenants, then the tenant whose own lane needs the least additional memory; on a
+    tie, the last to enter.
     """
     current = dict(lanes)
     while bounds.allow(len(current) + 1):
@@ -151,9 +151,8 @@ def split(lanes: Lanes, bounds: Bounds) -> Lanes:
 
 
 def spread(lanes: Lanes, bounds: Bounds) -> Lanes:
-    """Return the lanes with as many tenants alone as can be: split, and where no split fits, defragmented and split on.
-
-    Tenants change lanes only where that lets one more have a lane of its own, because a move costs a boundary.
+    """Return the lanes with as many tenants alone as possible: split, and if no split fits, defragmented and split again.
+    Tenants change lanes only if one more gets its own lane, because a move costs a boundary.
     """
     current = split(lanes, bounds)
     while bounds.allow(len(current) + 1):
@@ -165,10 +164,10 @@ def spread(lanes: Lanes, bounds: Bounds) -> Lanes:
 
 
 def _defragmented(lanes: Lanes, bounds: Bounds) -> Lanes:
-    """Return the lanes with the large ephemerals together, as far as that frees memory.
+    """Return the lanes with large ephemerals grouped, if that frees memory.
 
     A shared lane shrinks when its largest tenant moves to a lane that need not grow for it. The move that frees most comes
-    first; each makes the lanes smaller in all, so there is an end to it.
+    first. Each move reduces the total size of the lanes, so the search ends.
     """
     current = dict(lanes)
     while True:

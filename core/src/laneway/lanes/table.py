@@ -1,7 +1,7 @@
-"""The lane table of one GPU: which tenant is in which lane, and how that changes when tenants come, grow or leave.
+"""The lane table of one GPU: the lane of each tenant, updated when tenants come, grow or leave.
 
-The table is a value: every change returns a new one, with the list of what changed. Two invariants hold in every table
-that comes out of here, and are checked on the way out:
+The table is a value: every change returns a new one, with the list of what changed. Two invariants hold in every returned
+table, and are checked before it is returned:
 
 - the safety condition (:mod:`laneway.lanes.safety`);
 - a lane has at most one tenant that spans GPUs.
@@ -57,11 +57,11 @@ class Waiting:
     tenant: Tenant
     refusal: Refusal
     holds_memory: bool
-    """True: it was in a lane and outgrew it, or was paused there; its persistent memory is held, counts, and it gets no
-    turn. False: it was never in; nothing of it counts, and it must not allocate."""
+    """True: it was in a lane and outgrew it, or was paused there; its persistent memory counts, and it gets no turn. False:
+    it was never in a lane; it has no counted memory and must not allocate."""
 
     paused: bool = False
-    """It is kept out of the lanes until :meth:`LaneTable.resume`, even where it would fit."""
+    """It is kept out of the lanes until :meth:`LaneTable.resume`, even if it would fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Outcome:
     """Why the changed tenant is in no lane; None if it is in one."""
 
     evict: bool = False
-    """The tenant's growth breaks the safety condition even without a lane: the table is as before the change, and the
-    tenant has to be stopped, because its memory is not covered."""
+    """The tenant's growth breaks the safety condition even without a lane. The table is unchanged, and the tenant must be
+    stopped, because its memory is not covered."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class LaneTable:
     """Those in a lane, ordered by key."""
 
     waiting: tuple[Waiting, ...] = ()
-    """Those in none, in the order in which they came: the order in which they are tried again. The paused are not tried."""
+    """Tenants without a lane, in order of arrival, in which they are retried. Paused tenants are not retried."""
 
     @classmethod
     def empty(cls, capacity_bytes: int, rules: LaneRules | None = None) -> LaneTable:
@@ -106,9 +106,8 @@ class LaneTable:
     def restored(
         cls, capacity_bytes: int, rules: LaneRules, lanes: Mapping[int, tuple[Tenant, ...]]
     ) -> LaneTable | None:
-        """Return the table with these tenants in these lanes, as another one had them.
-
-        None where capacity or rules, which may be others now, do not allow it: then admit them one by one.
+        """Return the table with these tenants in the lanes of an earlier table. None if the current capacity or rules do not
+        allow it: then admit them one by one.
         """
         kept = {number: tenants for number, tenants in lanes.items() if tenants}
         if not _allowed(kept, Bounds(capacity_bytes, rules)):
@@ -142,8 +141,7 @@ class LaneTable:
 
         Args:
             tenant: the new tenant.
-            holds_memory: it is on the GPU already, so that its persistent memory counts while it waits. Where even that
-                is not covered the outcome says ``evict``, and the table does not know the tenant.
+            holds_memory: it is on the GPU already, so its persistent memory counts while it waits. If even that is not covered, the outcome says ``evict``, and the tenant is not added.
 
         Raises:
             ValueError: a tenant of that key is there already.
@@ -167,8 +165,8 @@ class LaneTable:
     def resize(self, tenant: Tenant) -> Outcome:
         """Replace a tenant by a changed one: find its lane, and try the waiting tenants again.
 
-        Where no lane fits it any more it waits and keeps its memory; where that is not covered the outcome says
-        ``evict``. One that is paused, or was never in, stays out.
+        If no lane fits any more, it waits and keeps its memory; if that is not covered, the outcome says ``evict``. A tenant
+        that is paused or was never in a lane stays out.
 
         Raises:
             KeyError: the table knows no tenant of that key.
@@ -194,8 +192,8 @@ class LaneTable:
     def pause(self, key: str) -> Outcome:
         """Pause a tenant: take it out of its lane, keep it out, and try the waiting tenants again.
 
-        What it holds between iterations goes on counting; its ephemeral does not, because it runs none. One that waits
-        is kept waiting, one that holds memory keeps it.
+        Its persistent memory still counts; its ephemeral memory does not, because it runs no iterations. A waiting tenant
+        keeps waiting and keeps its memory.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -207,9 +205,8 @@ class LaneTable:
         return self._outcome(_without(self._lanes(), key), (entry, *self.waiting), key)
 
     def resume(self, key: str) -> Outcome:
-        """Resume a paused tenant: into a lane, or, where memory is short now, to wait for one with its memory kept.
-
-        Nothing changes for a tenant that is not paused.
+        """Resume a paused tenant in a lane. If memory is short, it waits for one and keeps its memory. A tenant that is not
+        paused does not change.
 
         Raises:
             KeyError: the table does not know the tenant.
@@ -298,7 +295,7 @@ class LaneTable:
         return why
 
     def _entry(self, tenant: Tenant, *, holds_memory: bool = False) -> Waiting:
-        """Make an entry whose reason is filled in once it has been tried."""
+        """Make an entry; its reason is set once it has been tried."""
         return Waiting(tenant, Refusal(RefusalReason.INSUFFICIENT_MEMORY, ""), holds_memory)
 
     def _lanes(self) -> Lanes:
@@ -327,7 +324,7 @@ def _allowed(lanes: Lanes, bounds: Bounds) -> bool:
 
 
 def _with(waiting: tuple[Waiting, ...], changed: Waiting) -> tuple[Waiting, ...]:
-    """Return the waiting with one of them changed, in its place."""
+    """Return the waiting tenants with one of them replaced."""
     return tuple(changed if entry.tenant.key == changed.tenant.key else entry for entry in waiting)
 
 

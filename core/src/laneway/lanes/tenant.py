@@ -1,4 +1,4 @@
-"""A tenant: one container's hold on one GPU, and what of it counts against the GPU's memory."""
+"""A tenant: one container's hold on one GPU, and how much of its memory counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, order=True)
 class LaneRules:
-    """How the memory of a GPU is cut into lanes."""
+    """The rules by which the memory of a GPU is divided into lanes."""
 
     max_lanes: int = 0
     """Most lanes of one GPU; 0: as many as memory holds. More lanes, more interference between kernels."""
@@ -24,11 +24,11 @@ class LaneRules:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One container's hold on one GPU, as it was asked for and measured."""
+    """One container's hold on one GPU, as requested and measured."""
 
     key: str
     quota_bytes: int
-    """What its share entitles it to; its process is held to this, so it never counts for more."""
+    """The memory of its share. It is enforced, so the tenant never counts for more."""
 
     persistent_bytes: int = 0
     """Measured: kept between iterations (weights, optimizer state, the framework's own). Unused while unprofiled."""
@@ -56,7 +56,7 @@ class Tenant:
 
 
 def counted_persistent_bytes(tenant: Tenant, rules: LaneRules) -> int:
-    """Return what the tenant holds between iterations, as the safety condition counts it.
+    """Return the tenant's persistent bytes, as the safety condition counts them.
 
     Nothing is known of an unprofiled tenant, so its whole quota counts. A profiled one counts as measured plus padding,
     and never more than its quota.
@@ -67,7 +67,7 @@ def counted_persistent_bytes(tenant: Tenant, rules: LaneRules) -> int:
 
 
 def counted_ephemeral_bytes(tenant: Tenant, rules: LaneRules) -> int:
-    """Return what the tenant uses beyond that inside an iteration, as the safety condition counts it.
+    """Return the tenant's ephemeral bytes, as the safety condition counts them.
 
     An unprofiled tenant's quota counts as persistent already. A profiled one counts as measured plus padding, and never
     more than what the counted persistent bytes leave of its quota.

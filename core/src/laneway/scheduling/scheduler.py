@@ -1,7 +1,7 @@
 """The scheduler: the entry point for the operator and the simulator.
 
-It is told what has changed, and each decision costs only that. It decides what a new scheduler would decide that is told
-everything at once: its memory makes it fast and changes no decision.
+Callers report changes, and a decision costs only as much as they do. It is the same decision that a new scheduler would make
+from the full state: the kept state saves time and changes no decision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from laneway.scheduling.validation import Holdings, check_decision
 
 
 class Scheduler:
-    """Decides which job runs when, on which GPUs. Report changes, ask for a decision, then report what came of it."""
+    """Decides which job runs when, on which GPUs. Report changes, ask for a decision, then report its result."""
 
     def __init__(self, nodes: Sequence[Node], policies: Policies) -> None:
         self._state = SchedulerState(nodes, policies)
@@ -81,7 +81,7 @@ class Scheduler:
         return decision
 
     def plan(self, now_seconds: float, max_starts: float = math.inf) -> Plan:
-        """Run one cycle, and return what becomes of every job and why; arguments as for :meth:`decide`.
+        """Run one cycle, and return the plan for every job with reasons; arguments as for :meth:`decide`.
 
         Raises:
             InvalidPlan: a policy broke an invariant.

@@ -23,7 +23,7 @@ class Decided(Protocol):
 
     @property
     def starts(self) -> Mapping[str, tuple[WorkerPlacement, ...]]:
-        """By job: where its workers are to be."""
+        """By job: the placement of its workers."""
         ...
 
     @property
@@ -125,7 +125,7 @@ def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
 def _check_worker(
     job: Job, worker: WorkerPlacement, holdings: Holdings, suitable: set[tuple[GPUClass, int]]
 ) -> None:
-    """Check where a worker is to be; adds the classes to ``suitable`` of which the gang may have such a share."""
+    """Check the placement of a worker; add to ``suitable`` the classes in which the gang may have such a share."""
     if len(worker.gpus) != job.demand.gpus_per_worker:
         raise InvalidPlan(
             f"{_named(job, worker)} needs {job.demand.gpus_per_worker} GPUs and gets {len(worker.gpus)}"
@@ -174,7 +174,7 @@ def _check_gpu(
     if not held and not gpu.foreign and len(starting) == 1 and gpu.allocatable_percent <= 100:
         (worker,) = starting.values()
         if worker.share_percent <= gpu.allocatable_percent:
-            return  # alone on a GPU that is not promised twice, it has what its share entitles it to
+            return  # alone on a GPU without overcommitment, it has its whole quota
     percent, paused_percent = gpu.foreign_percent, 0
     tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
     for key, worker in (*held.items(), *starting.items()):

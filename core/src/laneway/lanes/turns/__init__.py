@@ -1,8 +1,7 @@
-"""Turn policies: who of a lane's waiting sessions runs its next iterations. One file each, chosen by name.
+"""Turn policies: which of a lane's waiting sessions runs next. One file each, chosen by name.
 
 ``turn_policy("fair", starvation_seconds=60)`` returns one. The turn scheduler calls ``enter`` when a session joins or
-comes back, and ``choose`` when the turn is free. To ask whether the holder of a turn should go on when its quantum is
-over, pass it among the waiting: if it is chosen it keeps the turn.
+comes back, and ``choose`` when the turn is free. To ask whether the holder should continue after its quantum, pass it among the waiting sessions: if it is chosen, it keeps the turn.
 """
 
 from laneway.lanes.turns.fair import Fair

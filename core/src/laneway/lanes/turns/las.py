@@ -1,9 +1,8 @@
 """LAS: least attained service first, discretised (Tiresias, NSDI'19, section 3.2, applied inside a GPU).
 
-A session starts in the first queue and goes down one when its attained service reaches the queue's threshold. A session of
-a higher queue is always next; within a queue it is first come, first served. The queues keep sessions of about the same
-service from preempting each other all the time, which plain least attained service would do. A starvation bound
-belongs around it.
+A session starts in the first queue and goes down one when its attained service reaches the queue's threshold. A session of a
+higher queue is always next; within a queue it is first come, first served. The queues keep sessions of similar service from
+preempting each other all the time, as under plain least attained service. Wrap it in a starvation bound.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class LeastAttained:
     """Queues by attained service, first come first served within a queue."""
 
     thresholds_seconds: tuple[float, ...] = (60.0, 3600.0)
-    """Attained service at which a session leaves the first queue, the second, and so on; there is one queue more.
-    An interactive trial of a minute stays ahead of all trainings; a job of an hour yields to newer ones."""
+    """Attained service at which a session leaves the first queue, the second, and so on; there is one more queue than
+    thresholds. An interactive trial of a minute stays ahead of all trainings; a job of an hour yields to newer ones."""
 
     def __post_init__(self) -> None:
         rising = all(lower < upper for lower, upper in pairwise((0.0, *self.thresholds_seconds)))
@@ -32,7 +31,7 @@ class LeastAttained:
             )
 
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
-        """Service of the lane plays no role here: it counts as it is."""
+        """Service counts unchanged: the lane's other sessions do not matter here."""
         return newcomer.gpu_seconds
 
     def surplus_seconds(self, session: SessionView) -> float:

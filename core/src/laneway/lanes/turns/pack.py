@@ -1,7 +1,6 @@
-"""PACK: the session that arrived first goes on, the others fill its gaps (Salus, MLSys'20, section 3.4.2).
+"""PACK: the session that arrived first continues, the others fill its gaps (Salus, MLSys'20, section 3.4.2).
 
-It keeps a lane busy and finishes jobs one after the other; it makes no promise of fairness, so a starvation bound
-belongs around it.
+It keeps a lane busy and finishes jobs one after the other; it does not guarantee fairness, so wrap it in a starvation bound.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class Pack:
     """First come, first served, by arrival of the session."""
 
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
-        """Service plays no role here: it counts as it is."""
+        """Service counts unchanged: it does not matter here."""
         return newcomer.gpu_seconds
 
     def surplus_seconds(self, session: SessionView) -> float:
@@ -25,6 +24,6 @@ class Pack:
         return 0.0
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return who arrived first."""
+        """Return the session that arrived first."""
         first = min(waiting, key=lambda session: (session.arrived_seconds, session.key), default=None)
         return None if first is None else first.key

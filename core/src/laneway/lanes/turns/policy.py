@@ -1,4 +1,4 @@
-"""What a turn policy sees and answers."""
+"""The protocol of turn policies: their input and output."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """What a turn policy may know of a session. Clock values are seconds of one monotonic clock."""
+    """A session as a turn policy sees it. Clock values are seconds of one monotonic clock."""
 
     key: str
     arrived_seconds: float
     """When the session opened."""
 
     waiting_since_seconds: float
-    """When it asked for the turn that it waits for; for a holder that would go on: now."""
+    """When it requested the turn that it waits for; for a holder that would continue: now."""
 
     gpu_seconds: float = 0.0
     """Service that counts: what :meth:`TurnPolicy.enter` returned, plus the time inside iterations since then."""
 
     weight: int = 1
-    """Twice the weight, twice the service (1 or more)."""
+    """Twice the weight gives twice the service (1 or more)."""
 
     turns: int = 0
-    """Turns that it had."""
+    """The number of its turns so far."""
 
     attained_seconds: float = 0.0
-    """All the service that it has had, in whatever lane; nothing lifts it."""
+    """Its total service in all lanes; it is never adjusted."""
 
     remaining_seconds: float | None = None
-    """Service that it still needs to end; None: not known."""
+    """The service that it still needs; None: not known."""
 
     def __post_init__(self) -> None:
         if self.weight < 1:
@@ -39,7 +39,7 @@ class SessionView:
 
 
 class TurnPolicy(Protocol):
-    """Decides who of a lane is next. Pure: the same view gives the same answer."""
+    """Chooses the next session of a lane. Pure: the same view gives the same answer."""
 
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Return the gpu_seconds that a session starts counting from when it joins a lane or comes back to it.
@@ -55,5 +55,5 @@ class TurnPolicy(Protocol):
         ...
 
     def surplus_seconds(self, session: SessionView) -> float:
-        """Return by how much a session's next turn is to be shorter than a quantum, because those before lasted longer."""
+        """Return by how much a session's next turn is shortened, because earlier turns exceeded their quanta."""
         ...

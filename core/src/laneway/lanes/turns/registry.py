@@ -23,7 +23,7 @@ def turn_policy(name: str, *, starvation_seconds: float, **parameters: object) -
 
     Args:
         name: one of :data:`TURN_POLICIES`.
-        starvation_seconds: who has waited so long is next.
+        starvation_seconds: a session that has waited this long is next.
         parameters: the policy's own.
 
     Raises:

@@ -1,8 +1,8 @@
 """SRTF: the session with the shortest remaining time is next (Salus, MLSys'20, section 3.4.2).
 
-Its mean completion time is the best where remaining times are known. They are known of a script that says how many
-iterations are left; the others come after those, the least attained first, because most jobs that have run for short are
-short (Tiresias, NSDI'19, section 3.2). A starvation bound belongs around it.
+It has the best mean completion time if remaining times are known. They are known for a script that reports its remaining
+iterations. The other sessions follow, the least attained service first, because most jobs that have run briefly are short
+(Tiresias, NSDI'19, section 3.2). Wrap it in a starvation bound.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from laneway.lanes.turns.policy import SessionView
 
 @dataclass(frozen=True, slots=True)
 class ShortestRemaining:
-    """The shortest remaining time first; sessions of which it is not known come last, by attained service."""
+    """Shortest remaining time first; sessions of unknown remaining time come last, by attained service."""
 
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
-        """Service of the lane plays no role here: it counts as it is."""
+        """Service counts unchanged: the lane's other sessions do not matter here."""
         return newcomer.gpu_seconds
 
     def surplus_seconds(self, session: SessionView) -> float:
@@ -26,7 +26,7 @@ class ShortestRemaining:
         return 0.0
 
     def choose(self, waiting: Iterable[SessionView], now_seconds: float) -> str | None:
-        """Return who has the least to do; of equals, who arrived first."""
+        """Return the session with the least remaining service; on a tie, the one that arrived first."""
         best = min(waiting, key=_rank, default=None)
         return None if best is None else best.key
 

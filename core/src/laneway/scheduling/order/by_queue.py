@@ -1,4 +1,4 @@
-"""What order policies have in common that put each job into a queue by itself."""
+"""The common part of order policies that choose each job's queue from that job alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from laneway.scheduling.order.policy import Rank
 
 
 class ByQueue:
-    """A job's rank depends on that job alone, every change of it is announced, and jobs of one queue don't preempt one another."""
+    """A job's rank depends on that job alone, every change is announced, and jobs of one queue do not preempt one another."""
 
     __slots__ = ()
 

@@ -1,13 +1,11 @@
 """Max-min fairness between namespaces, with weights: the namespace with the least service for its weight goes first.
 
-Each namespace is given its jobs one after the other, those that run first; whose turn it is, is decided by what the
-namespace has had for its weight, and what the jobs given so far will attain in the next interval counts as had. This is
-progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2), as in dominant resource fairness (Ghodsi et
-al., NSDI'11, section 4.1) with GPUs as the one resource. Without history it would share GPUs, and two gangs that each
-need the whole cluster would never take turns; with all of history a namespace that had an idle cluster for itself would
-be shut out for as long. So a lead counts, up to ``memory_seconds``.
-
-History is the attained service of unfinished jobs: what a namespace's finished jobs have had is forgotten.
+Jobs are taken one by one, each from the namespace with the least service over weight; within a namespace, running jobs come
+first. The service that the jobs taken so far will attain in the next interval counts as well. This is progressive filling
+(Bertsekas and Gallager, Data Networks, section 6.5.2), as in dominant resource fairness (Ghodsi et al., NSDI'11, section 4.1)
+with GPUs as the one resource. Without history, two gangs that each need the whole cluster would never take turns. With all of
+history, a namespace that used an idle cluster alone would be shut out for as long. So a lead counts up to ``memory_seconds``.
+History is the attained service of unfinished jobs only.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ from laneway.scheduling.order.remaining import demanded_gpus
 
 @dataclass(frozen=True, slots=True)
 class Fair:
-    """The namespace with the least GPU service for its weight goes first."""
+    """The namespace with the least GPU service over its weight goes first."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """By namespace: how much more it is due than one with weight 1. Namespaces that are not named have weight 1."""
+    """The weight of each namespace; 1 for namespaces that are not named."""
 
     interval_seconds: float = 600.0
-    """How long a decision stands: a job is preempted by one of another namespace once that one, an interval later, will
-    have had no more for its weight than its own has had already. A preemption costs some 50 s (Tiresias, section 5;
-    Lucid, section 2), so two gangs that take turns lose at most 8 percent to it."""
+    """How long a decision holds. A job is preempted by a job of another namespace whose service over weight, an interval
+    later, will not exceed that of the job's own namespace now. A preemption costs some 50 s (Tiresias, section 5; Lucid,
+    section 2), so two gangs that take turns lose at most 8 percent to it."""
 
     memory_seconds: float = 3600.0
-    """A namespace's lead counts for as much as its share of the cluster attains in this time, and no more; 0: only the
-    GPUs held count."""
+    """The most lead that counts: what a namespace's share of the cluster attains in this time. 0: only the GPUs held
+    count."""
 
     def __post_init__(self) -> None:
         for namespace, weight in self.weights.items():
@@ -59,7 +57,7 @@ class Fair:
         return False
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
-        """Return each job's place: what its namespace will have had for its weight before it, and with it."""
+        """Return each job's place: its namespace's service over weight before the job, and with it."""
         of: dict[str, list[Job]] = {}
         for job in jobs:
             of.setdefault(job.namespace, []).append(job)
@@ -76,7 +74,7 @@ class Fair:
         return ranks
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
-        """Whether the waiting one's namespace, with it, will have had no more than the other's has without its job."""
+        """Whether the waiting job's namespace, with it, will have no more service than the other's without its job."""
         _, had_with_it = waiting.position
         had, _ = running.position
         return had_with_it <= had
@@ -88,7 +86,7 @@ class Fair:
     def _leads(
         self, of: Mapping[str, Collection[Job]], cluster_gpus: int, now_seconds: float
     ) -> Mapping[str, float]:
-        """Return, by namespace, its service for its weight, over that of the one with the least, bounded."""
+        """Return, by namespace, its lead in service over weight over the last namespace, bounded."""
         competing = {namespace: jobs for namespace, jobs in of.items() if any(map(_competes, jobs))}
         served = {
             namespace: math.fsum(job.service_gpu_seconds(now_seconds) for job in jobs)

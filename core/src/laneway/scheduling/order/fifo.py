@@ -15,8 +15,8 @@ class Fifo(ByQueue):
     """By creation."""
 
     strict: bool = True
-    """No job passes a waiting one, as in YARN's capacity scheduler and Tiresias' simulator. False: jobs that fit may pass, which
-    uses more of the GPUs and lets large gangs wait longer."""
+    """No job passes a waiting one, as in YARN's capacity scheduler and Tiresias' simulator. False: jobs that fit may pass;
+    more GPUs are used, and large gangs wait longer."""
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return one queue, ordered by creation."""

@@ -1,12 +1,12 @@
 """Finish-time fairness (Themis, NSDI'20, section 3.1): the job that sharing delays most goes first.
 
-rho is the time that a job takes in the shared cluster, from its submission to its end, over the time that it would take
-alone in an n-th of the cluster, with n the jobs that there are. A job whose rho is at most 1 has lost nothing by sharing;
-the policy serves the largest rho. GPUs are leased: a started job keeps them for a lease, as in Themis.
+rho is a job's time in the shared cluster, from submission to end, over its time alone in an n-th of the cluster, for n jobs.
+A job with rho of at most 1 has lost nothing by sharing; the policy serves the largest rho. GPUs are leased: a started job
+keeps them for a lease, as in Themis.
 
-Alone in an n-th of the cluster, a job that needs no more GPUs than that takes its own time, and a larger one so many
-times longer as it lacks GPUs (as Gavel, OSDI'20, section 4.2, has it). Themis auctions GPUs among the apps with the
-largest rho; here the order decides, and a gang is served whole.
+Alone in an n-th of the cluster, a job that needs at most these GPUs takes its own time, and a larger one takes proportionally
+longer (as in Gavel, OSDI'20, section 4.2). Themis auctions GPUs among the apps with the largest rho; here the order decides,
+and gangs are not split.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ class FinishTimeFair:
     """The largest finish-time fairness rho goes first."""
 
     interval_seconds: float = 1200.0
-    """How long a job keeps its GPUs at least. A preemption costs some 50 s (Tiresias, section 5; Lucid, section 2): 4
+    """The shortest time that a job keeps its GPUs. A preemption costs some 50 s (Tiresias, section 5; Lucid, section 2): 4
     percent of twenty minutes."""
 
     newcomer_seconds: float = 600.0
-    """A job of which nobody knows how long it runs is taken to run as long again as it has run already, so twice that in
-    all, and this long at least."""
+    """The least total run time assumed for a job of unknown duration; the assumption is twice its run time so far."""
 
     def __post_init__(self) -> None:
         for name in ("interval_seconds", "newcomer_seconds"):
@@ -40,7 +39,7 @@ class FinishTimeFair:
 
     @property
     def relative(self) -> bool:
-        """Yes: the number of jobs decides what each could have of the cluster."""
+        """Yes: each job's fair part of the cluster depends on the number of jobs."""
         return True
 
     @property
@@ -49,7 +48,7 @@ class FinishTimeFair:
         return False
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
-        """Return those with a lease first, then the others by rho."""
+        """Return the jobs with a lease first, then the others by rho."""
         competing = sum(not job.state.is_releasing and not job.suspended for job in jobs)
         share_gpus = cluster_gpus / max(1, competing)
         return {job.key: self._rank(job, share_gpus, now_seconds) for job in jobs}

@@ -1,13 +1,13 @@
 """The Gittins index of a job, from the services of jobs that have ended.
 
-The index of a job that has attained service a, over a quantum D, is its chance to end within the next D over the service
-that it is expected to take of them:
+The index of a job that has attained service a, over a quantum D, is its probability to end within the next D over its
+expected service within them:
 
     G(a) = P(S - a <= D | S > a) / E[min(S - a, D) | S > a]
 
-(Gittins, 1989; Tiresias, NSDI'19, section 3.2.2). Tiresias' simulator sums S where S - a belongs, which makes an old job's
-index far too small, and looks up the row of the next larger sample, as if the job were about to end there. Here a job
-keeps the index that it had when it outran the last sample: until the next one, nothing is learnt about it.
+(Gittins, 1989; Tiresias, NSDI'19, section 3.2.2). Tiresias' simulator sums S instead of S - a, which makes an old job's index
+far too small, and uses the row of the next larger sample, as if the job were about to end there. Here a job keeps the index
+of the last sample that it outran, because nothing is learnt about it until the next one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class GittinsTable:
     """The index by attained service, as steps."""
 
     samples_gpu_seconds: tuple[float, ...]
-    """Where it changes; rising."""
+    """The services at which it changes; rising."""
 
     indexes: tuple[float, ...]
-    """Ends per GPU-second: below the first sample, from each sample on; the last is 0, as nobody was served longer."""
+    """Ends per GPU-second: below the first sample, then from each sample on; the last is 0, because no job was served
+    longer."""
 
     def index(self, attained_gpu_seconds: float) -> float:
         """Return the index of a job with this service."""
@@ -54,7 +55,7 @@ def gittins_table(samples_gpu_seconds: tuple[float, ...], quantum_gpu_seconds: f
         go_on = quantum_gpu_seconds * (len(samples) - beyond)
         return (beyond - first) / (
             end + go_on
-        )  # both are means over those that are left: their number cancels out
+        )  # both are means over the remaining samples: their number cancels out
 
     return GittinsTable(tuple(steps), (index(0.0), *(index(step) for step in steps[:-1]), 0.0))
 

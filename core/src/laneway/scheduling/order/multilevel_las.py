@@ -1,19 +1,19 @@
 """Least attained service in many queues, with a cap on the running time that counts (Laneway's own; job lengths are not known).
 
-Most jobs are short, and the longer one has run, the longer it will go on: so the one with the least service goes first, and the more
-queues there are, the better (Tiresias, NSDI'19, has two or three of them; multilevel feedback in Nuyens and Wierman, Performance
-Evaluation 65, 2008). That ends after some hours: those that are left are trainings that run for days, and to have them take turns
-would only have all of them finish late. So at most ``runtime_cap_seconds`` of a job's running time count: the long ones
-keep the order in which they came, apart from their width, because a gang that is four times as wide holds up four times as many.
+Most jobs are short, and a job's expected remaining time grows with its age. So the job with the least service goes first, and
+more queues are better (Tiresias, NSDI'19, has two or three of them; multilevel feedback in Nuyens and Wierman, Performance
+Evaluation 65, 2008). This holds only for some hours: the remaining jobs train for days, and if they took turns, all of them
+would finish late. So at most ``runtime_cap_seconds`` of a job's running time count. Long jobs keep their order of arrival,
+adjusted by width, because a gang of four times the width delays four times as many jobs.
 
 Width and time together are the service of Tiresias' two-dimensional LAS; queues are ``queue_ratio`` times as wide each as the one
 before. Within a queue, jobs that run come first, by start; those that wait follow, by arrival. They are preempted only by jobs of an
 earlier queue, so two jobs never take turns preempting each other.
 
-Waiting is bounded: a job that has waited ``promotion_seconds`` in all is lifted by a queue, by another after twice as long, and so on,
-up to a queue before the first, where it may preempt all others and no job passes it on GPUs that it could use. So who waits long
-overtakes at first only those that will run for as long; lifted to the front at once, the many that wait for weeks in a cluster with
-too much work would keep all short jobs out.
+Waiting is bounded: a job that has waited ``promotion_seconds`` in total is promoted by one queue, by another after twice as
+long, and so on, up to a queue before the first. There it may preempt all others, and no job passes it on GPUs that it could
+use. So a waiting job first overtakes only long jobs. If it moved to the front at once, the many jobs that wait for weeks in
+an overloaded cluster would block all short ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.service_queues import PAUSED
 
 _SLACK = 1e-3
-"""Seconds, or GPU-seconds, by which a sum of floats may fall short of the moment that was announced."""
+"""The rounding error, in seconds or GPU-seconds, of a sum of floats against the announced time."""
 
 _FRONT = -1
 _FIRST = 0
@@ -39,19 +39,20 @@ class MultilevelLAS(ByQueue):
     """Least attained service first, in queues of growing width, with a cap on the running time that counts."""
 
     first_threshold_gpu_seconds: float = 2000.0
-    """Service at which a job leaves the first queue; a few minutes of a node of 8 GPUs, what a trial run takes."""
+    """Service at which a job leaves the first queue: a few minutes of a node with 8 GPUs, as for a trial run."""
 
     queue_ratio: float = 2.5
-    """Each queue ends at so many times the service at which the one before it did. Between 2 and 4 the average completion time hardly
-    changes; the smaller, the more preemptions."""
+    """The ratio of the ends of consecutive queues. Between 2 and 4 the average completion time hardly changes; a smaller
+    ratio causes more preemptions."""
 
     runtime_cap_seconds: float = 14_400.0
-    """At most this much of a job's running time counts. Between 3 and 5 hours it makes no difference; where jobs of a day
-    are to be distinguished from those of a week, more."""
+    """At most this much of a job's running time counts. Between 3 and 5 hours it makes no difference; use more to distinguish
+    jobs of a day from jobs of a week."""
 
     promotion_seconds: float = 2_592_000.0
-    """A job that has waited so long in all is lifted by a queue, and again after 3, 7, 15, ... times as long; 0: never. On Muri's traces,
-    which have up to five times as much work as GPUs, 30 days lengthen the average completion time by 0 to 16 %, 10 days by 3 to 26 %."""
+    """The total waiting time after which a job is promoted by one queue, and again after 3, 7, 15, ... times as long; 0:
+    never. On Muri's traces, with up to five times as much work as GPUs, 30 days lengthen the average completion time by 0 to
+    16 %, and 10 days by 3 to 26 %."""
 
     def __post_init__(self) -> None:
         for name in ("first_threshold_gpu_seconds", "runtime_cap_seconds"):
@@ -67,7 +68,7 @@ class MultilevelLAS(ByQueue):
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
     def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Whether the job has been lifted before the first queue."""
+        """Whether the job has been promoted beyond the first queue."""
         return rank.queue == _FRONT
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:
@@ -82,14 +83,15 @@ class MultilevelLAS(ByQueue):
         return Rank(max(_FRONT, queue - lifts), (float(waits), since), until_seconds=until_seconds)
 
     def _lifts(self, job: Job, now_seconds: float) -> int:
-        """Return by how many queues a job is lifted: one after ``promotion_seconds``, another after twice as many more, and so on."""
+        """Return by how many queues a job is promoted: one after ``promotion_seconds``, another after twice as long again,
+        and so on."""
         if not self.promotion_seconds:
             return 0
         waited_seconds = now_seconds - job.created_seconds - job.ran_seconds(now_seconds) + _SLACK
         return int(max(0.0, waited_seconds) // self.promotion_seconds + 1).bit_length() - 1
 
     def _lift_at(self, job: Job, lifts: int) -> float:
-        """Return when a job that goes on waiting is lifted for the so-manieth time."""
+        """Return when a job that keeps waiting reaches a number of promotions."""
         if not self.promotion_seconds:
             return math.inf
         return job.created_seconds + job.executed_seconds + self.promotion_seconds * ((1 << lifts) - 1)
@@ -101,7 +103,7 @@ class MultilevelLAS(ByQueue):
         if counted < self.first_threshold_gpu_seconds:
             return _FIRST
         queue = _FIRST + 1 + int(math.log(counted / self.first_threshold_gpu_seconds, self.queue_ratio))
-        # The logarithm is off by a last bit; the queue is not.
+        # The logarithm may be off by its last bit; the queue must not be.
         return queue - (counted < self._threshold(queue - 1)) + (counted >= self._threshold(queue))
 
     def _threshold(self, queue: int) -> float:
@@ -113,11 +115,11 @@ class MultilevelLAS(ByQueue):
         threshold = self._threshold(self._queue(job, now_seconds))
         if not job.rate_gpus or threshold > self.runtime_cap_seconds * _width_gpus(job):
             return math.inf
-        # From when the service was counted, not from now: so the moment is the same float whenever it is asked for.
+        # Computed from when the service was counted, not from now, so that the result is always the same float.
         counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds
         return counted_seconds + (threshold - job.attained_service_gpu_seconds) / job.rate_gpus
 
 
 def _width_gpus(job: Job) -> float:
-    """Return the GPUs that a job holds while it runs; a part of one counts as that, where it is known."""
+    """Return the GPUs that a job holds while it runs, in fractions if its share is known."""
     return job.demand.gpus * job.demand.share_percent / 100

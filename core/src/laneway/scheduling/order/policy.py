@@ -11,13 +11,13 @@ from laneway.scheduling.model.snapshot import Job
 
 
 class Pace(NamedTuple):
-    """The even drift of a rank."""
+    """The constant drift of a rank."""
 
     per_second: float
-    """By how much ``position[0]`` rises in a second; below 0 if it falls."""
+    """The change of ``position[0]`` per second."""
 
     until_seconds: float = math.inf
-    """When that ends; the rank is computed again in the next cycle after it."""
+    """When the drift ends; the rank is computed again in the next cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,20 @@ class Rank:
 
     queue: int
     position: tuple[float, ...]
-    """Its place within the queue; of equal length for all jobs of one policy."""
+    """Its place within the queue; a policy's positions all have the same length."""
 
     promoted: bool = False
     """It is in this queue because it waited long, not by its service."""
 
     until_seconds: float = math.inf
-    """When time alone changes this rank: it is computed again then, and a cycle is due."""
+    """When time alone changes this rank: it is then computed again, and a cycle is due."""
 
     drifts: bool = False
-    """It changes all the time (remaining time while the job runs): it is computed in every cycle, and no cycle is due because of
-    it."""
+    """Whether it changes continuously, such as the remaining time of a running job: it is computed in every cycle, and makes
+    no cycle due."""
 
     pace: Pace | None = None
-    """How it drifts, if evenly and in ``position[0]`` alone: then it is computed only in cycles that depend on it."""
+    """Its drift, if constant and in ``position[0]`` alone: it is computed only in cycles that depend on it."""
 
 
 class OrderPolicy(Protocol):
@@ -47,13 +47,13 @@ class OrderPolicy(Protocol):
 
     @property
     def relative(self) -> bool:
-        """Whether a job's rank depends on other jobs. If so, every cycle computes the ranks of all jobs, else only of those that
-        changed or whose time has come."""
+        """Whether a job's rank depends on other jobs. If so, every cycle computes the ranks of all jobs; else only those that
+        have changed or are due."""
         ...
 
     @property
     def preempts_by_queue(self) -> bool:
-        """Whether ``may_preempt`` compares queues only, and is true exactly where the waiting job's is smaller."""
+        """Whether ``may_preempt`` compares queues only, and is true exactly if the waiting job's queue is smaller."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class OrderPolicy(Protocol):
         Args:
             jobs: those to rank: all of them where the policy is ``relative``.
             cluster_gpus: how many GPUs the cluster has.
-            now_seconds: the moment, on the clock of the jobs' times.
+            now_seconds: the current time, on the clock of the jobs' times.
         """
         ...
 

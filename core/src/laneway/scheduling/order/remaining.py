@@ -1,27 +1,24 @@
-"""The remaining run time of a job of known duration, and the GPUs that it counts for."""
+"""The remaining run time of a job of known duration, and its number of GPUs."""
 
 from __future__ import annotations
 
 from laneway.scheduling.model.snapshot import Job
 
 _SLACK_SECONDS = 1e-3
-"""That a sum of floats may fall short by, so that a review that is due is not found to be a moment ahead."""
+"""The rounding error of a sum of floats; without it, a review that is due could seem not to be."""
 
 
 def remaining_seconds(expected_seconds: float, ran_seconds: float) -> float:
-    """Return how long a job still runs.
-
-    An estimate may be wrong: a job that has outrun it is taken to need as much again as it has overrun. So it comes
-    first for a moment, as one that is about to end should, and later and later the longer it goes on.
+    """Return a job's remaining run time. A job that has exceeded its estimate is assumed to need as much again as it has
+    overrun: first it goes to the front, as a job about to end should, and then it falls back the longer it runs.
     """
     return abs(expected_seconds - ran_seconds)
 
 
 def review_seconds(job: Job, expected_seconds: float, now_seconds: float) -> float:
-    """Return when an estimate is to be looked at again that a running job may outrun: at twice it, four times it, …
-
-    Until the estimate is reached what remains only shrinks, and nobody can overtake the job; then it grows, and somebody
-    may. Reviews at a growing distance are few, however wrong the estimate, and there is none where it is right.
+    """Return when a running job's estimate is next reviewed: at twice the estimate, four times the estimate, and so on. Up to
+    the estimate the remaining time only shrinks, so no job can overtake. Beyond it, the time grows, and another job may. The
+    growing distance keeps reviews few even for a bad estimate; a correct one needs none.
     """
     ran_seconds = job.ran_seconds(now_seconds) + _SLACK_SECONDS
     review = 2 * expected_seconds
@@ -32,9 +29,8 @@ def review_seconds(job: Job, expected_seconds: float, now_seconds: float) -> flo
 
 
 def demanded_gpus(job: Job) -> float:
-    """Return the GPUs that a job counts for, in fractions, whether it runs or waits.
-
-    What a share by memory comes to depends on the GPU that it gets: such a job counts as placed, or with whole GPUs.
+    """Return a job's number of GPUs, in fractions, running or waiting. The share for a memory demand depends on the GPU: such
+    a job counts as placed, or else with whole GPUs.
     """
     demand = job.demand
     if demand.exclusive:

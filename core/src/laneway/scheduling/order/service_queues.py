@@ -1,4 +1,4 @@
-"""Queues by attained service, with promotion (Tiresias, NSDI'19, section 3.2.3): what its policies have in common."""
+"""Queues by attained service, with promotion (Tiresias, NSDI'19, section 3.2.3): the common part of its policies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from laneway.scheduling.model.snapshot import Job, JobState
 
 _SLACK = 1e-3
-"""Seconds, or GPU-seconds, that a sum of floats may fall short by: on a clock of 1.7e9 s, 64 GPUs times its last bit is
-1.5e-5. Without it a change that is due would be found not to have come yet."""
+"""The rounding error of a sum of floats, in seconds or GPU-seconds: on a clock of 1.7e9 s, 64 GPUs times the last bit is
+1.5e-5. Without it, a change that is due could seem not to be."""
 
 PAUSED = frozenset({JobState.PAUSED, JobState.OFFLOADED})
-"""States in which a job holds memory and trains as little as a waiting one."""
+"""States in which a job holds memory but does not train."""
 
 
 class QueuePlace(NamedTuple):
@@ -29,7 +29,7 @@ class QueuePlace(NamedTuple):
 
 
 def check(thresholds_gpu_seconds: tuple[float, ...], promotion_factor: float) -> None:
-    """Refuse parameters that make no queues.
+    """Check the parameters of the queues.
 
     Raises:
         ValueError: says what to write.
@@ -51,15 +51,14 @@ def queue_place(
     *,
     within_first: bool = False,
 ) -> QueuePlace:
-    """Return a job's queue: that of its service since it was last promoted.
+    """Return a job's queue, by its service since its last promotion.
 
     Args:
         job: any.
         thresholds_gpu_seconds: service at which a job falls into the next queue.
         promotion_factor: a job that has waited this many times what it has executed is in the first queue; 0: never.
         now_seconds: the moment.
-        within_first: whether jobs of the first queue are promoted too, once they have executed: where service counts
-            within a queue, newcomers would pass them for ever.
+        within_first: whether jobs of the first queue are promoted too, once they have run: if service counts within a queue, newcomers would pass them indefinitely.
     """
     rate_gpus = job.rate_gpus
     counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds

@@ -1,7 +1,6 @@
 """Shortest remaining service first: remaining time times GPUs (Tiresias, NSDI'19, section 3.2; its "shortest-gpu").
 
-A large gang keeps many others from running, so what it holds counts as well as for how long. It needs
-``Job.expected_seconds``.
+A large gang keeps many others from running, so its GPUs count as well as its time. It needs ``Job.expected_seconds``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shortest remaining time first: the least average JCT where durations are known and every job takes one GPU.
 
-It needs ``Job.expected_seconds``. What remains of a job that waits stays as it is, and of one that runs it shrinks, so
-two jobs never take the GPUs from one another in turn.
+It needs ``Job.expected_seconds``. The remaining time of a waiting job stays constant and that of a running job shrinks, so
+two jobs never preempt one another in turn.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class SRTF:
     """Shortest remaining time first."""
 
     unknown_seconds: float = 0.0
-    """How long a job is taken to run of which nobody knows it. 0: it goes after all that are known, by attained
-    service, and preempts nobody."""
+    """The run time assumed for a job of unknown duration. 0: it goes after all known ones, by attained service, and preempts
+    no job."""
 
     def __post_init__(self) -> None:
         if self.unknown_seconds < 0:
@@ -34,21 +34,21 @@ class SRTF:
 
     @property
     def relative(self) -> bool:
-        """No: what remains of a job does not depend on others."""
+        """No: a job's remaining time does not depend on others."""
         return False
 
     @property
     def preempts_by_queue(self) -> bool:
-        """What remains decides, within a queue too."""
+        """The remaining time decides, within a queue too."""
         return False
 
     @property
     def interval_seconds(self) -> float:
-        """What remains of a running job shrinks, so time alone brings nobody before it; reviews are announced."""
+        """The remaining time of a running job shrinks, so time alone moves no job before it; reviews are announced."""
         return math.inf
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
-        """Return the known ones by what remains, then the unknown ones by attained service."""
+        """Return jobs of known duration by remaining time, then the others by attained service."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
     def may_preempt(self, waiting: Rank, running: Rank) -> bool:
@@ -84,12 +84,12 @@ class SRTF:
         )
 
     def weight(self, job: Job) -> float:
-        """Return what a second of the job counts."""
+        """Return the weight of a second of the job."""
         return 1.0
 
 
 def _pace(job: Job, weight: float, expected_seconds: float, now_seconds: float) -> Pace:
-    """Return how what remains of a running job shrinks until the estimate is reached, and grows from there on."""
+    """Return the drift of a running job's remaining time: it shrinks until the estimate is reached, and grows afterwards."""
     if job.as_of_seconds is None:
         return Pace(0.0)
     reached_seconds = job.as_of_seconds + expected_seconds - job.executed_seconds

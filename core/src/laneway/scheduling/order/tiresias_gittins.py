@@ -1,4 +1,4 @@
-"""Discretised two-dimensional Gittins index (Tiresias, NSDI'19, section 3.2): what is known of past jobs decides.
+"""Discretised two-dimensional Gittins index (Tiresias, NSDI'19, section 3.2): the services of past jobs decide.
 
 The queues are those of 2D-LAS. Within a queue, the job that is likely to end soon for little service goes first, by the
 distribution of the services of past jobs; of equals, the oldest. A running job has no bonus, so jobs of one queue preempt
@@ -22,15 +22,16 @@ class TiresiasGittins:
     """Highest Gittins index first, in queues by attained service."""
 
     samples_gpu_seconds: tuple[float, ...] = ()
-    """Services of past jobs of this cluster, in any order; some hundreds will do. Empty: the distribution of the next two."""
+    """Services of past jobs of this cluster, in any order; some hundreds will do. Empty: the log-normal distribution of the
+    next two parameters."""
 
     median_gpu_seconds: float = 600.0
-    """Half of the jobs end before, where there are no samples. An assumption, not a measurement: most jobs of training
-    clusters are tests and failures of minutes."""
+    """The median service, if there are no samples. An assumption, not a measurement: most jobs of training clusters are tests
+    and failures of minutes."""
 
     p95_gpu_seconds: float = 36_000.0
-    """And one in twenty takes longer than these ten GPU-hours, where there are no samples: the log-normal distribution
-    through both has a mean of almost four GPU-hours, so that a few jobs do most of the work."""
+    """The 95th percentile of the service, if there are no samples: ten GPU-hours. The log-normal distribution through both
+    has a mean of almost four GPU-hours, so a few jobs do most of the work."""
 
     quantum_gpu_seconds: float = 3250.0
     """How far the index looks ahead: the first threshold, as in Tiresias' own simulator."""
@@ -66,7 +67,8 @@ class TiresiasGittins:
 
     @property
     def interval_seconds(self) -> float:
-        """Changes of a queue are announced; those of an index are taken notice of when something else happens."""
+        """Changes of a queue are announced; changes of an index take effect in the next cycle that happens for another
+        reason."""
         return math.inf
 
     @property

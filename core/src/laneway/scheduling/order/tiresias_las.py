@@ -1,12 +1,12 @@
 """Discretised two-dimensional least attained service (Tiresias, NSDI'19, section 3.2).
 
-A job's service is its GPUs times the time that it has executed, so nobody has to say how long it will run. A few queues
-by service keep jobs of like service from preempting one another back and forth. Within a queue, jobs that run come first,
-by start; those that wait follow, by arrival. A job that has waited long against what it has executed goes back to the
-first queue (the paper's PromoteKnob), and from there on its service counts from 0.
+A job's service is its GPUs times its executed time, so run times need not be known. A few queues by service keep jobs of like
+service from preempting one another back and forth. Within a queue, jobs that run come first, by start; those that wait
+follow, by arrival. A job whose waiting time is long relative to its executed time returns to the first queue (the paper's
+PromoteKnob), and its service then counts from 0.
 
 The defaults are those of the policy ``dlas-gpu`` of Tiresias' own simulator, for comparison with it: no promotion, so a
-job may wait for ever behind a stream of newcomers.
+stream of newcomers may starve a job.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class TiresiasLAS(ByQueue):
     """A job that has waited this many times what it has executed is promoted; 0: never. Voda uses 8."""
 
     patience_seconds: float = 0.0
-    """A job in the first queue that has waited so long is passed by nobody on GPUs that it could use; 0: always may
-    others pass. Tiresias lets small jobs pass a large gang for ever; a day is long against the wait that a promotion
-    leads to, and for gangs that smaller jobs would starve."""
+    """A job in the first queue that has waited this long is not passed on GPUs that it could use; 0: others may always pass.
+    In Tiresias, small jobs may pass a large gang indefinitely. A day is long compared with the wait before a promotion, and
+    protects gangs from starvation by smaller jobs."""
 
     def __post_init__(self) -> None:
         check(self.thresholds_gpu_seconds, self.promotion_factor)
@@ -47,7 +47,7 @@ class TiresiasLAS(ByQueue):
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
     def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Whether the job is in the first queue and its patience has come to its end."""
+        """Whether the job is in the first queue and has waited longer than its patience."""
         return rank.queue == 0 and 0 < self.patience_seconds <= job.waited_seconds(now_seconds)
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:

@@ -1,8 +1,8 @@
-"""Consolidate: every gang on as few nodes as can be, or not yet.
+"""Consolidate: every gang runs on as few nodes as possible, or waits.
 
-What YARN-CS does for every job, and what Tiresias (NSDI'19, section 3.3) calls strict consolidation: traffic between
-workers stays inside a node, and a job waits while what is free lies on more nodes than an empty cluster would need. It
-is the rule to compare others with; where models bear being spread, the waiting is for nothing.
+What YARN-CS does for every job, and what Tiresias (NSDI'19, section 3.3) calls strict consolidation: traffic between workers
+stays inside a node, and a job waits while what is free lies on more nodes than an empty cluster would need. It is a baseline
+for other rules; models that tolerate being spread wait in vain.
 """
 
 from __future__ import annotations

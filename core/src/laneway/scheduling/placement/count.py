@@ -1,8 +1,7 @@
 """Count: any free GPUs will do; where they are makes no difference.
 
-The ``count`` placement of Tiresias' public simulator (``run_sim.py``), which only compares the number of free GPUs with
-the number asked for; kept to compare order policies with the reference, whose figures are made with it. What it leaves
-out is what ``best-fit`` and ``consolidate`` are for.
+The ``count`` placement of Tiresias' public simulator (``run_sim.py``), which only compares the number of free GPUs with the
+number requested. It serves to compare order policies with the reference, whose figures use it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, pl
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The first free GPUs by number; a worker's own GPUs are of one node, because a process cannot span two."""
+    """Takes the first free GPUs by number; a worker's GPUs are on one node, because a process cannot span two."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if too few GPUs are free."""

@@ -1,15 +1,15 @@
 """Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC'23, section 4.3).
 
 Each worker goes where the expected fragmentation of its node grows least: fragmentation as the tasks that typically come
-would see it (see ``fragmentation``). Best fit only sees how full a GPU is; this sees that a remainder of 53 percent is of
-use where many tasks ask for 47, and that nodes with eight whole GPUs are dear where some tasks ask for eight.
+would see it (see ``fragmentation``). Best fit only considers how full a GPU is. This policy also values a remainder of 53
+percent if many tasks need 47, and nodes with eight whole GPUs if some tasks need eight.
 
-Nodes with the same free percents are alike, so candidates are states and not nodes; each node is looked at, and asked
-whether its memory allows it, only when its state is the best one left.
+Nodes with the same free percents are alike, so candidates are states, not nodes; a node and its memory are checked only when
+its state is the best one left.
 
-The paper's tasks are single pods. The workers of a gang are placed one after the other, each where it does the least harm;
-a gang that suffers from being spread says so itself (``placement: Consolidate``). The paper counts CPUs as well; here they
-are divided after placement (see ``allocation``).
+The paper's tasks are single pods. The workers of a gang are placed one after the other, each where it does the least harm; a
+gang that suffers from being spread declares it (``placement: Consolidate``). The paper counts CPUs as well; here they are
+divided after placement (see ``allocation``).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from laneway.scheduling.placement.gang_placing import Choice, place_gang, tighte
 
 @dataclass(frozen=True, slots=True)
 class FGD:
-    """Least growth of fragmentation; where it is equal, the fuller node."""
+    """Least growth of fragmentation; on a tie, the fuller node."""
 
     task_percents: tuple[float, ...] = (16, 23, 32, 47, 57, 65, 81, 100, 200, 400, 800)
     """The kinds of tasks that typically come: percent of one GPU, or whole GPUs of one node as multiples of 100."""
 
     task_popularity: tuple[float, ...] = (15, 29, 55, 127, 21, 36, 153, 554, 2, 2, 6)
-    """How often each kind comes, relative to the others. The default is, in thousandths, what the tasks with GPUs in
-    Alibaba's trace ask for (``openb_pod_list_default`` of that paper), neighbouring shares taken together."""
+    """How often each kind comes, relative to the others. The default is, in thousandths, the demands of the tasks with GPUs
+    in Alibaba's trace (``openb_pod_list_default`` of that paper), similar shares merged."""
 
     def __post_init__(self) -> None:
         if len(self.task_percents) != len(self.task_popularity) or sum(self.task_popularity) <= 0:
@@ -89,19 +89,20 @@ class _Spot:
     state: State
     step: Step
     alike: Sequence[int] = ()
-    """The nodes in this state from this one on, until it is looked at."""
+    """The nodes in this state from this one on, until it is checked."""
 
     place_in_alike: int = 0
     open_gpus: list[tuple[int, GPU]] | None = None
-    """Free percent and GPU, rising: what this gang may take; None until it is looked at."""
+    """Free percent and GPU, rising: what this gang may take; None until it is checked."""
 
 
 _Candidate = tuple[float, bool, int, int, int, _Spot]
-"""Growth, whether the gang is not there yet, free percent, choice, node: the smallest is the best; they never tie."""
+"""The sort key: growth, whether the gang is not there yet, free percent, choice, node. The smallest is the best; keys never
+tie."""
 
 
 class _Descent:
-    """One gang on its way down: worker by worker to the place of the least growth."""
+    """Places one gang by greedy descent: each worker goes where fragmentation grows least."""
 
     def __init__(
         self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], measure: Fragmentation
@@ -138,7 +139,7 @@ class _Descent:
         return candidates
 
     def _step(self, candidate: _Candidate) -> None:
-        """Put a worker on the best node; or, if it is the first time, look at what it really has, and ask again."""
+        """Put a worker on the best node; a node that is not checked yet is checked first, and the choice is repeated."""
         spot, node = candidate[-1], candidate[-2]
         if spot.open_gpus is not None:
             self._take(spot, node)
@@ -154,7 +155,7 @@ class _Descent:
         self._offer(spot, node, touched=False)
 
     def _offer(self, spot: _Spot, node: int, *, touched: bool) -> None:
-        """Enter a node that was looked at among the candidates, if it has room for one more worker."""
+        """Add a checked node to the candidates, if it has room for one more worker."""
         levels = tuple(level for level, _ in spot.open_gpus or ())
         _, share_percent = self._choices[spot.choice]
         step = self._measure.least(spot.state, levels, share_percent, self._job.demand.gpus_per_worker)

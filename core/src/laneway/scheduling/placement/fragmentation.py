@@ -1,4 +1,4 @@
-"""How much of a node's free GPU percent is of no use to typical tasks (Weng et al., ATC'23, sections 3 and 4)."""
+"""Fragmentation: the free GPU percent of a node that typical tasks cannot use (Weng et al., ATC'23, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from laneway.scheduling.gpus.node_states import State
 
 _KEPT = 1 << 16
-"""Answers kept. States repeat from job to job and from node to node, so most questions have been answered before."""
+"""The size of the result cache. States repeat across jobs and nodes, so most results are in it."""
 
 
 class Task(NamedTuple):
-    """A kind of task that comes to the cluster."""
+    """A typical kind of task."""
 
     share_percent: int
     """Percent that it needs of each of its GPUs."""
@@ -23,7 +23,7 @@ class Task(NamedTuple):
     """GPUs of one node that it needs."""
 
     popularity_ratio: float
-    """How many of all tasks are of this kind."""
+    """The fraction of tasks of this kind."""
 
 
 class Step(NamedTuple):
@@ -33,7 +33,7 @@ class Step(NamedTuple):
     """By how much the expected fragmentation of the node grows; it may shrink."""
 
     levels: tuple[int, ...]
-    """What was free of the GPUs taken, rising."""
+    """The free percents of the taken GPUs before, rising."""
 
 
 class Fragmentation:
@@ -45,10 +45,8 @@ class Fragmentation:
         self.least = lru_cache(_KEPT)(self._least)
 
     def _expected_percent(self, state: State) -> float:
-        """Return how much free percent of a node in this state a task of the distribution is expected not to find usable.
-
-        To a task that the node has no room for, all that is free is a fragment; to another, what is free of GPUs that
-        have too little for it.
+        """Return the expected free percent of a node in this state that a task of the distribution cannot use. For a task
+        that does not fit the node, everything free is a fragment; for another, the free parts of GPUs with too little for it.
         """
         free_percent = sum(state)
         expected = 0.0
@@ -73,14 +71,14 @@ class Fragmentation:
         options = [(level,) for level in sorted(set(levels))] if gpus == 1 else [levels[:gpus]]
         before = self.expected_percent(state)
         return min(
-            # Rounded, so that what differs by the error of floating point counts as equal.
+            # Rounded, so that values that differ only by floating-point errors count as equal.
             Step(round(self.expected_percent(reduced(state, taken, share_percent)) - before, 6), taken)
             for taken in options
         )
 
 
 def reduced(state: State, levels: Sequence[int], share_percent: int) -> State:
-    """Return the state of a node after GPUs with so much free have each given up a share."""
+    """Return the state of a node after GPUs with these free percents have each given up a share."""
     percents = list(state)
     for level in levels:
         percents.remove(level)

@@ -1,4 +1,4 @@
-"""Over which nodes a gang is laid, given how many of its workers each node could take."""
+"""Lays a gang over nodes, given how many of its workers each node could take."""
 
 from __future__ import annotations
 

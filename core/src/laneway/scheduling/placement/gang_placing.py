@@ -1,4 +1,4 @@
-"""From a rule that lays a gang over nodes to the placement of its workers; what the policies have in common."""
+"""Turns a rule that lays a gang over nodes into the placement of its workers: the common part of the policies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Choice = tuple[GPUClass, int]
 """A class of GPUs, and the percent of one that a worker needs."""
 
 LayoutRule = Callable[[Job, FreeCapacity, Sequence[Choice]], Layout | None]
-"""Says over which nodes, by their GPUs of these classes, a gang goes; None if it does not fit, or is to wait."""
+"""Chooses a gang's nodes by their GPUs of these classes; None if the gang does not fit or should wait."""
 
 GPURule = Callable[[FreeCapacity, Sequence[GPU], int], Sequence[GPU]]
-"""Says which so many of a node's GPUs are taken; they come with the least free first. At least as many are returned."""
+"""Chooses a number of a node's GPUs, which are given with the least free first. Returns at least that many."""
 
 
 def fullest_first(_: FreeCapacity, gpus: Sequence[GPU], __: int) -> Sequence[GPU]:
@@ -27,12 +27,12 @@ def fullest_first(_: FreeCapacity, gpus: Sequence[GPU], __: int) -> Sequence[GPU
 
 
 def tightest(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
-    """Lay a gang on the node that it fills best, else over as few as can be."""
+    """Lay a gang on the node that it fills best, else over as few nodes as possible."""
     return on_fewest_nodes(job.demand.workers, nodes_by_slots(job, capacity, choices))
 
 
 def consolidated(job: Job, capacity: FreeCapacity, choices: Sequence[Choice]) -> Layout | None:
-    """Lay a gang on as few nodes as an empty cluster would take for it; None where that needs others to leave."""
+    """Lay a gang on as few nodes as an empty cluster would need; None if that requires others to leave."""
     layout = tightest(job, capacity, choices)
     return None if layout is None or len(layout) > capacity.fewest_nodes(job) else layout
 
@@ -50,14 +50,14 @@ _RULE_OF_MODE: Mapping[PlacementMode, LayoutRule] = MappingProxyType(
 def place_gang(
     job: Job, capacity: FreeCapacity, rule: LayoutRule, take: GPURule = fullest_first
 ) -> tuple[WorkerPlacement, ...] | None:
-    """Place a gang by a policy's rule, or by the rule of its own mode where it has one.
+    """Place a gang by the rule of its own mode if it has one, else by the policy's rule.
 
     A gang keeps to one class of GPUs where it can, because the slowest worker sets the pace of all.
     """
     rule = _RULE_OF_MODE.get(job.demand.mode, rule)
     choices = capacity.choices(job)
     if not choices or capacity.most_free_percent(job) < min(share_percent for _, share_percent in choices):
-        return None  # the common case in a full cluster, and the cheapest to see
+        return None  # the common case in a full cluster, and the cheapest to detect
     attempts: list[Sequence[Choice]] = [(choice,) for choice in choices]
     if len(choices) > 1 and job.demand.workers > 1:
         attempts.append(choices)
@@ -69,14 +69,14 @@ def place_gang(
 
 
 def on_a_shared_gpu(job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
-    """Place a single share beside others, where the least is left over; None if it would need a whole GPU."""
+    """Place a single share beside others, on the GPU with the least left over; None if it would need a whole GPU."""
     if job.demand.gpus > 1:
         return None
     best: tuple[int, WorkerPlacement] | None = None
     for gpu_class, share_percent in capacity.choices(job):
         gpu = next(capacity.fullest(job, gpu_class, share_percent), None)
         if gpu is None or capacity.free_percent(gpu) == percent_of_an_empty(gpu):
-            continue  # a whole GPU: which node loses it matters more, so it is placed as a gang of one
+            continue  # a whole GPU: the choice of the node matters more, so it is placed as a gang of one
         left_percent = capacity.free_percent(gpu) - share_percent
         if best is None or left_percent < best[0]:
             best = (left_percent, WorkerPlacement(0, gpu.node, (gpu.uuid,), share_percent))
@@ -84,7 +84,7 @@ def on_a_shared_gpu(job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, 
 
 
 def percent_of_an_empty(gpu: GPU) -> int:
-    """Return what is free of a GPU when nobody takes turns there."""
+    """Return the free percent of a GPU on which no job takes turns."""
     return gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent
 
 
@@ -128,7 +128,7 @@ def workers_on(
 def _dealt(
     capacity: FreeCapacity, free: Sequence[GPU], workers: int, per_worker: int, take: GPURule
 ) -> list[tuple[str, ...]]:
-    """Return the GPUs of up to so many workers on one node; those of several single-GPU workers are taken together."""
+    """Return the GPUs of up to this many workers on one node; GPUs of single-GPU workers are chosen together."""
     workers = min(workers, len(free) // per_worker)
     if per_worker == 1:
         return [(gpu.uuid,) for gpu in take(capacity, free, workers)[:workers]] if workers else []

@@ -1,9 +1,8 @@
-"""Lanes: share GPUs where that gets more done.
+"""Lanes: share GPUs if that increases throughput.
 
-An empty GPU is taken while there is one. Else a gang joins others where memory allows it by the safety condition, and where all who
-share do the most work together, by what their profiles say of the stages of their iterations (``laneway.scheduling.model.interference``):
-a job that reads data beside one that computes, as Muri (SIGCOMM'22) groups them. Where even the best choice gains too little, it
-waits.
+An empty GPU is taken while there is one. Else a gang joins others if the safety condition allows it, where all sharers
+together do the most work by the stages in their profiles (``laneway.scheduling.model.interference``): a job that reads data
+beside one that computes, as in Muri (SIGCOMM'22). If even the best choice gains too little, it waits.
 """
 
 from __future__ import annotations
@@ -23,22 +22,23 @@ from laneway.scheduling.placement.gang_placing import Choice
 
 _LOOKED_AT = 256
 _LOOKED_AT_PER_GPU = 4
-"""So many GPUs where joining is worth it are compared, and so many for each that the gang needs: of a large cluster, not all."""
+"""The number of worthwhile GPUs that are compared, and the number for each GPU that the gang needs. A large cluster has
+more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Empty GPUs first, then those where the sum of speeds gains most."""
+    """Takes empty GPUs first, then those with the largest gain in the sum of speeds."""
 
     min_gain_ratio: float = 0.1
-    """A job joins others only if each of its GPUs then does so much more work than before, alone being 1. What gains less than that
-    slows down those who were there first for too little: without it they would be done, and gone, sooner."""
+    """The least gain in work on each GPU for a job to join others; 1 is the work of a job alone. A smaller gain is not worth
+    slowing the jobs there, which would otherwise end sooner."""
 
     min_speed_ratio: float = 0.0
-    """It joins others only where it would itself be as fast as that, alone being 1; 0: however slow."""
+    """The least speed of the joining job itself; 1 is its speed alone, 0 sets no limit."""
 
     parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
-    """Of the model of interference."""
+    """The parameters of the interference model."""
 
     def __post_init__(self) -> None:
         for name in ("min_gain_ratio", "min_speed_ratio"):
@@ -47,7 +47,7 @@ class Lanes:
         Interference(self.parallel_penalty_ratio)
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
-        """Return where the job's workers go; None if the gang does not fit, or gains too little wherever it does."""
+        """Return where the job's workers go; None if the gang does not fit, or gains too little everywhere."""
         choices = capacity.choices(job)
         attempts: list[Sequence[Choice]] = [(choice,) for choice in choices]
         if len(choices) > 1 and job.demand.workers > 1:
@@ -64,36 +64,36 @@ class Lanes:
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
 
-        A gang that is there is counted for what it loses on this GPU alone, so that the answer does not depend on other GPUs. So a
-        job that fits beside some fits beside fewer. While many jobs wait, the gang's other GPUs will be shared as well.
+        A gang on the GPU counts only with its loss there, so the answer does not depend on other GPUs, and a job that fits
+        beside some jobs also fits beside fewer. While many jobs wait, the gang's other GPUs will be shared as well.
         """
         gained = change.own - math.fsum(change.lost)
         return not change.lost or (change.own >= self.min_speed_ratio and gained >= self.min_gain_ratio)
 
     def interference(self) -> Interference:
-        """Return the model by which speeds are foretold."""
+        """Return the model that predicts speeds."""
         return Interference(self.parallel_penalty_ratio)
 
 
 def _enough(job: Job) -> float:
-    """Return how many GPUs are looked at, those with the fewest sharers first, if the gang fits on them."""
+    """Return how many GPUs are considered, those with the fewest sharers first, if the gang fits on them."""
     if job.demand.mode is not PlacementMode.AUTO:
         return math.inf
     return max(_LOOKED_AT, _LOOKED_AT_PER_GPU * job.demand.gpus)
 
 
 class Change(NamedTuple):
-    """What a job changes about a GPU."""
+    """The effect of a job on a GPU."""
 
     own: float
-    """How fast it is there."""
+    """The job's speed there."""
 
     lost: tuple[float, ...]
-    """By how much each of the others is slower."""
+    """The slowdown of each of the others."""
 
 
 class _Search:
-    """Where one job gains most, on GPUs of some classes."""
+    """Finds where one job gains most, on GPUs of some classes."""
 
     def __init__(
         self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], policy: Lanes, enough: float
@@ -105,7 +105,7 @@ class _Search:
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
         self.complete = True
-        """Whether all GPUs that are worth it have been found; else so many."""
+        """Whether all worthwhile GPUs have been found, not only the most that are compared."""
         groups: dict[tuple[str, int], list[GPU]] = {}
         for at, (gpu_class, share_percent) in enumerate(choices):
             found = 0
@@ -136,7 +136,7 @@ class _Search:
         return tuple(workers)
 
     def _change(self, gpu: GPU) -> Change:
-        """Return what the job changes about a GPU."""
+        """Return the effect of the job on a GPU."""
         others = self._sharers[gpu.uuid]
         keys = tuple(other.key for other in others)
         if keys not in self._changes:
@@ -149,8 +149,8 @@ class _Search:
         return self._changes[keys]
 
     def _layout(self) -> Layout | None:
-        """Lay the gang over the groups of GPUs: as its mode says; else over empty GPUs, on as few nodes as can be; else on the nodes
-        where it gains most."""
+        """Lay the gang over the groups of GPUs: by its mode; else over empty GPUs, on as few nodes as possible; else on the
+        nodes where it gains most."""
         workers = self._job.demand.workers
         slots = self._slots(self._groups)
         if self._job.demand.mode is PlacementMode.SPREAD:
@@ -183,15 +183,15 @@ class _Search:
         return in_turn(workers, [(group, slots) for _, _, group, slots in sorted(ranked)])
 
     def _best(self, gpus: Sequence[GPU], count: int) -> list[GPU]:
-        """Return the GPUs of a node where the job gains most, of equal ones those of the same sharers."""
+        """Return the GPUs of a node where the job gains most; on a tie, GPUs with the same sharers."""
         scores = self._scores(gpus, count)
         keys = [[other.key for other in self._sharers[gpu.uuid]] for gpu in gpus]
         order = sorted(range(len(gpus)), key=lambda at: (-scores[at], keys[at], at))
         return [gpus[at] for at in order[:count]]
 
     def _scores(self, gpus: Sequence[GPU], count: int) -> list[float]:
-        """Return what each of a node's GPUs gains if the job takes so many of them. A gang is slowed down on all of its GPUs by what
-        slows it down on one."""
+        """Return the gain of each of a node's GPUs if the job takes this many of them. What slows a gang on one GPU slows it
+        on all of them."""
         here = Counter(other.key for gpu in gpus for other in self._sharers[gpu.uuid])
         scores = []
         for gpu in gpus:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from laneway.scheduling.model.snapshot import GPU
 
 Closeness = tuple[int, int, int]
-"""Pairs linked by NVLink, pairs of one NUMA node, and links that are cut, as a negative number: larger is closer."""
+"""Pairs linked by NVLink, pairs on one NUMA node, and the negative number of cut links: larger is closer."""
 
 
 def closest(gpus: Sequence[GPU], count: int) -> list[GPU]:
-    """Return so many GPUs that are close to one another and leave others that are.
+    """Return ``count`` GPUs that are close to one another, and leave others that are close too.
 
-    From each GPU on, the set grows by the one that is closest to those in it, and the best set is taken. That is exact
-    where links form groups (an NVSwitch, pairs, quads), as they do in machines that are sold. Ties go by the order given.
+    From each GPU, a set grows by the GPU closest to it, and the best set wins. This is exact if links form groups (an
+    NVSwitch, pairs, quads), as on machines in use. Ties keep the given order.
 
     Args:
         gpus: of one node; at least ``count``.
@@ -28,7 +28,7 @@ def closest(gpus: Sequence[GPU], count: int) -> list[GPU]:
 
 
 def closeness(chosen: Sequence[GPU], gpus: Sequence[GPU]) -> Closeness:
-    """Return how close GPUs are to one another, and to those of ``gpus`` that are left."""
+    """Return how close GPUs are to one another, and to the rest of ``gpus``."""
     names = {gpu.uuid for gpu in chosen}
     inside = sum(len(gpu.nvlink_peers & names) for gpu in chosen)
     beyond = {gpu.uuid for gpu in gpus} - names
@@ -39,7 +39,7 @@ def closeness(chosen: Sequence[GPU], gpus: Sequence[GPU]) -> Closeness:
 
 
 def _differ(gpus: Sequence[GPU]) -> bool:
-    """Whether it matters which are taken: not where all are linked alike, or none is, within one NUMA node."""
+    """Whether the choice matters: not if all or none are linked within one NUMA node."""
     names = {gpu.uuid for gpu in gpus}
     links = {len(gpu.nvlink_peers & names) for gpu in gpus}
     return len({gpu.numa_node for gpu in gpus}) > 1 or links not in ({0}, {len(gpus) - 1})

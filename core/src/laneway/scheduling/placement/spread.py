@@ -1,7 +1,7 @@
 """Spread: the emptiest nodes first.
 
-Kubernetes' LeastAllocated, for GPUs: jobs share as little of a node as can be (its CPUs, its network, its GPUs), and one
-node that fails takes few workers with it. It costs fragments: whole nodes, and whole GPUs, go first.
+Kubernetes' LeastAllocated, for GPUs: jobs share as little of a node as possible (CPUs, network, GPUs), and a failing node
+takes few workers with it. The price is fragmentation: whole nodes and whole GPUs are used up first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, pl
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A node for each worker, the one with the most free first; evenly, where there are fewer nodes than workers."""
+    """Gives each worker a node, the one with the most free first; distributes evenly if there are fewer nodes than
+    workers."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit."""

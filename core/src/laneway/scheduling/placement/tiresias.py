@@ -1,8 +1,8 @@
 """Tiresias' placement rule (Gu et al., NSDI'19, section 3.3): consolidate only the models that suffer from being spread.
 
-What makes a model suffer is the skew of its tensor sizes: one tensor that is much of the model keeps one link busy while
-the others are idle. Models with a skew above the threshold wait for the fewest nodes; all others take what is free
-anywhere, first where little is free, so that whole nodes are left for those that need them.
+Models suffer from the skew of their tensor sizes: one tensor that is a large part of the model keeps one link busy while the
+others are idle. Models with a skew above the threshold wait for the fewest nodes; all others take free GPUs anywhere, first
+where little is free, so that whole nodes remain for models that need them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class TiresiasPlacement:
     skew_threshold_ratio: float = 0.4
     """The largest tensor over the model's size. By their parameters, the skew of the models that the paper found to need
     consolidation is 0.62 (AlexNet) to 0.77 (VGG-11), and that of the others 0.04 (ResNet-152) to 0.15 (GoogLeNet): the
-    default is about the middle between them. 1: nobody waits; 0: everybody does."""
+    default is about the middle between them. 1: no gang waits; 0: every gang does."""
 
     consolidate_unprofiled: bool = False
-    """Whether a gang whose skew is not known waits for the fewest nodes too. Off: most models bear being spread, waiting
-    has its price for certain, and from its first iterations on the skew is known for the next start."""
+    """Whether a gang of unknown skew waits for the fewest nodes too. Off by default: most models tolerate being spread,
+    waiting always costs, and the skew is known after the first iterations, for the next start."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
-        """Return where the job's workers go; None if the gang does not fit, or is to wait for fewer nodes."""
+        """Return where the job's workers go; None if the gang does not fit, or should wait for fewer nodes."""
         rule = consolidated if self.needs_consolidation(job) else _fragments
         return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, rule)
 

@@ -1,9 +1,9 @@
 """Topology: the gang on the closest set of GPUs.
 
 Gradients travel fastest over NVLink, slower through a node's memory, slower again from node to node, slowest from rack to
-rack. So a worker's GPUs, and the workers on one node, are NVLink peers where there are such; a gang is on one node if one
-has room, else on few nodes of one rack, else on few racks. The levels are those of Kueue's topology-aware scheduling and of
-Gandiva's affinity (OSDI'18, section 3); the order in which GPUs of a node are chosen is that of NVIDIA's ``go-gpuallocator``.
+rack. So a worker's GPUs, and the workers on one node, are NVLink peers if possible; a gang goes on one node if one has room,
+else on few nodes of one rack, else on few racks. The levels are those of Kueue's topology-aware scheduling and of Gandiva's
+affinity (OSDI'18, section 3); the order in which GPUs of a node are chosen is that of NVIDIA's ``go-gpuallocator``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Topology:
     """NVLink peers, then a node, then a rack."""
 
     nodes_compared: int = 8
-    """Among so many nodes that a gang fills equally well, the one with the best-linked free GPUs is taken. More of them
-    make it slower, and what is found better hardly ever: nodes of a cluster are wired alike."""
+    """The number of nodes compared by the links of their free GPUs, among those that a gang fills equally well. More are
+    slower and hardly ever better, because the nodes of a cluster are wired alike."""
 
     def __post_init__(self) -> None:
         if self.nodes_compared < 1:
@@ -45,7 +45,7 @@ class Topology:
     def _best_linked(
         self, job: Job, capacity: FreeCapacity, choices: Sequence[Choice], nodes: Sequence[int]
     ) -> int:
-        """Return that of the nodes, which can all take the gang, whose GPUs for it are closest to one another."""
+        """Return the node, among those that can take the gang, whose GPUs for it are closest to one another."""
         wanted = job.demand.gpus
         if len(nodes) == 1 or len(choices) > 1:
             return nodes[0]
@@ -63,7 +63,7 @@ class Topology:
 def _on_fewest_racks(
     workers: int, slots: Mapping[int, Sequence[int]], capacity: FreeCapacity
 ) -> Layout | None:
-    """Lay a gang on the rack that it fills best, else over as few racks as can be; inside each, on few nodes."""
+    """Lay a gang on the rack that it fills best, else over as few racks as possible; inside each, on few nodes."""
     racks: dict[str, dict[int, list[int]]] = {}
     for size in sorted(slots):
         for node in slots[size]:

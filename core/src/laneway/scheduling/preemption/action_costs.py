@@ -16,21 +16,23 @@ _GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class ActionCosts:
-    """Parameters that preemption policies have in common: the time lost on every GPU of the job, there and back, without the time
-    that it waits."""
+    """Parameters common to preemption policies: the time lost on every GPU of the job by stopping and resuming, without its
+    waiting time."""
 
     pause_seconds: float = 0.2
-    """To stop at the end of an iteration, and to begin the next one. Gandiva (OSDI'18, section 4.1): typically 0.1 s each."""
+    """The time to stop at the end of an iteration and begin the next one. Gandiva (OSDI'18, section 4.1): typically 0.1 s
+    each."""
 
     moved_seconds_per_gib: float = 0.2
-    """To bring a worker's persistent memory to the host and back; all of a job's workers copy at the same time. 10 GiB/s each way,
-    between copies of pageable and of pinned memory over PCIe 3."""
+    """The time per GiB to copy a worker's persistent memory to the host and back; the workers of a job copy in parallel. 10
+    GiB/s each way lies between pageable and pinned memory over PCIe 3."""
 
     eviction_seconds: float = 50.0
-    """To save a checkpoint and end, to start again and to load it: 40 to 62 s (Tiresias, section 5; Lucid, section 2)."""
+    """The time to save a checkpoint and end, then to start again and load it: 40 to 62 s (Tiresias, section 5; Lucid, section
+    2)."""
 
     paused_eviction_seconds: float = 30.0
-    """The same for a job that is paused or offloaded already. Its workers stand still: nothing is lost but by the start, the restart
+    """The same for a job that is already paused or offloaded. Its workers are idle, so only the start costs: the restart
     penalty of Pollux' simulator (OSDI'21, section 5.3)."""
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The jobs that lose least are preempted.
+"""Preempts the jobs that lose least.
 
-A preemption costs the GPU time in which the victim's workers save a checkpoint, start again and load it: its GPUs times a time
-that hardly depends on the job. So, of the jobs that go last in the order, one small victim that is enough is better than a
-large scenario. Victims come out of the lowest queue that suffices all the same: the order has the first word.
+A preemption costs the GPU time in which the victim's workers save a checkpoint, start again and load it: its GPUs times a
+time that hardly depends on the job. So one small sufficient victim is better than many. The order still comes first: victims
+come from the lowest sufficient queue.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TRIED_ALONE = 8
 
 @dataclass(frozen=True, slots=True)
 class LeastLost(ActionCosts):
-    """The cheapest victim that is enough alone; else the last in the order, sparing the dearest first."""
+    """Preempts the cheapest victim that is enough alone; else the last in the order, sparing the costliest first."""
 
     min_run_seconds: float = 60.0
-    """How long a job runs at least before it can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5;
-    Lucid, section 2): shorter runs would spend more time on checkpoints and starts than on training, and with every
-    threshold that two jobs cross in turn they would preempt one another again."""
+    """The minimum run time before a job can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5; Lucid, section
+    2): shorter runs would spend more time on checkpoints and starts than on training, and two jobs would preempt one another
+    whenever they cross a threshold in turn."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""

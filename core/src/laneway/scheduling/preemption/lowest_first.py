@@ -1,8 +1,8 @@
-"""The last jobs in the order are preempted first, and none in vain.
+"""Preempts the last jobs in the order first, and none in vain.
 
-Going up from the last in the order, the shortest run of jobs is taken without which the gang fits; then each of them,
-the first in the order first, is let off if the gang fits although it stays. This is the reprieve of kube-scheduler's
-preemption, and what Tiresias' walk over its queues comes to.
+From the end of the order it takes the shortest run of jobs without which the gang fits. Then each of them, the first in the
+order first, is spared if the gang still fits. This is the reprieve of kube-scheduler's preemption, and equivalent to
+Tiresias' pass over its queues.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _REPRIEVED_SINGLY = 12
 
 @dataclass(frozen=True, slots=True)
 class LowestFirst(ActionCosts):
-    """Lowest in the order first, and no more than needed."""
+    """Preempts from the end of the order, and no more than needed."""
 
     min_run_seconds: float = 60.0
-    """How long a job runs at least before it can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5;
-    Lucid, section 2): shorter runs would spend more time on checkpoints and starts than on training."""
+    """The minimum run time before a job can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5; Lucid, section
+    2): shorter runs would spend more time on checkpoints and starts than on training."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""
@@ -48,9 +48,7 @@ def _shortest_run(candidates: Sequence[Job], scenario: Scenario) -> Sequence[Job
     if not candidates:
         return None
     too_few, enough = 0, 1
-    while not scenario.fits_without(
-        candidates[:enough]
-    ):  # doubling, because few out of many will do as a rule
+    while not scenario.fits_without(candidates[:enough]):  # doubling: few out of many usually suffice
         if enough >= len(candidates):
             return None
         too_few, enough = enough, min(2 * enough, len(candidates))

@@ -10,20 +10,20 @@ from laneway.scheduling.model.snapshot import Job
 
 
 class Scenario(Protocol):
-    """What would become of a gang if others were preempted for it."""
+    """Tells whether a gang would fit if others were preempted for it."""
 
     def fits_without(self, victims: Sequence[Job]) -> bool:
         """Whether the gang fits if exactly these jobs are gone; if it fits without some, it fits without more."""
         ...
 
     def in_the_way(self, victims: Sequence[Job]) -> Sequence[Job]:
-        """Return those of the victims, without all of whom the gang fits, that hold GPUs where it would be placed then:
-        without these alone it fits too. In the order in which they are given."""
+        """Return the victims that hold GPUs on which the gang would be placed if all victims were gone, in the given order.
+        Without these alone it fits too."""
         ...
 
 
 class PreemptionPolicy(Protocol):
-    """Chooses victims for a job that does not fit in what is free."""
+    """Chooses victims for a job that does not fit the free capacity."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return until when a running job may not be preempted by any job."""
@@ -33,7 +33,7 @@ class PreemptionPolicy(Protocol):
         """Return as few victims as suffice; None if the gang would not fit even without all candidates.
 
         Args:
-            candidates: those that may be preempted for the job, first the one that goes last in the order; may be empty.
+            candidates: the jobs that may be preempted for the job, the last in the order first; may be empty.
             scenario: tells whether the gang fits without some of them.
         """
         ...

@@ -19,25 +19,25 @@ class _Seat(NamedTuple):
     """A job's entry."""
 
     place: SortKey
-    """As of the last :meth:`Preemptible.add` that moved the job to a place to which it had not drifted."""
+    """As of the last :meth:`Preemptible.add` that moved the job other than by drift."""
 
     percent: int
     group: tuple[Level, float] | None
     """Level and drift per second; None: its place does not drift."""
 
     start: float
-    """What ``position[0]`` would have been at time 0 at this drift."""
+    """``position[0]`` extrapolated to time 0 at this drift."""
 
 
 class Preemptible:
-    """Jobs by place. Drifting jobs are grouped by level and pace: within a group they never pass one another, so nothing has to be
-    done as time passes."""
+    """Jobs by place. Drifting jobs are grouped by level and pace: within a group their order never changes, so time passing
+    needs no work."""
 
     def __init__(self) -> None:
         self._seats: dict[str, _Seat] = {}
         self._still: list[SortKey] = []
         self._drifting: dict[tuple[Level, float], list[tuple[float, str]]] = {}
-        """By level and drift: jobs by what their positions would have been at time 0."""
+        """By level and drift: jobs by their positions extrapolated to time 0."""
 
         self._percent: Counter[Level] = Counter()
         self._jobs: Counter[Level] = Counter()
@@ -62,7 +62,7 @@ class Preemptible:
 
         Args:
             place: where it is now.
-            percent: what it holds of all GPUs together.
+            percent: its total percent of all GPUs.
             pace: how its place drifts from now on; None: it stands still.
             now_seconds: the moment.
         """
@@ -110,13 +110,13 @@ class Preemptible:
         return sorted(each for each in self._jobs if each > level)
 
     def percent_below(self, level: Level) -> int:
-        """Return what the jobs of larger levels hold of all GPUs together."""
+        """Return the total percent of all GPUs that the jobs of larger levels hold."""
         return sum(percent for each, percent in self._percent.items() if each > level)
 
     def after(self, place: SortKey, now_seconds: float) -> tuple[list[str], int]:
         """Return the jobs after a place, in no order, and the percent of all GPUs together that they hold.
 
-        A few that come just before it may be among them, because of rounding.
+        Because of rounding, a few that come just before it may be included.
         """
         keys = [each[-1] for each in self._still[bisect_right(self._still, place) :]]
         level, position = place[:2], place[2][0]

@@ -57,7 +57,7 @@ class Ranking:
         return self.ranks[key].pace if key in self._paced else None
 
     def refresh(self, jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float) -> set[str]:
-        """Bring all ranks up to date except those that drift at a known pace; return the jobs whose place may have changed.
+        """Update all ranks except those that drift at a known pace; return the jobs whose place may have changed.
 
         Args:
             jobs: all jobs, by key.
@@ -80,7 +80,7 @@ class Ranking:
     def refresh_drifting(
         self, keys: Iterable[str], jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float
     ) -> None:
-        """Bring the ranks up to date that drift at a known pace; the arguments are those of :meth:`refresh`."""
+        """Update the ranks that drift at a known pace; for the arguments see :meth:`refresh`."""
         paced = [jobs[key] for key in keys if key in self._paced]
         if paced:
             self._ask(paced, cluster_gpus, now_seconds)

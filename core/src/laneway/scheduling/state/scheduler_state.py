@@ -105,8 +105,8 @@ class SchedulerState:
         self.worker_counts = dict(workers)
 
     def mark_assumed(self, key: str, *, starts: bool = False) -> None:
-        """Note that a cycle changed a job's allocation before anybody observed it; :meth:`refresh` undoes what is not observed
-        by then.
+        """Note that a cycle changed a job's allocation without an observation; :meth:`refresh` undoes it unless it is
+        observed by then.
 
         Args:
             key: the job.
@@ -141,7 +141,7 @@ class SchedulerState:
         return newly_preemptible
 
     def refresh_drifting(self, keys: Iterable[str], now_seconds: float) -> None:
-        """Bring the ranks of jobs up to date that drift at a known pace; :meth:`refresh` leaves them alone."""
+        """Update the ranks that drift at a known pace; :meth:`refresh` does not."""
         self.ranking.refresh_drifting(keys, self.jobs, len(self.allocations.gpus), now_seconds)
 
     def as_scheduled(self, key: str) -> Job:
@@ -153,7 +153,7 @@ class SchedulerState:
         return replace(job, demand=replace(job.demand, workers=workers))
 
     def capacity(self, view: View) -> FreeCapacity:
-        """Return a look at the allocations."""
+        """Return a view of the free capacity."""
         tracked = self.allocations.track(view)
         found = self._capacities.get(view)
         if found is None or found.tracked is not tracked:

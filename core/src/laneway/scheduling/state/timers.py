@@ -37,7 +37,8 @@ class Timers:
         self._at.pop(key, None)
 
     def _drop_stale_entries(self) -> None:
-        """Keep the heap no larger than about twice the jobs: far due times that were replaced would stay in it for long."""
+        """Keep the heap below about twice the number of jobs: replaced due times far in the future would otherwise remain in
+        it."""
         if len(self._heap) > 2 * len(self._at) + _STALE_ENTRIES:
             live = {(at_seconds, key) for at_seconds, key in self._heap if self._at.get(key) == at_seconds}
             self._heap = list(live)

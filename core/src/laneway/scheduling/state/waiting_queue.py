@@ -1,6 +1,6 @@
 """The waiting jobs, in order, grouped into equivalence classes: jobs of one class fit, or do not fit, alike.
 
-So a cycle need not try them all: once the first job of a class finds no place, neither will the others. kube-scheduler's
+So a cycle need not try all jobs: if the first job of a class finds no place, neither do the others. kube-scheduler's
 equivalence cache does the same for pods.
 """
 

@@ -6,8 +6,8 @@ The folder then holds
     laneway ─▶ .versions/<hash>/laneway
     sitecustomize.py ─▶ .versions/<hash>/sitecustomize.py
 
-Containers that run while another version is put there go on with a whole one: a link is replaced by one rename, and the files of the
-version before stay for the modules that those containers have still to import.
+Containers that run during an update keep a complete version: a link is replaced by one rename, and the files
+of the version before stay for the modules that those containers have still to import.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from pathlib import Path
 SOURCE = Path("/client")
 ENTRIES = ("laneway", "sitecustomize.py")
 KEPT_VERSIONS = 3
-"""Beside the one in use, those of containers that started before the last updates."""
+"""Besides the version in use, those of containers that started before the last updates."""
 
 
 def install(source: Path, destination: Path) -> str:

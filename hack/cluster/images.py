@@ -19,7 +19,7 @@ from hack.cluster.progress import ClusterError, step
 
 PAUSE_IMAGE = "localhost/laneway/pause:1"
 
-# Sleeps for ever, and reaps the children of a pod that shares one process namespace.
+# Sleeps forever, and reaps the children of a pod that shares one process namespace.
 _PAUSE_SOURCE = r"""
 #include <signal.h>
 #include <sys/wait.h>

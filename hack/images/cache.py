@@ -1,7 +1,8 @@
-"""Entries of the cache that are there whole or not at all.
+"""Cache entries that exist completely or not at all.
 
-An entry's name holds the hash of what it is made from. It is made under a name of its own (`.partial-…`) and renamed into place when it is
-whole; what an interrupted build left is removed by the next one. One lock a folder keeps two builds apart.
+An entry's name holds the hash of what it is made from. It is built under a temporary name (`.partial-…`) and renamed into
+place when it is complete; what an interrupted build left is removed by the next one. One lock a folder keeps two builds
+apart.
 """
 
 from __future__ import annotations

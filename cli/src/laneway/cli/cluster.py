@@ -35,7 +35,7 @@ class Cluster:
     def __init__(self, *, kubeconfig: str | None = None, context: str | None = None) -> None:
         """Load the kubeconfig: the given file, else KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-        ``namespace`` is that of the kubeconfig's context, or the pod's own.
+        ``namespace`` is the namespace of the kubeconfig's context, or the pod's.
 
         Raises:
             CommandError: there is none, or it is wrong.

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: the command line without the program's name; None: that of the process.
+        arguments: the command line without the program's name; None: the process's arguments.
     """
     program = "kubectl laneway" if Path(sys.argv[0]).name == "kubectl-laneway" else "laneway"
     parsed = _parser(program).parse_args(arguments)

@@ -30,8 +30,8 @@ class Environment:
     stop_timeout_seconds: float
     """How long after SIGTERM to wait for an iteration boundary."""
     agent_timeout_seconds: float
-    """How long to wait for an agent that was lost before the script goes on without turns. An agent that
-    stays silent for this long counts as lost."""
+    """How long to wait for a lost agent before the script continues without turns. An agent that stays silent
+    for this long counts as lost."""
     fit: str = "Auto"
     """What may be done where an iteration's memory does not fit: Auto, Offload, Recompute or Off."""
 

@@ -128,7 +128,7 @@ class Client:
         )
 
     def disable(self, fault: BaseException) -> None:
-        """Disables the client after an internal error; the script goes on without Laneway."""
+        """Disables the client after an internal error; the script continues without Laneway."""
         log.warning("internal error in the client; the script runs without turns: %r", fault, exc_info=fault)
         link, self._agent_connection = self._agent_connection, None
         if link is not None:

@@ -91,8 +91,8 @@ class ContainerFolders:
     def ensure(self, key: str) -> None:
         """Create the folder if it does not exist.
 
-        A container may run as any user, so everybody may enter the folder. The agent decides by the peer's
-        process who may connect.
+        A container may run as any user, so every user may enter the folder. The agent checks the peer's
+        process to decide whether it may connect.
         """
         folder = self.path(key)
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,8 +101,7 @@ class ContainerFolders:
     def remove(self, key: str) -> None:
         """Remove a folder and its contents.
 
-        It is renamed first, so its key is free at once, whatever a container did to files and permissions in
-        it.
+        It is renamed first, so its key is free at once, regardless of the files and permissions in it.
         """
         self._generations.pop(key, None)
         dead = self._root / f"{_DELETED_PREFIX}{key}-{time.monotonic_ns()}"

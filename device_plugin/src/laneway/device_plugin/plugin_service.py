@@ -98,7 +98,7 @@ class PluginService:
         return plugin.PreferredAllocationResponse(container_responses=answers)
 
     async def allocate(self, request: plugin.AllocateRequest, context: Context) -> plugin.AllocateResponse:
-        """Check the ids of a container and create its folder. It calls nobody: see `pod_resources`."""
+        """Check the ids of a container and create its folder. It makes no calls: see `pod_resources`."""
         inventory = await self._known_inventory(context)
         held = self._admission.take_held_ids()
         answers = []

@@ -20,7 +20,7 @@ def add_cluster_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-n",
         "--namespace",
-        help="namespace of the request (default: that of the kubeconfig's context; in a pod, its own)",
+        help="namespace of the request (default: the kubeconfig context's namespace; in a pod, the pod's)",
     )
     parser.add_argument("--context", help="name of the kubeconfig context to use")
     parser.add_argument(

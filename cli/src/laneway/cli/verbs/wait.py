@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
 def exit_code(
     job: Mapping[str, Any] | None, before: Mapping[str, Any] | None, name: str, condition: str
 ) -> int | None:
-    """Return the exit code once the wait is over, and print why; None while it goes on.
+    """Return the exit code once the wait is over, and print why; None while it continues.
 
     Raises:
         CommandError: the job was deleted, but the wait is for something else.

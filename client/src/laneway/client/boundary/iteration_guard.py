@@ -192,7 +192,7 @@ class IterationGuard:
             session.send_message("profile", **profile.fields())
 
     def detach(self) -> None:
-        """Goes on without turns unless a session opens in time; the next one may already be open."""
+        """Continues without turns unless a session opens in time; the next one may already be open."""
         with self._session_lock:
             if self.session.has_agent and self.session.closed:
                 self.session = NullSession(self._agent_timeout_seconds)
@@ -215,7 +215,7 @@ class IterationGuard:
         """Returns the session and its turn, or a free turn when the script was asked to stop and has no time
         left to wait.
 
-        Memory may be moved to the host during the wait. It is always back before the script goes on.
+        Memory may be moved to the host during the wait. It is always back before the script continues.
         """
         if turn:
             session.idle_turn.append(turn)  # a stop may take long, and the turn is not in use meanwhile

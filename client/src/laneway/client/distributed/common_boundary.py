@@ -110,7 +110,7 @@ class CommonBoundary:
     # --- the training thread ---
 
     def arrive(self, at: int, continuing: bool = True) -> Optional[str]:
-        """Returns what to do at boundary `at`, or None to go on to the next.
+        """Returns what to do at boundary `at`, or None to continue to the next.
 
         Call it again after a `SAVE`. With `continuing` False, the training stays at the boundary for now.
         Without a request the call costs one lock.

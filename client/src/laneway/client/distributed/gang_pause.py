@@ -29,7 +29,7 @@ POLL_SECONDS: Final = 0.02
 PAUSED_POLL_SECONDS: Final = 0.1
 """Between checks whether the pause is over."""
 PROPOSAL_TIMEOUT_SECONDS: Final = 15.0
-"""How long to wait for the other ranks' numbers: perhaps only this rank is to pause."""
+"""How long to wait for the other ranks' numbers: perhaps only this rank was asked to pause."""
 JOIN_TIMEOUT_SECONDS: Final = 5.0
 """How long the end of the process waits for a store that does not answer."""
 

@@ -60,7 +60,7 @@ class Rates:
 
     copy_bytes_per_second: float
     copy_overhead_seconds: float = 20e-6
-    """For each copy, whatever its size."""
+    """For each copy, regardless of its size."""
     overlaps: bool = False
     """Copies run while the device computes."""
 

@@ -55,7 +55,7 @@ class CudaMeter:
         self._cuda._lazy_call(self._on_cuda_init)
 
     def begin(self) -> None:
-        """Resets the peak if this iteration is to be measured."""
+        """Resets the peak if this iteration will be measured."""
         if self._session is None or not self._cuda.is_initialized():
             return
         self._capturing = self._cuda.is_current_stream_capturing()

@@ -116,8 +116,8 @@ class Offloader:
             self._work(OFFLOAD if self._wants_offloaded else RESTORE)
 
     def restore_memory(self) -> None:
-        """Brings the memory back before the script goes on, whatever was ordered. May be called in a signal
-        handler.
+        """Brings the memory back before the script continues, regardless of the order. May be called in a
+        signal handler.
 
         Raises:
             Exception: the framework's own, such as its OutOfMemoryError, where the device has no free memory

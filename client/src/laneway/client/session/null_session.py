@@ -62,7 +62,7 @@ class NullSession:
         return None
 
     def yield_turn(self) -> None:
-        """Does nothing: nobody else wants the turn."""
+        """Does nothing: no other session wants the turn."""
 
     def iteration_ended(self) -> None:
         """Does nothing: the turn has no other holder."""

@@ -91,8 +91,8 @@ class Enforcer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop. Processes that were told to end and have not, go on. A check that waits for the loop is
-        not waited for."""
+        """Stop. Processes that were signalled but have not ended continue. A check that waits for the loop is
+        abandoned."""
         self._stopped.set()
         self._wake.set()
         if self._daemon is not None:

@@ -55,7 +55,7 @@ class Rules:
     """Minimum time between the announcement and SIGTERM."""
 
     longest_step_seconds: float = 10.0
-    """Most time counted between two checks: unobserved time counts against nobody."""
+    """The most time counted between two checks, so that unobserved time is not held against a container."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,8 @@ class SessionBroker:
         opened.profile_timer = self._loop.call_at(due_seconds, due)
 
     def _report(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:
-        """Store the latest report. It affects nobody else, so it waits for the next regular publication."""
+        """Store the latest report. It affects no other session, so it waits for the next regular
+        publication."""
         opened.session.report = Report(
             heard_seconds=self._clock.realtime(),
             step=fields.get("step"),

@@ -23,7 +23,7 @@ class HolderMonitor:
         self._timers = timers
 
     def mark_contended(self, turn: Turn, now_seconds: float) -> None:
-        """Record that somebody waits for the turn, and schedule the next check."""
+        """Record that another lease waits for the turn, and schedule the next check."""
         turn.mark_contended(now_seconds)
         if turn.yield_requested_seconds is None and turn.check is None:
             self._check(turn, now_seconds)

@@ -32,7 +32,7 @@ from laneway.node_agent.turns.session import Session
 from laneway.node_agent.turns.turn_scheduler import TurnScheduler
 
 RETRY_SECONDS = 1.0
-"""When a process that could not restore is told again: memory may have become free."""
+"""When a process that could not restore is asked again: memory may have become free."""
 
 
 class OrderExecutor:
@@ -146,7 +146,7 @@ class OrderExecutor:
         self._advance(lease)
 
     def refused(self, lease: Lease, session: Session, command: str, message: str) -> None:
-        """Record that a process could not do what it was told."""
+        """Record that a process could not follow its order."""
         order_state = session.order_state
         order_state.refusal, order_state.refused_seconds = message, self._clock.monotonic()
         if command == "restore":

@@ -1,4 +1,4 @@
-"""How far one process has followed the orders to its container."""
+"""The progress of one process in following the orders to its container."""
 
 from __future__ import annotations
 

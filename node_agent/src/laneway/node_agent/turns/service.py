@@ -26,8 +26,8 @@ def service_on_entry(
     may keep an advantage of ``recall_seconds`` over the others, so that waiting for data does not cost it its
     share. A lease that was away longer keeps no advantage, or it would run alone until it had caught up.
 
-    If nobody wanted a lane for ``recall_seconds``, its accounts restart at zero with the next busy period, as
-    virtual time does in start-time fair queueing (Goyal et al., SIGCOMM'96, section 2).
+    If no lease wanted a lane for ``recall_seconds``, its accounts restart at zero with the next busy period,
+    as virtual time does in start-time fair queueing (Goyal et al., SIGCOMM'96, section 2).
 
     Args:
         lease: the lease that enters.

@@ -160,7 +160,7 @@ class Session:
     """An earlier agent process had it. The process still runs and has not reconnected yet."""
 
     order_state: OrderState = field(default_factory=OrderState)
-    """How far it has followed the orders to its container."""
+    """Its progress in following the orders to its container."""
 
     granted_iterations: int = 0
     """Its iterations when its turn began."""

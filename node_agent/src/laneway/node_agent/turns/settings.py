@@ -22,8 +22,8 @@ class TurnSettings:
     shorter gap would cost more in hand-offs than it gains."""
 
     poll_seconds: float = 0.005
-    """How often a holder is checked while somebody waits. Holders that yield by themselves are checked
-    together, across lanes."""
+    """How often a holder is checked while others wait. Holders that yield by themselves are checked together,
+    across lanes."""
 
     recall_seconds: float = 1.0
     """Service that a lease may save while it is briefly away; a longer absence saves none."""

@@ -165,7 +165,7 @@ class TurnScheduler:
         self.lanes_changed(())
 
     def revoke_stalled(self) -> None:
-        """Revoke turns that were not released in time, and check lanes in which somebody waits."""
+        """Revoke turns that were not released in time, and check lanes with waiting leases."""
         now_seconds = self._clock.monotonic()
         for turn in tuple(self._turns.values()):
             asked_seconds = turn.yield_requested_seconds
@@ -178,7 +178,7 @@ class TurnScheduler:
         self._advance_all(now_seconds)
 
     def request_yield(self, lease: Lease) -> None:
-        """Ask for the lease's turn back, if it has one, because it is to pause."""
+        """Ask for the lease's turn back, if it has one, because of an order to pause."""
         turn = self._turns.get(lease)
         if turn is not None:
             self._holders.request_yield(turn)
@@ -221,7 +221,7 @@ class TurnScheduler:
             self._advance(lane.id, now_seconds)
 
     def _advance(self, lane: int, now_seconds: float) -> None:
-        """If somebody waits for the lane, grant its turn or schedule a check of its holder."""
+        """If a lease waits for the lane, grant the turn or schedule a check of its holder."""
         if self.awaiting_recovery or not self._queue.has_runnable(lane):
             return
         busy = self._occupying_turns(lane)

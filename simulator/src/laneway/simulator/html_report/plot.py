@@ -24,7 +24,7 @@ COLORS = (
 """Colors of series: readable on a light and on a dark page."""
 
 REST_COLOR = "#9aa5b8"
-"""Of what is not named."""
+"""The color of series without a name."""
 
 CONFIG = {
     "displaylogo": False,

@@ -1,4 +1,4 @@
-"""Every job runs as fast as in its trace, whatever else is on its GPUs: the model of Tiresias' simulator.
+"""Every job runs as fast as in its trace, regardless of other jobs on its GPUs: the model of Tiresias' simulator.
 
 The speed of a malleable job is proportional to its workers, or as measured, at the trace's batch size, if its training was measured.
 """

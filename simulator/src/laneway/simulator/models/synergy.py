@@ -83,7 +83,7 @@ class Synergy:
     """Memory per GPU for which the trace's durations were counted."""
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of the changed runs: a job's CPUs are its own, whatever else is on its GPUs."""
+        """Return the speeds of the changed runs: a job's CPUs are its own, regardless of other jobs on its GPUs."""
         speeds: dict[str, Speed] = {}
         for key in changes.runs:
             run = occupancy.run(key)

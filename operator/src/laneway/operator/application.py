@@ -125,7 +125,7 @@ class _Replica:
             if task.get_name() != "stop":
                 logger.error("a part of the operator ended", extra={"part": task.get_name()})
                 task.result()
-                raise RuntimeError(f"{task.get_name()} ended though nobody asked it to")
+                raise RuntimeError(f"{task.get_name()} ended unexpectedly")
 
     def _leadership_changed(self) -> None:
         self._metrics.leader.set(1 if self._leadership.leads else 0)

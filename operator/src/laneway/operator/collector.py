@@ -28,7 +28,7 @@ def paused_collector() -> Iterator[None]:
 
 
 def collect_young_only() -> None:
-    """Have the collector of this process look through young objects only, unless it is told to look through all."""
+    """Restrict this process's garbage collector to young objects, except for explicit full collections."""
     youngest, young, _ = gc.get_threshold()
     gc.set_threshold(youngest, young, _NEVER)
 
@@ -44,7 +44,7 @@ class FullCollections:
         """Take the opportunity between two decisions, if it is time; return whether it was taken.
 
         Args:
-            idle: whether nothing has happened that the next decision hangs on.
+            idle: whether nothing has happened that the next decision depends on.
         """
         since_seconds = self._monotonic() - self._last_seconds
         if since_seconds < (_SOONEST_SECONDS if idle else _LATEST_SECONDS):

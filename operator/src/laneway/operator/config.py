@@ -52,7 +52,7 @@ class SchedulingConfig(Model):
         """Return the policies.
 
         Raises:
-            ValueError: there is none of such a name, or no such parameter; says which there are.
+            ValueError: unknown name or parameter; the message lists the known ones.
         """
         return policies(
             order=self.order.policy,

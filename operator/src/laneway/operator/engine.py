@@ -140,7 +140,7 @@ class Engine:
         self.wake()
 
     async def run(self) -> None:
-        """Run cycles for ever, whenever something changed or is due."""
+        """Run cycles forever, whenever something changed or is due."""
         try:
             while True:
                 await self._rest()
@@ -267,7 +267,7 @@ class Engine:
         await relist(self._api, self._cache, not_before)
 
     async def _after_list(self, state: ClusterState) -> None:
-        """Do what costs time for every job, once everything was listed."""
+        """Do the work that costs time for every job, after a full list."""
         uids = set(state.jobs)
         self._executor.forget_gone_jobs(uids)
         self._trials.forget_gone_jobs(uids)

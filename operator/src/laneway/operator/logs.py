@@ -40,5 +40,5 @@ def configure(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("kopf", "aiohttp", "asyncio", "kubernetes", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # kopf runs in a thread of its own on purpose, and says at each start that signals do not reach it there.
+    # kopf runs in its own thread on purpose, and warns at each start that signals do not reach it there.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

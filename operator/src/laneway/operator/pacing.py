@@ -61,12 +61,12 @@ DEFERRED_AGAIN_SECONDS = 1.0
 
 SERVICE_WRITES_PER_SECOND = 2.0
 SERVICE_WRITES_AT_ONCE = 100.0
-"""Attained service grows for every running job, and anybody can work it out from the status."""
+"""Attained service grows for every running job, and readers can compute it from the status."""
 
 MANY_STARTS = 32
 EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
-"""While more jobs than this start, so much of the budget for explanations is left, and none of that for service: the API server is
-busy with pods."""
+"""While more jobs than this start, this part of the budget for explanations remains, and none of the budget for service: the
+API server is busy with pods."""
 
 # ---- writes
 
@@ -107,7 +107,7 @@ CRD_POLL_SECONDS = 2.0
 
 LONGEST_BACKOFF_SECONDS = 300.0
 _MOST_DOUBLINGS = 9
-"""One second doubled so often exceeds the longest wait. The count may grow for ever; floats end."""
+"""One second doubled this often exceeds the longest wait. The count may grow without bound, but a float cannot."""
 
 NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; whether they have is tried after this."""

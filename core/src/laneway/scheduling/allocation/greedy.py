@@ -11,24 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.allocation.load import Load
-from laneway.scheduling.allocation.options import Grain, options
+from laneway.scheduling.allocation.options import GrainParameters, options
 from laneway.scheduling.allocation.parts import independent_parts
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
 from laneway.scheduling.model.plan import WorkerAllotment
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(GrainParameters):
     """Gives each job, in order, its best demand or nothing."""
-
-    tolerance_ratio: float = 0.01
-    """Throughput this close to the best counts as the best: a measurement is no better."""
-
-    cpu_step_millis: int = 1000
-    """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
-
-    def __post_init__(self) -> None:
-        self._grain()
 
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
@@ -38,7 +29,7 @@ class Greedy:
         for keys, part in independent_parts(nodes, gangs):
             load = Load(part)
             for number, gang in enumerate(part.gangs):
-                best = options(gang, part.nodes, self._grain())[0]
+                best = options(gang, part.nodes, self.grain)[0]
                 if load.fits(number, None, best):
                     load.take(number, best)
                     worker_counts[keys[number]] = best.workers
@@ -47,6 +38,3 @@ class Greedy:
                         WorkerAllotment(worker.worker, 0, 0) for worker in gang.workers
                     )
         return worker_counts
-
-    def _grain(self) -> Grain:
-        return Grain(self.tolerance_ratio, self.cpu_step_millis)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
-from laneway.scheduling.allocation.options import Grain, nodes_of, options
+from laneway.scheduling.allocation.options import GrainParameters, nodes_of, options
 from laneway.scheduling.allocation.parts import Part, independent_parts
 from laneway.scheduling.allocation.policy import MEBIBYTE, NodeCapacity, PlacedGang
 from laneway.scheduling.allocation.tune import Choices, held, tuned, worth
@@ -21,14 +21,8 @@ from laneway.scheduling.model.plan import WorkerAllotment
 
 
 @dataclass(frozen=True, slots=True)
-class Optimal:
+class Optimal(GrainParameters):
     """Maximises the sum of throughputs; no gang falls below its proportional share."""
-
-    tolerance_ratio: float = 0.01
-    """Throughput this close to the best counts as the best: a measurement is no better."""
-
-    cpu_step_millis: int = 1000
-    """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
 
     gap_ratio: float = 1e-6
     """The relative gap to the optimum at which the solver may stop."""
@@ -38,7 +32,7 @@ class Optimal:
     so far. A time limit would make the result depend on the machine."""
 
     def __post_init__(self) -> None:
-        _ = self.grain
+        GrainParameters.__post_init__(self)
         if not 0 <= self.gap_ratio < 1:
             raise ValueError(f"gap_ratio is {self.gap_ratio}: write 0 or more, less than 1")
         if self.node_limit < 1:
@@ -105,11 +99,6 @@ class Optimal:
             return None
         ends = np.cumsum([len(options_of) for options_of in choices])[:-1]
         return [int(np.argmax(of_gang)) for of_gang in np.split(result.x, ends)]
-
-    @property
-    def grain(self) -> Grain:
-        """The resolution of the options."""
-        return Grain(self.tolerance_ratio, self.cpu_step_millis)
 
 
 @lru_cache(maxsize=8192)

@@ -57,6 +57,25 @@ class Grain:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class GrainParameters:
+    """The parameters common to Synergy's policies."""
+
+    tolerance_ratio: float = 0.01
+    """Throughput this close to the best counts as the best: a measurement is no better."""
+
+    cpu_step_millis: int = 1000
+    """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
+
+    def __post_init__(self) -> None:
+        _ = self.grain
+
+    @property
+    def grain(self) -> Grain:
+        """The resolution of the options."""
+        return Grain(self.tolerance_ratio, self.cpu_step_millis)
+
+
 def nodes_of(gang: PlacedGang) -> tuple[str, ...]:
     """Return the nodes of a gang, each once."""
     return tuple(dict.fromkeys(worker.node for worker in gang.workers))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from laneway.scheduling.allocation.load import Load
-from laneway.scheduling.allocation.options import Grain, Option, options
+from laneway.scheduling.allocation.options import Grain, GrainParameters, Option, options
 from laneway.scheduling.allocation.parts import Part, independent_parts
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang
 from laneway.scheduling.model.plan import WorkerAllotment
@@ -24,17 +24,8 @@ from laneway.scheduling.model.sensitivity import SLACK
 
 
 @dataclass(frozen=True, slots=True)
-class Tune:
+class Tune(GrainParameters):
     """Gives best demands where they fit, else reduces the gangs that lose least."""
-
-    tolerance_ratio: float = 0.01
-    """Throughput this close to the best counts as the best: a measurement is no better."""
-
-    cpu_step_millis: int = 1000
-    """CPUs for a GPU in steps of this: data loaders are processes, and a part of a CPU is hardly noticed."""
-
-    def __post_init__(self) -> None:
-        self._grain()
 
     def allot(
         self, nodes: Sequence[NodeCapacity], gangs: Sequence[PlacedGang]
@@ -42,11 +33,8 @@ class Tune:
         """Return each worker's CPUs and memory."""
         worker_counts: dict[str, tuple[WorkerAllotment, ...]] = {}
         for keys, part in independent_parts(nodes, gangs):
-            worker_counts.update(zip(keys, _divided(part, self._grain()), strict=True))
+            worker_counts.update(zip(keys, _divided(part, self.grain), strict=True))
         return worker_counts
-
-    def _grain(self) -> Grain:
-        return Grain(self.tolerance_ratio, self.cpu_step_millis)
 
 
 Choices = Sequence[tuple[Option, ...]]

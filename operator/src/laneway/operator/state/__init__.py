@@ -1,1 +1,1 @@
-"""What is known of the cluster: records of its objects, the newest version of each, and the sessions that nodes report."""
+"""The known state of the cluster: records of its objects in their newest versions, and the sessions that nodes report."""

@@ -41,7 +41,7 @@ class Entry(Generic[Record]):
     """None: it cannot be read; the log says why."""
 
     heard_seconds: float
-    """When its newest version came, on the cache's own clock."""
+    """When its newest version arrived, on the cache's own clock."""
 
 
 class Store(Generic[Record]):
@@ -54,25 +54,25 @@ class Store(Generic[Record]):
         decisive: Callable[[Record], object] = lambda record: record,
         changed: Callable[[Record | None, Record | None], None] = lambda before, after: None,
     ) -> None:
-        """Keep what ``parse`` returns; a change of what ``decisive`` returns is one that a decision may hang on.
+        """Store the results of ``parse``. A change of the result of ``decisive`` may affect a decision.
 
         Args:
-            parse: reads an object; may take over what it was before, which it gets as second argument.
+            parse: reads an object; may reuse parts of the previous record, its second argument.
             clock: tells when something was heard.
             decisive: see above.
-            changed: is told of each record, what it was before and what it is now; None: not there.
+            changed: called for each record with the previous and the new version; None: absent.
         """
         self._parse = parse
         self._clock = clock
         self._decisive = decisive
         self._changed = changed
         self._entries: dict[tuple[str, str], Entry[Record]] = {}
-        """In the order in which they were heard of last."""
+        """In the order of their last update."""
 
         self._deleted: OrderedDict[str, None] = OrderedDict()
 
     def observe(self, raw: Mapping[str, Any]) -> bool:
-        """Take note of a version of an object; return whether a decision may hang on what changed."""
+        """Store a version of an object; return whether the change may affect a decision."""
         metadata = raw["metadata"]
         key, uid, version = key_of(metadata), metadata["uid"], _version(metadata)
         known = self._entries.get(key)
@@ -82,7 +82,7 @@ class Store(Generic[Record]):
         record = self._read(key, raw, before)
         self._entries.pop(key, None)
         if known is not None and before is not None and record == before:
-            # Most updates only show that an agent is alive: the record stays the same object, and nothing is noted.
+            # Most updates only show that an agent is alive: the record stays the same object, and no change is noted.
             self._entries[key] = Entry(uid, version, before, self._clock())
             return False
         self._entries[key] = Entry(uid, version, record, self._clock())
@@ -92,7 +92,7 @@ class Store(Generic[Record]):
         return self._decisive(known.record) != self._decisive(record)
 
     def forget(self, metadata: Mapping[str, Any]) -> bool:
-        """Take note that an object is gone; return whether it was known."""
+        """Remove an object that is gone; return whether it was known."""
         uid = metadata["uid"]
         self._deleted[uid] = None
         while len(self._deleted) > _REMEMBERED_DELETIONS:
@@ -107,13 +107,12 @@ class Store(Generic[Record]):
     def sweep(
         self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool] | None
     ) -> bool:
-        """Take note of what is not in a list any more. Return whether anything changed.
+        """Remove objects that a list no longer contains. Return whether anything changed.
 
         Args:
-            listed: the namespaces and names of what is in it, each of which was observed.
-            version: the list's resource version; what is newer than the list is left alone.
-            among: whether the list would hold an object like this (it may be a list by label); None: it would hold any. What cannot be
-                read is missed in a list of everything only.
+            listed: the namespaces and names of its objects; each was observed.
+            version: the list's resource version; newer objects are kept.
+            among: whether the list would contain such an object (it may be a list by label); None: it would contain any. An object that cannot be read is removed only by a list of everything.
         """
         changed = False
         for key, entry in list(self._entries.items()):
@@ -129,18 +128,18 @@ class Store(Generic[Record]):
         return tuple(entry.record for entry in self._entries.values() if entry.record is not None)
 
     def version_of(self, key: tuple[str, str], record: Record) -> str | None:
-        """Return the newest resource version at which an object was as a record says; None: it is not so any more."""
+        """Return the newest resource version at which an object matched a record; None: it no longer does."""
         entry = self._entries.get(key)
         return str(entry.version) if entry is not None and entry.record is record else None
 
     def is_newest(self, raw: Mapping[str, Any]) -> bool:
-        """Whether nothing newer is known of an object than this version of it."""
+        """Whether this is the newest known version of an object."""
         metadata = raw["metadata"]
         entry = self._entries.get(key_of(metadata))
         return entry is not None and entry.uid == metadata["uid"] and entry.version == _version(metadata)
 
     def silent(self, seconds: float) -> frozenset[str]:
-        """Return the names of objects of which nothing was heard for so long."""
+        """Return the names of objects without an update for this long."""
         before = self._clock() - seconds
         silent = takewhile(lambda item: item[1].heard_seconds < before, self._entries.items())
         return frozenset(name for (_, name), _ in silent)
@@ -188,13 +187,13 @@ class ClusterCache:
         return self._stores[resource]
 
     def state(self, silent_seconds: float) -> ClusterState:
-        """Return what is known now, with the nodes whose agent has not written for ``silent_seconds``."""
+        """Return the current state, with the nodes whose agent has not written for ``silent_seconds``."""
         self._state.note_silence(self.gpu_nodes.silent(silent_seconds))
         return self._state
 
 
 def _fresh(parse: Callable[[dict[str, Any]], Record]) -> Callable[[dict[str, Any], Record | None], Record]:
-    """Return a parser that takes over nothing of what an object was before."""
+    """Return a parser that reuses nothing of the previous record."""
     return lambda raw, before: parse(raw)
 
 

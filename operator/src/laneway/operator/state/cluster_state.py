@@ -1,7 +1,7 @@
-"""The cluster as it is known, indexed for the cycle, and what has changed since the cycle before.
+"""The known state of the cluster, indexed for the cycle, and the changes since the previous cycle.
 
-The cache's stores note each change here as it arrives; the cycle takes the :class:`Delta`. An entry too many in a delta costs
-time and changes no decision.
+The cache's stores note each change here as it arrives; the cycle takes the :class:`Delta`. A superfluous entry in a delta
+costs time and changes no decision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from laneway.operator.state.sick_gpus import SickGPU, sick_gpus
 
 @dataclass(slots=True)
 class Delta:
-    """What has changed since the cycle before."""
+    """The changes since the previous cycle."""
 
     jobs: set[str] = field(default_factory=set)
     """Uids of jobs to reconcile: the job itself, a worker or a session of it has changed. It may be gone."""
@@ -86,12 +86,12 @@ class ClusterState:
         return None if uid is None else self.jobs[uid]
 
     def take_delta(self) -> Delta:
-        """Return what has changed since this was called last."""
+        """Return the changes since the last call."""
         delta, self._delta = self._delta, Delta()
         return delta
 
     def everything(self) -> Delta:
-        """Return a delta of all that is there, for a cycle that remembers nothing."""
+        """Return a delta of everything, for a cycle without earlier state."""
         return Delta(
             jobs=self.jobs.keys() | self.pods.keys(),
             nodes=self.gpu_nodes.keys() | self.nodes.keys(),

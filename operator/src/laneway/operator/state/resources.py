@@ -51,8 +51,8 @@ EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 WATCHED: Final = (PODS, TRAINING_JOBS, GPU_NODES, NODES, PRIORITY_CLASSES)
-"""What the cache holds, in the order in which it is listed: pods before jobs, so that a pod whose job is not in the later
-list is an orphan for certain."""
+"""The kinds in the cache, in the order in which they are listed: pods before jobs, so that a pod whose job is not in the
+later list is an orphan for certain."""
 
 STREAMED: Final = (PODS, GPU_NODES)
 """Of these, the kinds that change all the time; the others are left to kopf."""

@@ -1,1 +1,1 @@
-"""Observe: the connection to the API server, and what reads from it into the cache."""
+"""Observe: the connection to the API server, and the watches and lists that fill the cache."""

@@ -1,7 +1,7 @@
 """Raw JSON to and from the API server.
 
 ``kubernetes.aio`` brings the connection pool, TLS and credentials (kubeconfig or service account, tokens renewed); its models
-are left aside, because deserialising into them costs more than the cycle itself.
+are not used, because deserialising into them costs more than the cycle itself.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SILENCE_SECONDS = 150.0
 """The API server sends a bookmark about once a minute on each watch: a connection without any is dead."""
 
 _KEPT_SECONDS = 75.0
-"""A connection that nobody uses is kept for so long, because a TLS handshake costs more than a request; the API server keeps it for
-90 s."""
+"""How long an idle connection is kept, because a TLS handshake costs more than a request; the API server keeps it for 90
+s."""
 
 
 class ApiError(Exception):
@@ -47,12 +47,12 @@ class ApiError(Exception):
         self.message = message
 
 
-class UnknownOutcome(Exception):  # noqa: N818 - what it says is that nobody knows whether there was an error
-    """No answer came, so nobody knows whether the request was carried out."""
+class UnknownOutcome(Exception):  # noqa: N818 - it is unknown whether there was an error
+    """No answer came, so it is unknown whether the request was carried out."""
 
 
 class CredentialsError(Exception):
-    """There is no way to reach an API server from here."""
+    """No API server can be reached from here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ApiServer:
         """Connect as ``configuration`` says. Needs a running event loop."""
         self._configuration = configuration
         self.sent: Callable[[str], object] = lambda method: None
-        """Is told of each request: its method, ``WATCH`` for a watch."""
+        """Called with the method of each request, ``WATCH`` for a watch."""
 
         self._client = ApiClient(configuration)
         self._connector = aiohttp.TCPConnector(
@@ -188,7 +188,7 @@ def _parse(data: bytes, status: int) -> Raw:
     try:
         answer = json.loads(data) if data else {}
     except ValueError:
-        # A proxy in front of the API server answers in HTML, say.
+        # For example, a proxy in front of the API server answers in HTML.
         answer = {"reason": "", "message": data[:200].decode(errors="replace")}
         if status < 400:
             raise UnknownOutcome(f"status {status} with a body that is not JSON") from None
@@ -199,7 +199,7 @@ async def connect(kubeconfig: Path | None = None) -> ApiServer:
     """Return a connection by an explicit kubeconfig, else $KUBECONFIG, else the pod's service account.
 
     Raises:
-        CredentialsError: none of them is there, or the one that is there is wrong.
+        CredentialsError: none of them exists, or it is invalid.
     """
     configuration = Configuration()
     given = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")

@@ -1,5 +1,5 @@
-"""kopf's part: it watches TrainingJobs, nodes and priority classes, and hands each event over to the cache. Nothing is decided here.
-Workers and GPUNodes, which change all the time, are left to :mod:`laneway.operator.watch.streams`.
+"""kopf's part: it watches TrainingJobs, nodes and priority classes, and hands each event over to the cache. Nothing is
+decided here. Workers and GPUNodes change all the time; :mod:`laneway.operator.watch.streams` watches them.
 
 kopf takes signals and the tasks of its event loop to be its own, so it gets a thread with a loop to itself. The cache is touched
 on the operator's loop alone: events are handed over in batches, because waking that loop costs more than an event.
@@ -34,11 +34,11 @@ _IDLE_SECONDS = 0.05
 change once keep thousands of idle workers, and a limit on workers holds up the jobs behind them. 0 would spin."""
 
 _SERVER_SECONDS = 3600
-"""The API server ends a watch after this. kopf then lists all objects again and handles each, so seldom is better. It finds a dead
-connection within 70 s by the bookmarks that are missing."""
+"""The API server ends a watch after this. kopf then lists and handles all objects again, so a long time is better. It finds a
+dead connection within 70 s by the bookmarks that are missing."""
 
 _PAGE = 250
-"""Objects that kopf lists at once: all of them would be the most that the operator ever has in memory."""
+"""Objects per page of kopf's lists. A list of all objects would be the peak of the operator's memory."""
 
 Heard = Callable[[Resource, str], None]
 """Is called after a change that a decision may depend on: the kind of object, and its uid."""
@@ -74,7 +74,7 @@ async def _run_kopf(registry: kopf.OperatorRegistry) -> str:
 
     async def operator() -> None:
         try:
-            with suppress(asyncio.CancelledError):  # kopf's own: nobody cancels this loop's task
+            with suppress(asyncio.CancelledError):  # kopf's own: this loop's task is never cancelled
                 await kopf.operator(
                     registry=registry,
                     settings=build_settings(),
@@ -176,7 +176,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = _SERVER_SECONDS
     settings.watching.chunk_size = _PAGE
     settings.networking.request_timeout = 60
-    # kopf gives up after the last of them, and the operator with it.
+    # kopf gives up after the last of them, and so does the operator.
     settings.networking.error_backoffs = [*WATCH_RETRY_SECONDS, *[WATCH_RETRY_SECONDS[-1]] * 100_000]
     return settings
 

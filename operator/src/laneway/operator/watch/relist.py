@@ -84,7 +84,7 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
     await _take_list(
         api, pods, PODS, {"labelSelector": f"{JOB_UID_LABEL}={job.uid}"}, _of(job.uid), job.namespace
     )
-    # A list has a version, an object that is not there has none: so a late answer does not bury a job that is newer.
+    # A list has a version, a missing object has none. So a late answer does not hide a newer job.
     this = {"fieldSelector": f"metadata.name={job.name}"}
     await _take_list(api, jobs, TRAINING_JOBS, this, lambda record: record.key == job.key, job.namespace)
 
@@ -100,7 +100,7 @@ async def refresh_gpu_node(api: ApiServer, cache: ClusterCache, name: str) -> No
 
 
 async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPod]) -> bool:
-    """Read workers again; return whether each is still there, and has neither ended nor been told to since.
+    """Read workers again; return whether each still exists, and has neither ended nor been deleted since.
 
     Raises:
         ApiError, UnknownOutcome
@@ -112,12 +112,12 @@ async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPo
         except ApiError as error:
             if error.status != 404:
                 raise
-            return False  # no version says when it was not there, so the cache may not be told by this
+            return False  # no version says when it was not there, so this must not update the cache
         cache.pods.observe({"kind": PODS.kind, **raw})
         try:
             now = parse_worker_pod(raw)
         except (KeyError, ValueError, TypeError, AttributeError):
-            return False  # somebody has made something else of it; the cache has left it out
+            return False  # it was changed into something else; the cache has left it out
         return (now.uid, now.ended, now.deleting) == (pod.uid, pod.ended, pod.deleting)
 
     return all(await asyncio.gather(*(same(pod) for pod in pods)))
@@ -138,7 +138,7 @@ async def find_job_uid(api: ApiServer, namespace: str, name: str) -> str | None:
 
 
 async def is_alive(api: ApiServer, job: JobRecord) -> bool:
-    """Return whether this very job is there and nobody has deleted it.
+    """Return whether this job exists and is not being deleted.
 
     Raises:
         ApiError, UnknownOutcome
@@ -184,7 +184,7 @@ async def _take_list(
 async def _pages(
     api: ApiServer, resource: Resource, selector: Mapping[str, str], namespace: str | None = None
 ) -> AsyncIterator[Raw]:
-    """Yield a list page by page: all of it at once would be the most that the operator ever has in memory."""
+    """Yield a list page by page: a whole list would be the peak of the operator's memory."""
     query = {"limit": str(_PAGE), **selector}
     while True:
         page = await api.request("GET", resource.path(namespace), query=query)

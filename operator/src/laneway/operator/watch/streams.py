@@ -1,9 +1,9 @@
 """Raw watches of the objects that change all the time: workers, and what nodes' agents report.
 
 Thousands of pods start within a minute, and a thousand agents write every ten seconds. kopf's work for each event (a queue, a
-worker, causes) costs several times what it takes to read the object, so these streams are raw: list, then follow from the
-version of the list, line by line, into the cache. A watch that ends goes on from where it was; one whose version is too old
-begins with a list again.
+worker, causes) costs several times as much as reading the object, so these streams are raw: list, then follow from the
+version of the list, line by line, into the cache. A watch that ends continues from its last version; one whose version is too
+old begins with a list again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from laneway.operator.watch.relist import LABEL_SELECTORS, list_kind
 logger = logging.getLogger(__name__)
 
 _GONE = 410
-"""The version from which a watch is to go on is too old."""
+"""The version from which a watch should continue is too old."""
 
 
 Heard = Callable[[Resource, str], None]
-"""Is told of a change that a decision may hang on: the kind of object, and its uid; empty after a list."""
+"""Called after a change that may affect a decision, with the kind of object and its uid; the uid is empty after a list."""
 
 
 async def stream(
@@ -48,7 +48,7 @@ class _Follower:
         self._resource = resource
         self._heard = heard
         self._version = 0
-        """The newest that was seen; 0: all is to be listed."""
+        """The newest version seen; 0: everything must be listed."""
 
         self._failures = 0
 

@@ -15,31 +15,35 @@ class HealthConfig(Model):
     """What counts as an error of a GPU. XIDs that no list names are judged by the agent's own table."""
 
     ignored_xids: tuple[Xid, ...] = Field(
-        default=(), description="XIDs that say nothing about the GPU, as those of applications' own errors."
+        default=(),
+        description="XIDs that do not indicate a fault of the GPU, such as errors of applications.",
     )
     quarantine_xids: tuple[Xid, ...] = Field(
         default=(),
-        description="XIDs after which a GPU is out of use until it was without errors for a while.",
+        description="XIDs after which a GPU is out of use until it has had no errors for a while.",
     )
     reset_xids: tuple[Xid, ...] = Field(
         default=(),
-        description="XIDs after which a GPU is out of use until it was reset or the node rebooted.",
+        description="XIDs after which a GPU is out of use until it is reset or the node reboots.",
     )
     probe_seconds: int = Field(default=2, ge=1, le=300, description="Time between two probes of a GPU.")
     answer_seconds: int = Field(
-        default=5, ge=1, le=300, description="A driver that has not answered by then hangs."
+        default=5,
+        ge=1,
+        le=300,
+        description="Time without an answer after which the driver counts as hanging.",
     )
     clean_seconds: int = Field(
         default=60,
         ge=0,
         le=86_400,
-        description="A GPU that had an error comes back when it was without for so long, and no sooner.",
+        description="Time without errors before a GPU that had one is used again.",
     )
     clean_probes: int = Field(
         default=3,
         ge=1,
         le=1000,
-        description="A GPU that had an error needs this many probes without errors in a row. For one that only did not answer they suffice.",
+        description="Probes in a row without errors before a GPU that had one is used again. They suffice for a GPU that only did not answer.",
     )
 
     @model_validator(mode="after")

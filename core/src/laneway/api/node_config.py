@@ -15,7 +15,7 @@ class TurnConfig(Model):
 
     policy: Literal["fair", "las", "pack", "srtf"] = Field(
         default="fair",
-        description="Who of a lane is next. fair: least service over share; pack: who came first; "
+        description="Which session of a lane is next. fair: least service over share; pack: first to arrive; "
         "srtf: shortest remaining time; las: least attained service, in queues.",
     )
     las_thresholds_seconds: tuple[Annotated[int, Field(ge=1, le=31_536_000)], ...] = Field(
@@ -40,7 +40,7 @@ class TurnConfig(Model):
         default=60,
         ge=1,
         le=86_400,
-        description="A session that has waited this long gets the next turn, whatever the policy.",
+        description="A session that has waited this long gets the next turn under any policy.",
     )
 
     @field_validator("las_thresholds_seconds")
@@ -76,7 +76,7 @@ class WatchdogConfig(Model):
 
     action: Literal["Evict", "Warn"] = Field(
         default="Evict",
-        description="Evict: its processes on that GPU are stopped. Warn: it is only said; the level is then Cooperative.",
+        description="Evict: its processes on that GPU are stopped. Warn: only a message; the level is then Cooperative.",
     )
     tolerance_percent: int = Field(
         default=5, ge=0, le=100, description="Tolerated excess over the quota, in percent of the quota."
@@ -85,7 +85,7 @@ class WatchdogConfig(Model):
         default=30,
         ge=0,
         le=3600,
-        description="Time over the quota, after a warning, before its processes are stopped. Time within it counts back.",
+        description="Time over the quota, after a warning, before its processes are stopped. Time within the quota restores it.",
     )
     kill_seconds: int = Field(default=30, ge=0, le=3600, description="Time between SIGTERM and SIGKILL.")
 
@@ -95,7 +95,7 @@ class EnforcementConfig(Model):
 
     level: Literal["Cooperative", "Watchdog", "MPS"] = Field(
         default="Watchdog",
-        description="What is asked of the node; what it cannot hold falls to the next lower level, which is published.",
+        description="Requested level. If the node cannot enforce it, the next lower level applies and is published.",
     )
     limit_threads: bool = Field(
         default=True,
@@ -117,7 +117,7 @@ class NodeConfig(Model):
         default=300,
         ge=0,
         le=16_384,
-        description="Kept free on each GPU: what the driver and the display take belongs to no share.",
+        description="Kept free on each GPU for the driver and the display; it belongs to no share.",
     )
     device_strategy: Literal["env", "cdi"] = "env"
     status_interval_seconds: int = Field(default=10, ge=1, le=300)

@@ -132,12 +132,12 @@ def _check_worker(
         )
     node = holdings.nodes.get(worker.node)
     if node is None or not node.schedulable or worker.node in holdings.avoided.get(job.key, frozenset()):
-        raise InvalidPlan(f"{_named(job, worker)} is to start on {worker.node}, which takes no worker of it")
+        raise InvalidPlan(f"{_named(job, worker)} would start on {worker.node}, which takes no worker of it")
     for uuid in worker.gpus:
         gpu = holdings.gpus.get(uuid)
         if gpu is None or gpu.node != worker.node or not gpu.healthy:
             raise InvalidPlan(
-                f"{_named(job, worker)} is to use {uuid}, which is no healthy GPU of {worker.node}"
+                f"{_named(job, worker)} would use {uuid}, which is not a healthy GPU of {worker.node}"
             )
         gpu_class = holdings.classes[uuid]
         if (gpu_class, worker.share_percent) not in suitable:
@@ -148,11 +148,11 @@ def _check_worker(
 def _check_suits(job: Job, worker: WorkerPlacement, gpu: GPU) -> None:
     if not accepts_model(job.demand, gpu.model):
         raise InvalidPlan(
-            f"{_named(job, worker)} is to use {gpu.uuid}, a {gpu.model}, which it does not accept"
+            f"{_named(job, worker)} would use {gpu.uuid}, a {gpu.model}, which it does not accept"
         )
     if not reaches(gpu.enforcement, job.demand.minimum_enforcement):
         raise InvalidPlan(
-            f"{_named(job, worker)} is to use {gpu.uuid}, held by {gpu.enforcement}, and demands "
+            f"{_named(job, worker)} would use {gpu.uuid}, held by {gpu.enforcement}, and demands "
             f"{job.demand.minimum_enforcement}"
         )
     needed = share_needed(job.demand, class_of(gpu))
@@ -210,7 +210,7 @@ def _check_tenants(gpu: GPU, tenants: list[Tenant]) -> None:
             f"{gpu.uuid} has {gpu.allocatable_bytes} bytes for jobs, and {names} need {needed_bytes} at least"
         )
     if len(tenants) > 1 and any(tenant.exclusive for tenant in tenants):
-        raise InvalidPlan(f"{gpu.uuid} is to be held by one job alone, and {names} are on it")
+        raise InvalidPlan(f"{gpu.uuid} would be held by one job alone, but {names} are on it")
     spanning = sum(tenant.spans_gpus for tenant in tenants)
     if 0 < gpu.lane_rules.max_lanes < spanning:
         raise InvalidPlan(

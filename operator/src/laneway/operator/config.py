@@ -35,7 +35,7 @@ class SchedulingConfig(Model):
 
     admission: tuple[PolicyConfig, ...] = Field(
         default=(),
-        description="Which jobs may compete, such as quotas of namespaces; all policies must agree.",
+        description="Policies that decide which jobs may compete, such as quotas of namespaces; all of them must admit a job.",
     )
     order: PolicyConfig = PolicyConfig(policy="multilevel-las")
     placement: PolicyConfig = PolicyConfig(policy="best-fit")
@@ -44,7 +44,7 @@ class SchedulingConfig(Model):
         default=None,
         ge=1,
         le=10_000,
-        description="Percent of a GPU whose holders take turns at the same time. What nodes offer beyond it (overcommitPercent) is for "
+        description="Percent of a GPU whose holders take turns at the same time. The rest of what nodes offer (overcommitPercent) is for "
         "paused and offloaded jobs; without it, every preempted job is evicted.",
     )
 
@@ -102,7 +102,7 @@ class TimeoutsConfig(Model):
         default=300,
         ge=0,
         le=604_800,
-        description="A worker that is to end on a node that is not ready for this long is force-deleted, so that its gang can "
+        description="A terminating worker on a node that is not ready for this long is force-deleted, so that its gang can "
         "start elsewhere; 0: never.",
     )
     node_failures: int = Field(
@@ -115,7 +115,7 @@ class TimeoutsConfig(Model):
         default=60,
         ge=1,
         le=3600,
-        description="A job that has not paused or offloaded within this time of being asked to is evicted.",
+        description="A job that has not paused or offloaded within this time of the request is evicted.",
     )
     paused_seconds: int = Field(
         default=1800,
@@ -139,11 +139,11 @@ class TimeoutsConfig(Model):
         default=10,
         ge=0,
         le=3600,
-        description="Wait before a gang starts again whose worker failed, or whose last attempts (two or more) ended before all "
+        description="Delay before restarting a gang whose worker failed, or whose last attempts (two or more) ended before all "
         "workers ran; doubles each time, to 300.",
     )
     refusal_backoff_seconds: int = Field(
-        default=60, ge=0, le=86_400, description="Wait before trying again a pod that the API server refused."
+        default=60, ge=0, le=86_400, description="Delay before retrying a pod that the API server refused."
     )
     orphan_seconds: int = Field(
         default=60,
@@ -167,7 +167,7 @@ class CycleConfig(Model):
         default=300,
         ge=1,
         le=86_400,
-        description="Time between two lists of everything, in case a watch missed something.",
+        description="Time between two full lists, in case a watch missed something.",
     )
     explain_seconds: int = Field(
         default=5,
@@ -191,13 +191,13 @@ class CycleConfig(Model):
         default=20,
         ge=1,
         le=1000,
-        description="Statuses written a second that only explain; saved up over explainSeconds.",
+        description="Status writes per second that only explain; unused ones accumulate over explainSeconds.",
     )
     starts_per_cycle: int = Field(
         default=100,
         ge=1,
         le=100_000,
-        description="Jobs with starts that are decided and not written yet, at most. Others follow as these are written.",
+        description="The most jobs with decided but unwritten starts. Others follow as these are written.",
     )
     parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes in flight at the same time.")
 

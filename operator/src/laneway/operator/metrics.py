@@ -37,7 +37,7 @@ JOB_ATTAINED_SERVICE = MetricSpec(
 JOB_WAITING = MetricSpec(
     "laneway_job_waiting_seconds",
     "gauge",
-    "Time since a waiting job began to wait.",
+    "Time for which a waiting job has waited.",
     ("namespace", "job"),
 )
 JOB_GPU_PERCENT = MetricSpec(
@@ -52,14 +52,14 @@ JOB_WAIT_DURATION = MetricSpec(
 CYCLE_DURATION = MetricSpec(
     "laneway_cycle_duration_seconds",
     "histogram",
-    "Time of a cycle, from the cache to the writes that it demands.",
+    "Duration of a cycle, from reading the cache to the list of writes.",
 )
 JOB_WRITE_DURATION = MetricSpec(
     "laneway_job_write_duration_seconds",
     "histogram",
-    "Time of a job's writes, from the decision to the last answer.",
+    "Duration of a job's writes, from the decision to the last answer.",
 )
-PREEMPTIONS = MetricSpec("laneway_preemptions_total", "counter", "Preemptions of jobs for others.")
+PREEMPTIONS = MetricSpec("laneway_preemptions_total", "counter", "Preemptions of jobs for other jobs.")
 GANG_ROLLBACKS = MetricSpec(
     "laneway_gang_rollbacks_total", "counter", "Attempts of gangs that were rolled back."
 )

@@ -17,7 +17,7 @@ _PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...]
     ("laneway_job_step", "Steps reported by a job.", lambda made: made.step),
     (
         "laneway_job_progress_ratio",
-        "Steps done of all steps, as reported by a job.",
+        "Fraction of its steps that a job has done, as reported.",
         lambda made: None if made.step is None or not made.steps else min(1.0, made.step / made.steps),
     ),
     (
@@ -27,7 +27,7 @@ _PROGRESS: tuple[tuple[str, str, Callable[[ProgressStatus], float | None]], ...]
     ),
     (
         "laneway_job_remaining_seconds",
-        "Remaining run time of a job, by its steps and its pace.",
+        "Remaining run time of a job, estimated from its steps and pace.",
         lambda made: made.remaining_seconds,
     ),
 )
@@ -40,7 +40,7 @@ _PROFILE: tuple[tuple[str, str, Callable[[ProfileStatus], float | None]], ...] =
     ),
     (
         "laneway_job_data_seconds",
-        "Mean time before such an iteration, without waits for a turn.",
+        "Mean time before an iteration of a job's slowest worker, without waits for a turn.",
         lambda measured: measured.data_microseconds / 1e6,
     ),
     (

@@ -92,7 +92,7 @@ def _parsed(text: str) -> float:
 @singledispatch
 def _like(default: object, value: object, what: str) -> object:
     """Return a value in the type of a parameter's default."""
-    raise ValueError(f"{what} has a default that nobody can write: {default!r}")
+    raise ValueError(f"{what} has a default that cannot be written: {default!r}")
 
 
 @_like.register

@@ -1,0 +1,101 @@
+"""Attacks with turns and the shared page."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import time
+from typing import Any
+
+from hostile.agent_connection import PROFILE, WORD_MOST, AgentConnection, repeat
+
+
+class TurnAttacks:
+    def scribble(self, seconds: float) -> dict[str, Any]:
+        """Take turns, and write garbage to the page all the time, the agent's words included."""
+        chance = random.Random(1)
+        words = [0, 1, WORD_MOST, 2**63, 2**62]
+
+        def attack(agent: AgentConnection) -> int:
+            page = agent.page
+            assert page is not None
+            agent.send({"type": "request"})
+            until = time.monotonic() + 0.05
+            while time.monotonic() < until:
+                for word in range(64):
+                    page[word] = chance.choice(
+                        [*words, time.monotonic_ns() + chance.randrange(-(10**9), 10**12)]
+                    )
+            if select.select([agent.socket], [], [], 0)[0]:
+                packet = agent.receive()
+                if packet["type"] == "yield":
+                    agent.send({"type": "release", "turn": packet["turn"], "iterations": 0, "gpu_seconds": 0})
+            return 1
+
+        return repeat(seconds, attack)
+
+    def never_yield(self, seconds: float) -> dict[str, Any]:
+        """Ask for a turn and keep it."""
+
+        def attack(agent: AgentConnection) -> int:
+            assert agent.page is not None
+            agent.page[9] = 1
+            agent.send({"type": "request"})
+            agent.socket.settimeout(seconds)
+            agent.await_packet("revoke")
+            return 1
+
+        return repeat(seconds, attack)
+
+    def hog(self, seconds: float, hold_seconds: float, trick: str) -> dict[str, Any]:
+        """Keep each turn until it is revoked, report no use of it, and try to have the charge forgotten.
+
+        Args:
+            seconds: for how long.
+            hold_seconds: how long a turn is kept.
+            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that change the lanes.
+        """
+        until = time.monotonic() + seconds
+        turns = 0
+        agent = None
+        while time.monotonic() < until:
+            if trick == "new process":
+                child = os.fork()
+                if child == 0:
+                    self._hold_one(self._greeted(), hold_seconds)
+                    os._exit(0)
+                os.waitpid(child, 0)
+            else:
+                agent = agent or self._greeted()
+                self._hold_one(agent, hold_seconds)
+                if trick == "reconnect":
+                    agent.close()
+                    agent = None
+                elif trick == "move":
+                    agent.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
+            turns += 1
+        return {"turns": turns}
+
+    def rename(self, name: str) -> dict[str, Any]:
+        """Give the process a name that is not UTF-8."""
+        with open("/proc/self/comm", "wb") as file:
+            file.write(name.encode("latin-1"))
+        return {}
+
+    @staticmethod
+    def _greeted() -> AgentConnection:
+        agent = AgentConnection(30)
+        agent.hello()
+        agent.send(PROFILE)
+        return agent
+
+    @staticmethod
+    def _hold_one(agent: AgentConnection, hold_seconds: float) -> None:
+        assert agent.page is not None
+        agent.send({"type": "request"})
+        turn = agent.await_packet("grant")["turn"]
+        agent.page[9] = 1
+        time.sleep(hold_seconds)
+        agent.page[9] = 0
+        agent.send({"type": "release", "turn": turn, "iterations": 0, "gpu_seconds": 0})

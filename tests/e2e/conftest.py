@@ -70,7 +70,7 @@ def laneway() -> Iterator[Laneway]:
 
 @dataclass(frozen=True)
 class Bench:
-    """A namespace for one test, and what its jobs print."""
+    """A namespace for one test, and the output of its jobs."""
 
     laneway: Laneway
     jobs: Jobs

@@ -87,7 +87,7 @@ def session_pod(
 
 
 def session_pod_spec(percent: int) -> dict[str, Any]:
-    """The spec of a pod that holds a session with so many percent of a GPU."""
+    """The spec of a pod that holds a session with a percentage of a GPU."""
     return {
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,

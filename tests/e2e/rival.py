@@ -1,4 +1,5 @@
-"""What a worker of a rival gang runs (`python3 -c`): it ends when it has met the other one, and waits for ever where it is alone."""
+"""What a worker of a rival gang runs (`python3 -c`): it ends when it has met the other worker, and waits
+forever if it is alone."""
 
 import os
 import socket

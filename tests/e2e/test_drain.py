@@ -91,7 +91,7 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
         wait_until_further(bench, f"gang-{rank}", 5)
     jobs.wait(["gang"], lambda job: job.attained_gpu_seconds > 0, "attaining service", 60)
 
-    # A cordon: who runs there stays, who would come waits.
+    # A cordon: running workers stay, new ones wait.
     kubectl.run("cordon", goes)
     whole = {"workers": 2, **EXCLUSIVE_NODE, "backoffLimit": 0}
     both = small_job("both", spec=whole, tolerations=[_FOR_A_WHILE])
@@ -103,7 +103,7 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
     assert gang.has("Running")
     assert gang.status.attempt == 1
 
-    # A drain: one worker is evicted, and the whole gang goes on elsewhere from the step at which both ranks stopped.
+    # A drain: one worker is evicted, and the whole gang resumes elsewhere from the step at which both ranks stopped.
     kubectl.run("drain", goes, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s")
     moved = jobs.wait(
         ["gang"],

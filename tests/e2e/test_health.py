@@ -1,4 +1,5 @@
-"""A GPU breaks under a job: nothing new comes there, the job goes on elsewhere, and the GPU returns when it is sound."""
+"""A GPU fails under a job: it gets no new pods, the job resumes elsewhere, and the GPU returns when it is
+healthy."""
 
 from __future__ import annotations
 

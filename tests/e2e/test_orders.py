@@ -1,4 +1,4 @@
-"""Jobs are paused and offloaded on real nodes, by command and at a node's shell, and go on where they were."""
+"""Jobs are paused and offloaded on real nodes, by command and at a node's shell, and resume in place."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_job_pauses_then_moves_its_memory_away_for_others_and_goes_on_where_it
     wait_until_further(bench, "long-0", 5)
     before = containers(bench)["long-0"]
 
-    # Another run of the same script: what it needs is known, and fits beside what the first one keeps.
+    # Another run of the same script: its needs are known, and fit beside the memory that the first one keeps.
     submit(bench, "short", one_gpu, priorityClassName=urgent)
     wait_until_event(bench, "long", "Preempted", f"{bench.namespace}/short", "told to pause")
     wait_until_event(bench, "short", "Preempting", f"{bench.namespace}/long is paused (HigherPriority")

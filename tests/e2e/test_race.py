@@ -1,5 +1,5 @@
-"""Two hundred pods at once on two real nodes: every session names its own pod and a GPU that the pod holds, and no GPU is
-ever promised twice. Looked at throughout, by everybody who has a say; see `witness`."""
+"""Two hundred pods at once on two real nodes: every session names its own pod and a GPU that the pod holds,
+and no GPU is ever promised twice. All records are compared throughout; see `witness`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Parts of the node die in the middle of a race of pods: nothing is given twice, running pods go on, and all is as it should be
-when the race is over. The pods are replicas, because a kubelet whose device plugin is away refuses pods for good."""
+"""Parts of the node die in the middle of a race of pods: nothing is allocated twice, running pods continue,
+and the state is consistent after the race. The pods are replicas, because a kubelet whose device plugin is
+away refuses pods for good."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ BLOWS: dict[str, Callable[[Laneway], None]] = {
 PERCENTS = (3, 7, 12)
 REPLICAS = 8
 BEGUN = 4
-"""So many of a blow's pods run when it falls."""
+"""The number of running pods at which a blow falls."""
 
 
 def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
@@ -34,8 +35,8 @@ def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
             crowd.check_identities(crowd.running())
             assert started(crowd) == after
 
-        # Who is starting while the folders are wiped may have got one that nobody finds again, and runs without a session: also
-        # a container that runs, and whose process had not connected yet.
+        # A pod that starts while the folders are wiped may have got a lost folder, and runs without a session: also a
+        # container that runs, and whose process had not connected yet.
         before = begin(crowd, "sockets-wiped", wanted)
         connected = crowd.connected()
         wipe_sockets(laneway)

@@ -1,4 +1,5 @@
-"""Rival gangs on real kubelets: two workers with a node each, on two nodes, so that any two gangs could hold one another up for ever."""
+"""Rival gangs on real kubelets: two workers with a node each, on two nodes, so that any two gangs could block
+one another forever."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _SCRIPT = (Path(__file__).parent / "rival.py").read_text()
 
 
 def test_rival_gangs_run_one_after_another_and_never_hold_half(bench: Bench) -> None:
-    """Each worker waits for the other: a gang of which only one runs would keep its node from all the others."""
+    """Each worker waits for the other: a gang with only one running worker would keep its node from all
+    others."""
     history = History(WORKERS)
     with _watched(bench.laneway.api, bench.namespace, history):
         bench.jobs.apply([_rival(f"rival-{at}") for at in range(RIVALS)])
@@ -74,7 +76,7 @@ def _watched(api: Api, namespace: str, history: History) -> Iterator[None]:
                     with lock:
                         history.take(event["type"], {"kind": kind, **event["object"]})
             except (ClusterError, OSError):
-                continue  # the next watch goes on from where this one was
+                continue  # the next watch continues from here
 
     def note_failure(work: partial[None]) -> None:
         try:

@@ -1,4 +1,5 @@
-"""Parts of Laneway and of the node are killed while jobs run: the jobs go on, and the parts come back to the same state."""
+"""Parts of Laneway and of the node are killed while jobs run: the jobs continue, and the parts return to the
+same state."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def test_the_operator_is_killed_in_the_middle(bench: Bench) -> None:
 
 
 def test_the_device_plugin_and_the_agent_are_killed_together(bench: Bench) -> None:
-    """Nobody is left who knows anything: the kubelet's records, the folders and the state file have to do."""
+    """No process is left: the kubelet's records, the folders and the state file must suffice."""
     before = start_two_jobs(bench)
     held = connected(bench)
     restarts = {part: restart_counts(bench.laneway, part) for part in ("device-plugin", "node-agent")}

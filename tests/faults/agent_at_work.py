@@ -44,18 +44,18 @@ class AgentAtWork:
         self._woken.set()
 
     def kill(self) -> None:
-        """Say nothing from now on. What is being said may still be heard."""
+        """Stop reporting. A report in flight may still arrive."""
         self._alive = False
 
     def start(self) -> None:
-        """Be there again; nobody has come back yet."""
+        """Work again; no session has reconnected yet."""
         self._alive = True
         self._states.clear()
         self._said = [{"nobody": "is there"}]
         self.wake()
 
     async def work(self) -> None:
-        """Work for ever."""
+        """Work until cancelled."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -79,7 +79,7 @@ class AgentAtWork:
         return True
 
     def _sessions(self, node: Raw) -> list[Raw]:
-        """Return who is there now, one step further."""
+        """Return the current sessions, one step further."""
         orders = {each["podUID"]: each["order"] for each in (node.get("spec") or {}).get("orders") or ()}
         found = []
         for pod in self._history.pods:

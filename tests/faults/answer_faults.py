@@ -1,4 +1,4 @@
-"""What may become of single requests: no connection, a refusal though nothing is wrong, an error though all was done, no haste."""
+"""Faults of single requests: no connection, an unfounded refusal, an error after success, a delay."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reset(Fault):
 
 
 class Slow(Fault):
-    """Answers take their time, on the way there or on the way back; what is sent together arrives in any order."""
+    """Requests or responses are delayed; concurrent requests arrive in any order."""
 
     def __init__(self, seed: int, longest_seconds: float = 0.5) -> None:
         self._dice = Dice(seed)

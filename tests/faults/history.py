@@ -43,7 +43,7 @@ class Change:
 
 
 class History:
-    """All changes so far, and what is there now."""
+    """All changes so far, and the current objects."""
 
     def __init__(self, up: Upstream, namespace: str) -> None:
         self._up = up

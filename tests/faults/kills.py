@@ -22,7 +22,8 @@ class Moment(StrEnum):
 
 
 class KilledAt(Fault):
-    """Kills at the n-th write of consequence, and again at every so-many-th after it: each life goes on where the last one ended."""
+    """Kills at the n-th relevant write, and again at regular intervals of writes: each life continues where
+    the last one ended."""
 
     def __init__(self, number: int, apart: int, moment: Moment, kill: Callable[[], None]) -> None:
         """Kill by ``kill``, which starts the operator again as well. The first write has the number 1."""
@@ -37,7 +38,7 @@ class KilledAt(Fault):
     async def before(self, request: Request) -> Request | Answer:
         """Count, and kill before the write goes out where that is the moment."""
         if request.writer in self._ended:
-            raise Cut  # it was on its way when its sender died
+            raise Cut  # it was in flight when its sender died
         if not request.of_consequence:
             return request
         self._written += 1

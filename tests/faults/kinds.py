@@ -125,7 +125,7 @@ async def _killed_into_the_past(cell: Cell, seed: int) -> Fault:
 
 
 async def _in_the_past_now_and_then(cell: Cell, seed: int) -> Fault:
-    """While the operator runs, all that it reads stands still for a while, again and again."""
+    """While the operator runs, all its reads are repeatedly frozen for a while."""
     fault = StaleReads()
     await _behind(cell, fault)
     dice = Dice(seed).roll("now and then")
@@ -143,7 +143,8 @@ async def _in_the_past_now_and_then(cell: Cell, seed: int) -> Fault:
 
 
 async def _another_writer(cell: Cell, seed: int) -> Fault:
-    """Somebody else writes to every job all the time, so that what the operator decided from is old when it writes."""
+    """Another client writes to every job all the time, so that the operator's decisions are based on old
+    versions."""
     fault = await _behind(cell, Fault())
     dice = Dice(seed).roll("storm")
 

@@ -47,7 +47,8 @@ class CutOff(Fault):
 
 
 class Stopping(Fault):
-    """Says when a write of consequence has come, and holds it until it is let go: the sender can be stopped in mid-air."""
+    """Reports the arrival of a relevant write and holds it until it is released, so that its sender can be
+    stopped meanwhile."""
 
     def __init__(self) -> None:
         self.armed = False
@@ -55,11 +56,11 @@ class Stopping(Fault):
         self._let_go = asyncio.Event()
 
     def let_go(self) -> None:
-        """Pass on what is held."""
+        """Release the held writes."""
         self._let_go.set()
 
     async def before(self, request: Request) -> Request | Answer:
-        """Hold the first write of consequence after it was armed, and those that come while it is held."""
+        """Hold the first relevant write after arming, and those that arrive while it is held."""
         if request.of_consequence and self.armed:
             self.fired = True
             self.held.set()

@@ -55,7 +55,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A script, and what it is played with."""
+    """A scripted life and its environment."""
 
     name: str
     gpus: tuple[int, ...]
@@ -81,7 +81,7 @@ class Life:
         return tuple(classes), tuple(nodes)
 
     async def end_state(self, stage: Stage) -> Raw:
-        """Return what must not hang on who was killed, or what was seen, in between."""
+        """Return the outcome, which must not depend on kills or on what was observed meanwhile."""
         history = stage.history
         services = await _services_when_collected(stage)
         refused = {(job, attempt) for job, attempt, _ in self.refusals}

@@ -50,7 +50,7 @@ class Moment:
 
     @property
     def orders(self) -> dict[str, str]:
-        """What is ordered now, by the uid of the pod."""
+        """The current orders, by the uid of the pod."""
         return {uid: order for node in self.nodes.values() for uid, order in orders_of(node).items()}
 
     def states(self, pod_uid: str) -> list[str]:
@@ -59,7 +59,7 @@ class Moment:
         return [session["state"] for session in sessions if session["podUID"] == pod_uid]
 
     def has_followed(self, pod: Raw, order: str) -> bool:
-        """Whether the node says that a pod has done what it was ordered."""
+        """Whether the node reports that a pod has followed its order."""
         states = self.states(pod["metadata"]["uid"])
         return bool(states) and all(state in STANDS[order] for state in states)
 

@@ -26,7 +26,8 @@ class Orders:
             self._workers[pod["metadata"]["uid"]] = worker_of(pod)
 
     def of_job(self, before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[str]:
-        """Yield what is wrong with what a job's status says now: a job is paused when all of its nodes have said so."""
+        """Yield the violations in a job's current status: a job is paused when all of its nodes have reported
+        so."""
         way = preempted_in_place(after)
         if after is None or way is None:
             return
@@ -46,8 +47,8 @@ class Orders:
                 yield f"{after['metadata']['name']} is reported as preempted in place ({depth}); the node says of {name}: {states}"
 
     def of_node(self, before: Raw | None, after: Raw | None, moment: Moment) -> Iterator[str]:
-        """Yield what is wrong with what a node is ordered now: no worker is ordered what its job's status did not say first, and the
-        order stays until the job goes on or the worker has ended."""
+        """Yield the violations in a node's current orders: an order follows its job's status, and stays until
+        the job resumes or the worker has ended."""
         old, new = orders_of(before), orders_of(after)
         for uid, order in new.items():
             worker = self._workers.get(uid)

@@ -1,4 +1,4 @@
-"""Waits for what a script needs to go on."""
+"""Waits for the conditions of a script's next step."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Seeing:
         await self._history.until(f"{name} has no pods", lambda: not self.pods(name))
 
     async def profiled(self, name: str) -> None:
-        """Wait until a job's status says what its workers need."""
+        """Wait until a job's status has its workers' profile."""
         await self._history.until(f"{name} is profiled", lambda: "profile" in self._status(name))
 
     async def known_to_take_turns(self, name: str) -> None:
@@ -91,7 +91,7 @@ class Seeing:
         await self._history.until(f"the workers of {name} are ordered to {order}", look)
 
     async def nothing_ordered(self) -> None:
-        """Wait until no order stands."""
+        """Wait until there are no orders."""
         await self._history.until("no order stands", lambda: not self._orders())
 
     async def sessions(self, name: str, node: str, state: str) -> None:

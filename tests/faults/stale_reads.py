@@ -20,7 +20,7 @@ _COLLECTIONS = frozenset({"pods", "trainingjobs", "gpunodes", "nodes", "priority
 
 
 class StaleReads(Fault):
-    """While it is frozen, what is read of the frozen kinds is of one version."""
+    """While it is frozen, all reads of the frozen kinds return one version."""
 
     def __init__(self) -> None:
         self._frozen_at: int | None = None
@@ -73,7 +73,7 @@ class StaleReads(Fault):
         return Answer(200, json.dumps(item).encode())
 
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Hold back what is newer than the past."""
+        """Hold back objects newer than the frozen version."""
         async for line in lines:
             if self._frozen_at is not None and request.collection in self._frozen:
                 version = json.loads(line)["object"]["metadata"].get("resourceVersion", "0")

@@ -16,7 +16,7 @@ Raw = dict[str, Any]
 
 
 class Story:
-    """A history that is told change by change."""
+    """A history that is built change by change."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -80,7 +80,8 @@ def node(
     sessions: dict[str, tuple[str, int]] | None = None,
     percent: int = 200,
 ) -> Raw:
-    """A node with g0, what it is ordered by pod, and its sessions by pod: state and persistent memory of 100 bytes."""
+    """A node with g0, its orders by pod, and its sessions by pod: state and persistent memory of 100
+    bytes."""
     held = [
         {"podUID": uid, "pod": uid, "state": state, "persistentBytes": persistent, "ephemeralBytes": 5}
         for uid, (state, persistent) in (sessions or {}).items()
@@ -99,7 +100,7 @@ def preempted_job(name: str, depth: str, *true: str, reached: bool = False) -> R
 
 
 def a_job_that_pauses() -> Story:
-    """It is told to, its node as well, and that one has answered."""
+    """The job and its node have the order, and the node has confirmed it."""
     story = Story()
     story.tell("GPUNode", node())
     story.tell("TrainingJob", job("a", "Placed", gpus=("g0",)))

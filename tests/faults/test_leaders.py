@@ -41,7 +41,7 @@ class Pair:
         self.second = second
 
     async def writers(self) -> set[str]:
-        """Return who has written about jobs so far."""
+        """Return the replicas that have written jobs so far."""
         return {write.writer for write in self.live.journal.writes}
 
     def let_go_on(self, replica: Replica) -> None:
@@ -68,7 +68,7 @@ class Pair:
 
 
 async def pair(live: Cell, fault: Fault, *, ahead_seconds: float = 0.0) -> Pair:
-    """Start two replicas of which the first leads, behind a fault of its own; the second's clock may be another."""
+    """Start two replicas, each behind its own fault; the first leads, and the second's clock may differ."""
     first = await live.add_replica(fault, SHORT_LEASE)
     standing_by = LeaseSeen()
     second = await live.add_replica(standing_by, SHORT_LEASE, clock_ahead_seconds=ahead_seconds)

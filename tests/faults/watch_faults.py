@@ -40,7 +40,7 @@ class Delayed(Fault):
 
 
 class Dropped(Fault):
-    """Events are never shown, whatever they say; what follows them is."""
+    """Some events are never delivered; later ones are."""
 
     def __init__(self, seed: int, share: float = 0.3) -> None:
         self._dice = Dice(seed)
@@ -80,7 +80,7 @@ class Broken(Fault):
         self._dice = Dice(seed)
 
     async def before(self, request: Request) -> Request | Answer:
-        """Refuse a watch now and then: what it wants to go on from is too old."""
+        """Refuse a watch now and then, because its start version is too old."""
         if request.watches and self._dice.roll("begin", request.collection).random() < 0.2:
             self.fired = True
             return refusal(410, "Expired", "too old resource version")

@@ -75,7 +75,7 @@ def _joined(*parts: object) -> str:
 
 def _run(part: str, options: argparse.Namespace) -> int:
     os.environ["LANEWAY_TEST_DEVICE"] = options.device
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # whatever else is installed there has no say here
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # independent of other packages installed there
     if part == "tests":
         command = ["pytest", "-c", str(Path(__file__).with_name("pytest.ini")), f"--rootdir={REPOSITORY}"]
         command += [str(Path(__file__).parent), *options.rest]

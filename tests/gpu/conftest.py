@@ -24,7 +24,7 @@ def device() -> str:
 
 @pytest.fixture(scope="session")
 def workstation(device: str) -> Iterator[Workstation]:
-    """Jobs take turns in one lane; who holds more than its quota is stopped after a second."""
+    """Jobs take turns in one lane; a job over its quota is stopped after a second."""
     with Workstation(
         device,
         lanes={"maxPerGpu": 1, "frameworkMebibytes": 800 if device == "cuda" else 0},
@@ -36,7 +36,7 @@ def workstation(device: str) -> Iterator[Workstation]:
 
 @pytest.fixture(scope="session")
 def undisturbed(workstation: Workstation) -> Callable[[int], dict[str, Any]]:
-    """Trains so many steps without Laneway, and returns a hash of all state."""
+    """Trains a number of steps without Laneway, and returns a hash of all state."""
     workers: list[Worker] = []
 
     def train(steps: int) -> dict[str, Any]:

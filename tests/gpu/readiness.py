@@ -15,7 +15,7 @@ MODULES = {
     "pynvml": "nvidia-ml-py",
     "pytest": "pytest",
 }
-"""What has to be importable, and what it is installed as."""
+"""The required modules, and the packages that provide them."""
 
 _LOOK = (
     "import torch; cuda = torch.cuda; "
@@ -25,7 +25,7 @@ _LOOK = (
 
 
 def what_is_missing(device: str) -> str:
-    """Return what is missing and what to do about it; empty where nothing is."""
+    """Return what is missing and how to fix it; empty if nothing is."""
     return why_no_driver(device) or why_no_packages(device) or why_no_cuda(device)
 
 

@@ -21,7 +21,7 @@ EXAMPLE_BYTES = 320_000
 
 
 class Training:
-    """A job that has trained: what came of it, and what it needed."""
+    """A finished training: its result and the memory that it needed."""
 
     def __init__(self, workstation: Workstation, worker: Worker, name: str) -> None:
         worker.do("train", iterations=ITERATIONS)
@@ -32,7 +32,7 @@ class Training:
         self.sizes: dict[str, Any] = session["sizes"]
 
     def needs_bytes(self, percent: float = 100) -> float:
-        """All that it needs, of its ephemeral memory so many percent."""
+        """Its persistent memory and a percentage of its ephemeral memory."""
         beside: int = self.sizes["persistent_bytes"] + self.sizes["framework_bytes"]
         return beside + self.sizes["ephemeral_bytes"] * percent / 100
 
@@ -51,7 +51,7 @@ def options(workstation: Workstation) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def plain(workstation: Workstation, options: tuple[str, ...]) -> Training:
-    """With room for everything."""
+    """With enough memory for everything."""
     worker = workstation.job("roomy", 60, *options, LANEWAY_FIT="Off")
     made = Training(workstation, worker, "roomy")
     worker.end()

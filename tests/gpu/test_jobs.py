@@ -28,7 +28,7 @@ def in_state(workstation: Workstation, name: str, state: str) -> dict[str, Any]:
 
 
 def measured(workstation: Workstation, name: str) -> dict[str, Any]:
-    """Wait until a job has told its sizes; return them."""
+    """Wait until a job has reported its sizes; return them."""
     return dict(
         eventually(f"{name} is measured", lambda: workstation.node.session(name)["sizes"], seconds=120)
     )

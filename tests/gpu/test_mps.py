@@ -1,4 +1,5 @@
-"""NVIDIA's MPS under the agent's keeper: the daemon serves, its limit of memory holds, and it ends when told to."""
+"""NVIDIA's MPS under the agent's keeper: the daemon serves, its limit of memory holds, and it ends on
+request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far off the estimates are that waiting jobs' users are shown: when will it start?
+"""The error of the start estimates that are shown to users of waiting jobs.
 
     python -m tests.performance.estimates --traces ../shared/traces -o estimates.json
 

@@ -1,4 +1,4 @@
-"""How much of a number of GPUs any packing could fill with given shares: an upper bound for every placement.
+"""An upper bound for every placement: how much of a number of GPUs any packing could fill with given shares.
 
 The cutting-stock relaxation of Gilmore and Gomory (1961), solved by column generation: a column is a way to fill one GPU.
 GPUs may be filled by parts of a way, so the bound is a little above what can be done; tasks of several GPUs count as that many

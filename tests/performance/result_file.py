@@ -1,4 +1,4 @@
-"""The file of a benchmark's result: who writes it, and what stands around it."""
+"""The file of a benchmark's result: its writer and its metadata."""
 
 from __future__ import annotations
 

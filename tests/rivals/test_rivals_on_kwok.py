@@ -1,4 +1,5 @@
-"""Fifty gangs of which no two fit together, on nodes that kwok plays and with the real kube-scheduler: each gets all of its GPUs or none.
+"""Fifty gangs, no two of which fit together, on nodes simulated by kwok, with the real kube-scheduler: each
+gets all of its GPUs or none.
 
 All changes of their jobs and pods are watched; see :mod:`tests.support.operator.rival_history` for what is checked at every moment.
 """
@@ -133,7 +134,8 @@ def _kept_away(history: History, name: str) -> set[str]:
 async def _ended_when_whole(
     cluster: PlayedCluster, history: History, changed: asyncio.Event
 ) -> AsyncIterator[None]:
-    """While the block runs, end the training of every gang that runs as a whole; one that has only a part waits for ever."""
+    """While the block runs, end the training of every gang that runs as a whole; one that has only a part
+    waits forever."""
 
     async def end() -> None:
         ended: set[str] = set()

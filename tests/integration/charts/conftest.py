@@ -48,7 +48,7 @@ class Account:
         )
 
     def may(self, right: str, namespace: str = "default") -> bool:
-        """Whether RBAC gives it a right, as `kubectl auth can-i` takes one, by the API server's own word."""
+        """Whether RBAC gives it a right, as for `kubectl auth can-i`, by the API server's answer."""
         answer = self.kubectl("auth", "can-i", *right.split(), "--namespace", namespace).stdout.strip()
         assert answer in ("yes", "no"), answer
         return answer == "yes"

@@ -30,7 +30,7 @@ def pod_of(kind: str, namespace: str) -> dict[str, Any]:
     objects = yaml.safe_load_all(rendered(CHART / "ci" / "simulated-values.yaml"))
     template = next(found["spec"]["template"] for found in objects if found and found["kind"] == kind)
     metadata = {"name": kind.lower(), "namespace": namespace, "labels": template["metadata"]["labels"]}
-    # The account is the release's, in another namespace; what is asked here is about the pod's own fields.
+    # The account is the release's, in another namespace; this test is about the pod's own fields.
     return {
         "apiVersion": "v1",
         "kind": "Pod",

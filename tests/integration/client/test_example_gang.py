@@ -1,4 +1,4 @@
-"""The example of a gang with checkpoints: real PyTorch, two ranks on gloo, one of which gets SIGTERM."""
+"""The example of a gang with checkpoints: real PyTorch, two ranks on gloo, and one of them gets SIGTERM."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def outcome(job: Job) -> tuple[list[dict[str, Any]], dict[str, int]]:
 
 
 class Plain:
-    """A job without a limit: what it printed and needed."""
+    """A job without a limit: its output and the memory that it needed."""
 
     def __init__(self, node: Node, work: Path, model: str) -> None:
         pod = f"plain-{model}"

@@ -14,8 +14,7 @@ Run = Callable[..., Job]
 
 
 class Workers:
-    """Two ranks in separate pods; without a number of steps they train until the first is told that it is
-    enough."""
+    """Two ranks in separate pods; without a number of steps they train until the first is told to stop."""
 
     def __init__(self, run: Run, port: int, steps: int | None = None, node: Node | None = None) -> None:
         self.node = node

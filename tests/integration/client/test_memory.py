@@ -58,7 +58,7 @@ def test_a_script_that_catches_the_error_can_continue_with_less(make_node: MakeN
 
 
 def test_a_suddenly_too_large_batch_is_refused_at_once(make_node: MakeNode, run: Run) -> None:
-    """In the middle of a training of which only some iterations are traced."""
+    """In the middle of a training with only some iterations traced."""
     node = make_node()
     job = run("catches_out_of_memory.py", "100", container=node.container("job", 2))
     assert job.lines() == ["out of memory", "went on with less"]

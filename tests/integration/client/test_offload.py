@@ -33,7 +33,7 @@ def in_state(node: Node, state: str) -> dict[str, Any]:
 
 
 def paced(run: Run, node: Node, kind: str = "tied-adam") -> Job:
-    """A training that runs until it is told that it is enough."""
+    """A training that runs until it is told to stop."""
     return run("offloaded.py", kind, "--pace=0.02", container=node.container("job", 50))
 
 

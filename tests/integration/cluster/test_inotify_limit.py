@@ -1,4 +1,4 @@
-"""The limit on inotify instances is raised while there are clusters and is afterwards what it was."""
+"""The limit on inotify instances is raised while there are clusters, and restored afterwards."""
 
 from __future__ import annotations
 

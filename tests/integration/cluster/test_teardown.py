@@ -1,4 +1,4 @@
-"""`down` leaves nothing behind, whatever had crashed before.
+"""`down` leaves nothing behind, even after crashes.
 
 The tests look for leftovers on their own, by what they noted while the cluster ran, and not through the teardown's scan.
 """
@@ -135,7 +135,7 @@ def test_down_leaves_nothing_of_a_healthy_cluster(one_node: RunningCluster) -> N
 def test_down_leaves_nothing_after_a_crash(one_node: RunningCluster, crashed: tuple[str, ...]) -> None:
     _run_pod(one_node, "sleeper")
     node = one_node.nodes[0]
-    # Somebody looks around in the node's namespaces: a process that no cgroup of the cluster holds.
+    # A process in the node's namespaces that is in no cgroup of the cluster.
     pid = node.holder.pid()
     assert pid is not None
     with subprocess.Popen([*enter_namespaces(pid), "sleep", "100000"]) as visitor:

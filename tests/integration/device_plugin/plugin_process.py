@@ -120,7 +120,7 @@ class PluginNode:
         return self.containers / container_key(ids)
 
     def record(self, ids: tuple[str, ...]) -> dict[str, Any] | None:
-        """What is written about the container with these ids, None when nothing readable is."""
+        """The record of the container with these ids; None if none is readable."""
         try:
             record: dict[str, Any] = json.loads((self.folder(ids) / "container.json").read_bytes())
         except (FileNotFoundError, ValueError):

@@ -74,7 +74,7 @@ class Side:
     socket: Path
 
     async def start(self, known: PodInfo | None, generation: int | None = None) -> str | None:
-        """Write down what there is of the container that starts; return what its client will find."""
+        """Write the record of the starting container; return the file that its client will find."""
         key = self.folders.create(TAKEN) if not self.folders.keys() else self.folders.keys()[0]
         await self.paths.record(
             TAKEN, HOLDER, known, self.folders.generation(key) if generation is None else generation

@@ -1,4 +1,4 @@
-"""Nothing in the plugin holds up more than the container that it is about, and what is learnt late is not written down.
+"""A delay in the plugin affects only its own container, and late results are dropped.
 
 The plugin's service runs here in the test's own process, behind gRPC as on a node, so that the test decides when the agent
 opens a socket and when the API server answers.
@@ -156,7 +156,7 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - files and properties tell nobody that they changed
+        while not condition():  # noqa: ASYNC110 - files and properties do not notify of changes
             await asyncio.sleep(0.01)
 
 

@@ -96,7 +96,7 @@ def running(node: PluginNode, kubelet: KubeletSide, cluster: Cluster) -> PluginN
 def test_the_operators_choice_decides_the_gpu(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
-    """Pods of equal size, created together, each on the GPU chosen for it, in whatever order they are admitted."""
+    """Pods of equal size, created together, each on the GPU chosen for it, in any order of admission."""
     chosen = {"a": 3, "b": 1, "c": 1, "d": 2}
     for name, index in chosen.items():
         cluster.create(name, 50, gpus=f"GPU-{index}")

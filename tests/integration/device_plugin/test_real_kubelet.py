@@ -34,7 +34,7 @@ CLUSTER = "plugin-test"
 IMAGE_WITH_A_PATH = "localhost/laneway/with-a-path:1"
 WORKERS = {"a-0": (0, 50), "a-1": (0, 50), "b-0": (1, 50), "b-1": (1, 50), "c-0": (2, 30), "c-1": (2, 30)}
 PLAIN = {"p-0": 40, "p-1": 20, "p-2": 20, "p-3": 20, "p-4": 20, "p-5": 20}
-"""These fill what the workers leave (40 and 100 percent) in whatever order the kubelet admits them."""
+"""These fill the rest (40 and 100 percent) in any order of admission."""
 
 
 class RealNode:
@@ -113,7 +113,7 @@ class RealNode:
         self.kubectl.run("create", "-f", "-", stdin=json.dumps(document))
 
     def wait_until_running(self, count: int) -> dict[str, str]:
-        """Wait until so many pods run, without one that was refused; return their container ids by name."""
+        """Wait until this number of pods run and none was refused; return their container ids by name."""
 
         def all_run() -> bool:
             pods = self.kubectl.get("pods")["items"]

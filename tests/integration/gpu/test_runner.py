@@ -33,7 +33,7 @@ def test_without_a_gpu_it_says_what_is_missing_and_what_to_do(tmp_path: Path) ->
 
 
 def test_an_interpreter_without_pytorch_is_told_apart(tmp_path: Path) -> None:
-    """A driver is there; what is missing is said, with the interpreter's name."""
+    """There is a driver; the message names what is missing, and the interpreter."""
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho Default\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     said = run("--only", "tests", PATH=f"{tmp_path}:{os.environ['PATH']}")

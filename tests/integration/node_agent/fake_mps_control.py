@@ -1,4 +1,5 @@
-"""Stands for nvidia-cuda-mps-control, of which no machine without an NVIDIA GPU has one: what it does as seen from outside.
+"""A stand-in for nvidia-cuda-mps-control, which needs an NVIDIA GPU; it behaves the same as seen from
+outside.
 
 ``-f``: a daemon in the foreground that takes commands by pipes in CUDA_MPS_PIPE_DIRECTORY, one daemon for such a folder; without an
 option: a front end that passes its standard input on to the daemon, and prints the answers. There is no server, and no client.

@@ -40,7 +40,7 @@ class PodCgroup:
             (hierarchy.mount_point / self._path / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """End what is in it, and take it away."""
+        """End its processes, and remove it."""
         for started in self._started:
             started.kill()
             started.wait()

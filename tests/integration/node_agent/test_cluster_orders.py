@@ -46,7 +46,7 @@ def spec(node: Node, pod: PodCgroup, *orders: str) -> dict[str, Any]:
 
 
 def give(cluster: Cluster, node: Node, pod: PodCgroup, *orders: str) -> None:
-    """Apply orders as the operator does; without any, what it said before is taken back."""
+    """Apply orders as the operator does; without any, its earlier orders are withdrawn."""
     text = yaml.safe_dump(spec(node, pod, *orders))
     cluster.kubectl("apply", "--server-side", "--field-manager", "laneway-operator", "-f", "-", stdin=text)
 

@@ -31,7 +31,7 @@ FLOODS = {
 
 
 IN_A_LANE_OF_ITS_OWN = {"requests_in_turn", "turns_for_nothing"}
-"""Where nobody else's turns slow it down."""
+"""Attacks that other sessions' turns must not slow down."""
 
 
 def bystander(node: Node) -> PeerProcess:

@@ -1,5 +1,5 @@
-"""Processes that come as somebody else: by another container's socket, by a connection that was handed to them, or by a process
-id that was somebody else's a moment ago."""
+"""Processes that impersonate another container: over its socket, over a connection handed to them, or with a
+process id that was another process's a moment ago."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRIES = 20
 
 @pytest.fixture
 def make_pod() -> Iterator[MakePod]:
-    """Make pods of one container, each with its cgroup; what is in them is ended with the test."""
+    """Make pods of one container, each with its cgroup; their processes end with the test."""
     cgroups: list[PodCgroup] = []
 
     def make(node: Node, name: str) -> tuple[Container, PodCgroup]:

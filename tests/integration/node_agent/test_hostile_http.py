@@ -1,4 +1,4 @@
-"""Attacks on the agent's HTTP port: it goes on answering others, with few threads, and turns go on."""
+"""Attacks on the agent's HTTP port: it still answers others, with few threads, and turns continue."""
 
 from __future__ import annotations
 

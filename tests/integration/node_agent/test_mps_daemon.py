@@ -1,4 +1,5 @@
-"""Keeping the MPS control daemon, with a program that stands for it: there is no MPS without NVIDIA's driver and a GPU."""
+"""Supervision of the MPS control daemon, with a stand-in program: there is no MPS without NVIDIA's driver and
+a GPU."""
 
 from __future__ import annotations
 

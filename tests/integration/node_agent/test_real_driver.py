@@ -1,4 +1,5 @@
-"""The watchdog and MPS on GPUs that NVML reports: the real source, over a library that stands for the driver's."""
+"""The watchdog and MPS on GPUs that NVML reports: the real source, over a stand-in for the driver's
+library."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MakeNode = Callable[..., Node]
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run the agent until it ends; returns its exit status and what it said."""
+    """Run the agent until it ends; returns its exit status and output."""
     command = [sys.executable, "-m", "laneway.node_agent.main", "--config", str(folder / "node.yaml")]
     command += ["--gpus", str(folder / "gpus.yaml"), "--root", str(folder), "--port", "0", *arguments]
     clean = {key: value for key, value in os.environ.items() if key not in ("KUBECONFIG", "NODE_NAME")}

@@ -80,7 +80,8 @@ def test_a_process_that_leaves_its_data_loader_waiting_gives_others_its_lane(mak
         process.start("train", seconds=4, iteration_seconds=0.1, gap_seconds=0.1)
     done = [len(process.finish()["iterations"]) for process in processes]
     handed = [turn["pod"] for turn in node.get("/turns")]
-    # If a turn lasted through the gaps, one would hold five iterations; so each holds one, unless nobody waits at its end.
+    # If a turn lasted through the gaps, one would hold five iterations; so each holds one, unless no session waits at its
+    # end.
     assert len(handed) > sum(done) / 2, (handed, done)
     assert min(handed.count("a"), handed.count("b")) > max(3, len(handed) / 3), (handed, done)
 

@@ -28,7 +28,7 @@ IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 @pytest.fixture
 def make_pod() -> Iterator[MakePod]:
-    """Make pods' cgroups; what is in them is ended with the test."""
+    """Make pods' cgroups; their processes end with the test."""
     pods: list[PodCgroup] = []
 
     def make() -> PodCgroup:

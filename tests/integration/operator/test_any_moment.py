@@ -27,7 +27,7 @@ NEVER_SECONDS = 3600
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One with which a job stays at a moment until it is told something else."""
+    """A setup in which a job stays in one state until the test changes it."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["scheduling"]["activePercent"] = 100
     config["timeouts"] |= {"gangTimeoutSeconds": NEVER_SECONDS, "restartBackoffSeconds": 300}

@@ -1,4 +1,4 @@
-"""Objects that the operator cannot act upon: each gets its sentence, and stops nobody else."""
+"""Objects that the operator cannot act on: each gets a message, and none stops other jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node that does not come back: what ran there starts again elsewhere, without its kubelet's word."""
+"""A node that does not return: its jobs start again elsewhere, without its kubelet's confirmation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_gang_on_a_node_that_is_lost_for_long_starts_elsewhere(
     await cluster.set_ready(first, False)
     await cluster.until_condition("gang", "Placed", "False", reason="NodeLost")
     await cluster.until_waiting("gang", "WorkersEnding")
-    pods = await cluster.run_all("gang", 2, attempt=2)  # nobody played the end of those on the lost node
+    pods = await cluster.run_all("gang", 2, attempt=2)  # the pods on the lost node were never ended
     assert {pod["spec"]["nodeName"] for pod in await cluster.pods("gang")} == {second}
     assert len(pods) == 2
     await cluster.until_condition("gang", "Running")

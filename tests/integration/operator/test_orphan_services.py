@@ -1,5 +1,5 @@
-"""Services of gangs that somebody deletes, or that have lost their job or their owner reference, on an API server with Kubernetes' own
-garbage collector."""
+"""Services of gangs that are deleted, or that have lost their job or their owner reference, on an API server
+with Kubernetes' own garbage collector."""
 
 from __future__ import annotations
 

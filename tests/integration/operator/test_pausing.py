@@ -85,7 +85,7 @@ async def _ends_instead(cluster: PlayedCluster, long: Raw) -> None:
     preempted = await cluster.condition("long", "Preempted")
     assert f"had not {PAUSE_SECONDS} s later" in preempted["message"]
     assert NOTE in preempted["message"]
-    await cluster.until_orders(node, {uid: "Offload"})  # it saves its checkpoint where it stands
+    await cluster.until_orders(node, {uid: "Offload"})  # it saves its checkpoint at its current step
     await cluster.until_leaving("long", 1)
     await cluster.set_sessions(node, [long], state="Ended")
     await cluster.until_orders(node, {})
@@ -97,7 +97,7 @@ async def _ends_instead(cluster: PlayedCluster, long: Raw) -> None:
 async def test_a_job_pauses_for_another_and_goes_on_after_it_with_the_operator_killed_in_between(
     operator: OperatorProcess, cluster: PlayedCluster, control_plane: LoopbackControlPlane
 ) -> None:
-    """Meanwhile, elsewhere, one is told in vain, and ends instead."""
+    """Meanwhile another job does not follow its order, and is evicted instead."""
     async with played_cluster(control_plane) as elsewhere:
         told_in_vain = await _is_told_in_vain(elsewhere)
         await _pauses_and_goes_on(operator, cluster)
@@ -111,7 +111,7 @@ async def _pauses_and_goes_on(operator: OperatorProcess, cluster: PlayedCluster)
     long = await _runs(cluster, "long", persistent_gib=10)
     uid = long["metadata"]["uid"]
 
-    await cluster.submit("short", priorityClassName=urgent)  # of the same template: what it needs is known
+    await cluster.submit("short", priorityClassName=urgent)  # of the same template, so its needs are known
     preempted = await cluster.until_condition("long", "Preempted")
     assert preempted["reason"] == "HigherPriority"
     assert f"{cluster.namespace}/short" in preempted["message"]
@@ -121,7 +121,7 @@ async def _pauses_and_goes_on(operator: OperatorProcess, cluster: PlayedCluster)
     assert status["preemption"]["preemptor"] == f"{cluster.namespace}/short"
     await _until_events(
         cluster, long={"Preempted"}, short={"Preempting"}
-    )  # events do not outlive the replica that is to send them
+    )  # unsent events are lost with their replica
     operator.kill()
     await cluster.set_sessions(node, [long], state="Paused")
     assert await cluster.pods("short") == [], "nothing was promised before the node said that it was free"
@@ -155,7 +155,7 @@ async def test_a_paused_job_moves_its_memory_away_when_another_needs_it(
 ) -> None:
     node = await cluster.add_node("n1", percent=200)
     urgent = await cluster.add_priority_class("urgent", 1000)
-    # Nobody knows what they need, so they count with their whole share: 40 GiB each.
+    # Their needs are unknown, so they count with their whole share: 40 GiB each.
     half: Raw = {"priorityClassName": urgent, "gpus": {"type": "Share", "sharePercent": 50}}
     await cluster.submit("long")
     long = await _runs(cluster, "long", persistent_gib=10)

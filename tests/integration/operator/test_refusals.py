@@ -16,7 +16,7 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfiguration
 
 
 async def _until_counted(cluster: PlayedCluster, quota: str) -> None:
-    """Wait until kube-controller-manager has counted: until then the API server knows nothing of what is used."""
+    """Wait until kube-controller-manager has counted: until then the API server does not know the usage."""
 
     async def look() -> Any:
         found = await cluster.api.request("GET", quota)
@@ -101,7 +101,7 @@ async def test_a_job_that_its_namespaces_rules_never_allow_is_refused_until_they
 
 
 async def _run_gang(cluster: PlayedCluster, job: str) -> None:
-    """Run both workers of whichever attempt gets both: the rule that was in the way may still be cached somewhere."""
+    """Run both workers of the first attempt that gets both: the removed rule may still be cached."""
 
     async def look() -> list[Raw] | None:
         pods = [pod for pod in await cluster.pods(job) if "deletionTimestamp" not in pod["metadata"]]

@@ -1,4 +1,5 @@
-"""Fifty gangs of which no two fit together: each gets all of its GPUs or none, and all of them run in the end.
+"""Fifty gangs, no two of which fit together: each gets all of its GPUs or none, and all of them run in the
+end.
 
 Their kubelets are played here; on nodes that kwok plays, with kube-scheduler, the same is looked at by ``make test-rivals``, and on real kubelets
 by ``tests/e2e/test_rivals.py``. What is checked at every moment: :mod:`tests.support.operator.rival_history`."""

@@ -155,7 +155,7 @@ async def test_a_gang_moves_as_a_whole_when_one_worker_is_evicted_and_not_before
 
     await cluster.api.request("DELETE", f"{budgets}/gang")
     third = await cluster.add_node("n3")
-    await cluster.submit("probe", workers=3)  # what it says shows that the cordon was seen
+    await cluster.submit("probe", workers=3)  # its message shows that the cordon was seen
     waiting = await cluster.until_waiting("probe", "NodesUnavailable")
     assert f"{leaves} takes no workers" in waiting["message"]
     await _evict(cluster, pods[0])

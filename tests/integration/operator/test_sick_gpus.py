@@ -1,4 +1,4 @@
-"""A node's agent takes a GPU out of use: who is on it goes elsewhere, and nobody new goes there."""
+"""A node's agent takes a GPU out of use: its jobs move elsewhere, and it gets no new ones."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     (long,) = await cluster.run_all("long", 1)
     await cluster.until_condition("long", "Running")
 
-    # Its worker ends, and the operator is not told.
+    # Its worker ends, and the operator gets no event.
     fault.news_of_pods.clear()
     await cluster.finish(long)
     await cluster.submit("short", priorityClassName=urgent)
@@ -98,7 +98,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     assert "Preempting" not in await cluster.events("short")
     fault.news_of_pods.set()
 
-    # The next one is to have the GPU of one whose end cannot be written.
+    # The next job should get the GPU of a job whose end cannot be written.
     await cluster.run(short)
     await cluster.until_condition("short", "Running")
     await cluster.submit("next")
@@ -112,7 +112,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     await until("the status is on its way", held)
     await cluster.add_node("n2")
     await cluster.submit("elsewhere")
-    await cluster.until_pods("elsewhere", 1)  # it waits for nobody
+    await cluster.until_pods("elsewhere", 1)  # it waits for no other job
     assert await cluster.pods("next") == []
     assert not (await cluster.job("next"))["status"].get("placement")
     assert (await cluster.condition("short", "Placed"))["status"] == "True"

@@ -56,7 +56,7 @@ class Step:
 
 
 class Trainer:
-    """A process that does as many steps as it is told."""
+    """A process that runs a requested number of steps."""
 
     def __init__(self, output: IO[str], orders: IO[str]) -> None:
         self._output = output
@@ -143,7 +143,7 @@ def _trainer(node: Node, network: str, batch: int, way: str, numbers: Iterator[i
             assert ready, process.communicate()[1]
             with os.fdopen(
                 os.open(Path(work) / "go", os.O_RDWR), "w", encoding="ascii"
-            ) as orders:  # waits for nobody
+            ) as orders:  # does not wait for others
                 yield Trainer(process.stdout, orders)
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""How long others wait for a turn while hostile processes attack the agent, beside how long they usually do.
+"""How long others wait for a turn while hostile processes attack the agent, compared with their usual wait.
 
     python -m tests.performance.node.attacks -o attacks.json
 

@@ -1,4 +1,4 @@
-"""What a turn boundary costs the training process while nobody else wants its lane.
+"""What a turn boundary costs the training process while no other session wants its lane.
 
     python -m tests.performance.node.boundary -o boundary.json
 

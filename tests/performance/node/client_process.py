@@ -35,7 +35,7 @@ class FixedMeter(NoMeter):
 
 
 class Trainer:
-    """What the process can be told to do. All clock values are CLOCK_MONOTONIC, in nanoseconds."""
+    """The commands of the process. All clock values are CLOCK_MONOTONIC, in nanoseconds."""
 
     def open(self, persistent_mib: int = 1, ephemeral_mib: int = 5, measured: bool = True) -> dict[str, Any]:
         """Open the session and run until the agent knows what an iteration needs, if that is measured.

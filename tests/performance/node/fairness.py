@@ -1,4 +1,4 @@
-"""How equal the GPU time is that 64 sessions with equal weights get from one lane.
+"""How equally one lane divides GPU time between 64 sessions with equal weights.
 
     python -m tests.performance.node.fairness -o fairness.json
 

@@ -1,4 +1,4 @@
-"""What is told of many latencies."""
+"""The summary of many latencies."""
 
 from __future__ import annotations
 

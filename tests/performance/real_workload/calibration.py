@@ -156,7 +156,7 @@ class _Samples:
         self._outputs.follow(self._cluster.jobs.pods())
 
     def _note_start(self, job: WorkloadJob, at_once: int) -> None:
-        """Measure how a job first started, while so many workers set up."""
+        """Measure how a job first started, while a number of workers set up."""
         outputs = [self._outputs.attempts(job.name, rank)[0] for rank in range(job.workers)]
         began_seconds = max(_said(output, "began") for output in outputs)
         placed_seconds = _times(self._happened(job.name), "Placed")[0]
@@ -164,7 +164,7 @@ class _Samples:
         self._setups[at_once].append(max(_said(output, "start") for output in outputs) - began_seconds)
 
     def _note_exits(self, jobs: Iterable[WorkloadJob], views: Mapping[str, JobView]) -> None:
-        """Measure how long jobs took to end, and how long nobody noticed."""
+        """Measure how long jobs took to end, and how long the operator took to notice."""
         for job in jobs:
             completed_seconds = parse_time(views[job.name].status.completion_time or "")
             last = [self._outputs.attempts(job.name, rank)[-1] for rank in range(job.workers)]

@@ -84,7 +84,7 @@ class LiveCluster:
 
 @contextmanager
 def live_cluster(name: str) -> Iterator[LiveCluster]:
-    """Bring a cluster up and remove it at the end, whatever happens in between.
+    """Bring a cluster up, and always remove it at the end.
 
     Raises:
         ClusterError: it does not come up; says why.

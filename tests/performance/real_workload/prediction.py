@@ -1,4 +1,5 @@
-"""What the simulator says of the workload: the operator's own policies on the recorded nodes, with what was measured beforehand.
+"""The simulator's prediction of the workload: the operator's own policies on the recorded nodes, with costs
+measured beforehand.
 
 A job's duration is known by construction: so many batches, each arriving so long after the one before, and the measured times
 from the last to the end and from there to the operator's notice. Until that notice a job counts as running, and may have to make
@@ -67,7 +68,7 @@ def predict(records: Records, workload: Sequence[WorkloadJob], measured: Measure
 
 
 def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> Prediction:
-    """Simulate it as if nothing took time but the batches: what the costs make of it."""
+    """Simulate it as if only the batches took time, which shows the effect of the costs."""
     trace = [_as_trace(job, record, 0.0) for job, record in pairs(records, workload)]
     return _simulated(records, trace, Costs(leave_seconds=0.0, restart_seconds=0.0), Alone())
 

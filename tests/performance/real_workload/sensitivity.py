@@ -1,4 +1,4 @@
-"""How much of the prediction hangs on how exactly the costs were measured.
+"""How much the prediction depends on the accuracy of the measured costs.
 
 Who is preempted is decided by thresholds, so a second more or less can send a gang to the other end of the line: the prediction
 for a single job is not steady, that of the averages more so. Here each cost is off by a part drawn at random, many times over.

@@ -25,7 +25,7 @@ class SetupTimes:
     seconds_by_workers: Mapping[int, float]
 
     def seconds(self, workers: int) -> float:
-        """Return the time for so many; between and beyond what was measured, on a straight line."""
+        """Return the time for a number of workers, interpolated and extrapolated linearly."""
         measured = sorted(self.seconds_by_workers.items())
         if len(measured) == 1 or workers <= measured[0][0]:
             return measured[0][1]
@@ -49,7 +49,7 @@ class SettingUp:
         self._jobs: dict[str, _SettingUp] = {}
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
-        """Return the speeds of those that have come, that have set up, and that still do."""
+        """Return the speeds of the workers that arrived, finished setting up, or still set up."""
         speeds: dict[str, Speed] = {}
         for key in changes.runs:
             run = occupancy.run(key)

@@ -24,7 +24,7 @@ from tests.performance.scale.objects import GPUS_PER_NODE, a_job, gang_sizes, no
 
 @dataclass(frozen=True, slots=True)
 class BareClient:
-    """What it reached."""
+    """Its result."""
 
     pods: int
     seconds: float
@@ -36,7 +36,7 @@ class BareClient:
 
 
 async def create_and_bind(api: ApiServer, namespace: str, gpus: int) -> BareClient:
-    """Fill so many GPUs with the pods of gangs as the operator's jobs have them; time it."""
+    """Fill a number of GPUs with the pods of gangs like the operator's jobs, and measure the time."""
     pods = _pods(namespace, gpus, scheduler="bare-client")
 
     async def run(pod: Raw, node: str) -> None:
@@ -87,7 +87,7 @@ def _pods(namespace: str, gpus: int, scheduler: str | None = None) -> list[tuple
             pod = worker_pod(job, job.desired.spec, worker, 1)
             if scheduler is not None:
                 pod["spec"]["schedulerName"] = scheduler
-            # Its job is not there, and nobody is to collect it as garbage.
+            # Its job does not exist, and it must not be collected as garbage.
             pod["metadata"].pop("ownerReferences")
             # The operator is not to take it for a worker of its own.
             pod["metadata"]["labels"] = {

@@ -19,7 +19,7 @@ _TOO_MANY_REQUESTS = 429
 
 
 async def for_each(steps: Iterable[Callable[[], Awaitable[object]]], parallel: int = PARALLEL) -> None:
-    """Take all steps, so many at a time."""
+    """Run all steps, a number of them at a time."""
     waiting = iter(steps)
 
     async def work() -> None:
@@ -54,7 +54,7 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
     async def watch(session: aiohttp.ClientSession) -> None:
         listed = await api.request("GET", path, query={"limit": "1"})
         version = listed["metadata"]["resourceVersion"]
-        while True:  # a watch may end at any time, and goes on from where it was
+        while True:  # a watch may end at any time, and continues from its last version
             url = f"{credentials.server}{path}?watch=true&allowWatchBookmarks=true&resourceVersion={version}"
             async with session.get(url, ssl=context) as answer:
                 if answer.status == _TOO_MANY_REQUESTS:

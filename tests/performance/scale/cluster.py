@@ -1,4 +1,5 @@
-"""A control plane whose nodes are played by kwok: real etcd, kube-apiserver and kube-scheduler, no kubelet.
+"""A control plane whose nodes are simulated by kwok: real etcd, kube-apiserver and kube-scheduler, no
+kubelet.
 
 kube-controller-manager does not run: nothing of what is measured needs it, and two cores are few. What it would do that matters here is done by
 hand: a node's taint for not being ready is taken away.

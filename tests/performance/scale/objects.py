@@ -50,7 +50,7 @@ def a_gpu_node(number: int) -> Raw:
 
 
 def agents_word(number: int) -> Raw:
-    """Return what a node's agent applies to its GPUNode's status: eight GPUs that nobody holds, and the time."""
+    """Return what a node's agent applies to its GPUNode's status: eight free GPUs, and the time."""
     now = format_time(time.time())
     ready = {"type": "Ready", "status": "True", "reason": "Played", "message": "", "lastTransitionTime": now}
     gpus = [

@@ -44,7 +44,7 @@ IDLE_SECONDS = 300.0
 AGENTS_SECONDS = 60.0
 CHURN_SECONDS = 30.0
 JOBS_A_SECOND = 2.0
-"""While jobs come and go: so many end, and so many come."""
+"""While jobs come and go: the number that end, and the number that come."""
 
 AGENT_INTERVAL_SECONDS = 10.0
 """How often a node's agent writes by default."""

@@ -105,7 +105,7 @@ def _watches(found: Any) -> Iterator[str]:
 
 
 def _writes_by_kind(found: Any) -> dict[str, int]:
-    """Return the writes until all jobs were bound or told why not, by verb and kind."""
+    """Return the writes until all jobs were bound or had a reason, by verb and kind."""
     reported = found["told"]["api_writes"]
     return {
         name: number + reported.get(name, 0)

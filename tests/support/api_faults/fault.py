@@ -1,4 +1,4 @@
-"""What may go wrong between the operator and the API server, as one protocol; this one lets everything pass.
+"""The protocol of faults between the operator and the API server; this one passes everything on.
 
 The proxy asks its fault four times: before a request is passed on, after it was answered, after the answer was sent, and for the
 lines of a watch. Each decision of a seeded fault hangs on the seed and on what is asked for the how-manieth time, not on the
@@ -17,8 +17,8 @@ from laneway.operator.state.resources import EVENTS, LEASES
 _WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
 
-class Cut(Exception):  # noqa: N818 - it says what is to happen to the connection
-    """The connection to the operator is to break now."""
+class Cut(Exception):  # noqa: N818 - it names what happens to the connection
+    """Break the connection to the operator now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,13 @@ class Fault:
         """Take note that the operator has its answer."""
 
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the lines of a watch as the operator is to see them."""
+        """Yield the lines of a watch as the operator will see them."""
         async for line in lines:
             yield line
 
 
 class Dice:
-    """Chances that hang on a seed and on what is asked for the how-manieth time."""
+    """Random decisions that depend on a seed, the request and its repetition."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -59,7 +59,7 @@ class FaultProxy:
         if isinstance(changed, Answer):
             answer = changed
         else:
-            # What has come this far is carried out, whatever becomes of who asked.
+            # A request that has come this far is carried out, even if its sender is gone.
             answer = await asyncio.shield(asyncio.ensure_future(self._pass_on(changed)))
             answer = await self._fault.after(request, answer)
         response = web.Response(

@@ -32,7 +32,7 @@ class Journal:
     writes: list[Write] = field(default_factory=list)
     leases: list[Write] = field(default_factory=list)
     continued: list[tuple[str, float]] = field(default_factory=list)
-    """Which life was let go on after it had been stopped, and when."""
+    """Which process continued after it had been stopped, and when."""
 
     _newest: int = 0
     _versions: set[int] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Journal:
             yield write, turn, self._was_about_to_be_sent(write, late)
 
     def _was_about_to_be_sent(self, write: Write, late: list[Write]) -> bool:
-        """Whether it came before its sender can have heard of anything that it sent since it was let go on."""
+        """Whether it came before its sender can have heard of anything that it sent since it continued."""
         since_seconds = max(
             (when for life, when in self.continued if life == write.writer and when <= write.came_seconds),
             default=None,

@@ -23,7 +23,7 @@ async def watched(
     async def watch(path: str, kind: str) -> None:
         version = (await api.request("GET", path))["metadata"]["resourceVersion"]
         started[path].set()
-        while True:  # a watch may end at any time, and goes on from where it was
+        while True:  # a watch may end at any time, and continues from its last version
             query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
             async for event in api.watch(path, query):
                 assert event["type"] != "ERROR", event["object"]

@@ -50,7 +50,7 @@ def advertisement(node: Node | None, *, count: int = 1) -> tuple[Advertisement, 
 
 async def until(condition: Any) -> None:
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - a property tells nobody that it changed
+        while not condition():  # noqa: ASYNC110 - a property does not notify of changes
             await asyncio.sleep(0.001)
 
 

@@ -1,5 +1,5 @@
-"""Trains until it is told that it is enough, then with a broken client; prints whether the losses are those
-of an undisturbed training."""
+"""Trains until it is told to stop, then with a broken client; prints whether the losses are those of an
+undisturbed training."""
 
 from __future__ import annotations
 

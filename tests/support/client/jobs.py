@@ -66,7 +66,8 @@ class Job:
         return line.strip()
 
     def enough(self) -> None:
-        """Ends a script that trains until it is told, so that the number of steps is independent of speed."""
+        """Ends a script that trains until it is told to stop, so that the number of steps is independent of
+        speed."""
         (self.work / "enough").touch()
 
     def terminate(self) -> None:

@@ -51,7 +51,7 @@ def worker_command(work: Path, *options: str) -> list[str]:
 
 
 class Worker:
-    """A process that trains as it is told."""
+    """A process that trains on command."""
 
     def __init__(self, command: Sequence[str], work: Path, environment: Mapping[str, str]) -> None:
         self.work = work
@@ -71,7 +71,7 @@ class Worker:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """What it says when it is there; waits for that."""
+        """Its first message; waits for it."""
         if self._first is None:
             self._first = self.answer(START_SECONDS)
         return self._first
@@ -120,7 +120,7 @@ class Worker:
 
     @property
     def errors(self) -> str:
-        """What it wrote to standard error."""
+        """Its standard error."""
         return (self.work / "errors").read_text()
 
     def end(self) -> None:

@@ -1,4 +1,5 @@
-"""Tenants of a GPU come, are measured, grow, are paused, go on and leave, in any order; the lane table's invariants hold after each step."""
+"""Tenants of a GPU come, are measured, grow, pause, resume and leave, in any order; the lane table's
+invariants hold after each step."""
 
 from __future__ import annotations
 

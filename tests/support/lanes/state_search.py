@@ -1,4 +1,5 @@
-"""All that can happen on a few GPUs with a few jobs: every order of coming, asking, granting, releasing, growing and leaving.
+"""Searches all that can happen on a few GPUs with a few jobs: every order of arrivals, requests, grants,
+releases, growth and departures.
 
 A model of the turns, as small as it can be, around the real lane tables and a real turn policy:
 
@@ -86,7 +87,7 @@ class StateSearch:
 
     states: int = 0
     contested: int = 0
-    """States in which somebody waits for a lane that another one has the turn of."""
+    """States in which a job waits for a lane while another holds its turn."""
 
     unsettled: int = 0
     """States in which a turn runs whose tenant has been moved to another lane meanwhile."""
@@ -130,7 +131,7 @@ class StateSearch:
                 state = came
         return state
 
-    # What goes on by itself
+    # What happens by itself
 
     def _goes_on(self, state: State) -> Iterator[State]:
         for worker, at in enumerate(state.at):
@@ -221,7 +222,7 @@ class StateSearch:
         return State(at, state.measured, state.lanes, tuple(tables))
 
     def _left(self, state: State, job: Job) -> State:
-        """Let a job go, whatever its workers are doing: their turns end with them."""
+        """Remove a job in any state of its workers: their turns end with them."""
         tables, at = list(state.tables), list(state.at)
         measured, lanes = list(state.measured), list(state.lanes)
         for worker in self._gang[job.name]:

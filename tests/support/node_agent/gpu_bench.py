@@ -110,7 +110,7 @@ class FakeChannel:
 
 
 class Process:
-    """A training process that keeps to the protocol when told to."""
+    """A training process that follows the protocol on command."""
 
     def __init__(self, bench: GPUBench, lease: Lease, pid: int) -> None:
         self.bench = bench

@@ -80,11 +80,11 @@ class PeerProcess:
     """A process in a container, in a mount namespace of its own."""
 
     def __init__(self, container: Container, program: Path = PEER) -> None:
-        """Start it, and wait for nothing.
+        """Start it without waiting.
 
         Args:
             container: where.
-            program: what it runs; it says its pid in its first line, and then answers commands.
+            program: the program; its first line of output has its pid, and then it answers commands.
         """
         unshare = ["unshare", "--mount", "--propagation", "private"]
         if os.geteuid() != 0:
@@ -189,7 +189,7 @@ class Node:
         self.profile: dict[str, Any] = {"gpus": [{"model": "Simulated", "memory": "1000Mi", "count": gpus}]}
         self.environment: dict[str, str] = {}
         self.starter: list[str] = []
-        """A program that the agent is started by, with its arguments, such as one that sets limits."""
+        """A program that starts the agent, with its arguments, such as one that sets limits."""
         self.processes: list[PeerProcess] = []
         self.port = 0
         self._slots = dict.fromkeys(self.gpus, 0)

@@ -102,7 +102,7 @@ class Peer:
         times: dict[int, tuple[int, int]] = {}
         while (left := until - time.monotonic()) > 0:
             connection.send(b'{"type":"request"}')
-            connection.settimeout(left)  # nobody asks for a turn back when all others have ended
+            connection.settimeout(left)  # a turn is not asked back when all others have ended
             turn = granted = 0
             try:
                 while True:
@@ -120,7 +120,8 @@ class Peer:
         return {"times": times}
 
     def take_turns(self, turns: int, hold_seconds: float) -> dict[str, Any]:
-        """Take so many turns and keep each for so long; each release but the last asks for the next turn."""
+        """Take a number of turns and keep each for a time; each release but the last requests the next
+        turn."""
         connection = self.connections[0]
         connection.setblocking(True)
         grant = b'{"type":"grant","turn":'

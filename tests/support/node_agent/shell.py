@@ -9,7 +9,7 @@ from tests.support.node_agent.node import Node
 
 
 def shell(node: Node, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``laneway-node-agent order``, and look at what it says."""
+    """Run ``laneway-node-agent order``, and check its output."""
     command = [
         sys.executable,
         "-m",

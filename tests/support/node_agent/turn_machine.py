@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(process=processes)
     def fetch_back_unasked(self, process: Process) -> None:
-        """A process that is to end needs its memory, whatever was ordered."""
+        """A process that was told to end needs its memory, regardless of its orders."""
         if process in self.alive and process.session.connected and process.session.order_state.offloaded:
             process.answer_restored()
 

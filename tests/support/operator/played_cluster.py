@@ -38,7 +38,8 @@ class PlayedCluster:
     async def add_node(
         self, name: str, gpus: int = 1, memory_bytes: int = 80 * GIB, percent: int = 100
     ) -> str:
-        """Add a ready Node and its GPUNode, whose GPUs offer so many shares; returns the node's full name."""
+        """Add a ready Node and its GPUNode, whose GPUs offer this many shares; returns the node's full
+        name."""
         full = f"{self.namespace}-{name}"
         self._nodes.append(full)
         metadata = {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}}
@@ -70,7 +71,8 @@ class PlayedCluster:
             await self._say_ready(node, ready)
 
     async def beat(self) -> None:
-        """Repeat for ever that nodes are ready, as their kubelets do: Kubernetes itself gives up one that is silent for 40 s."""
+        """Keep reporting that nodes are ready, as their kubelets do: Kubernetes gives up a node that is
+        silent for 40 s."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             async with self._beating:
@@ -210,7 +212,7 @@ class PlayedCluster:
         return await self.api.request("POST", TRAINING_JOBS.path(self.namespace), body=body)
 
     async def job(self, name: str) -> Raw:
-        """Return a TrainingJob as it is."""
+        """Return the current TrainingJob."""
         return await self.api.request("GET", TRAINING_JOBS.path(self.namespace, name))
 
     async def change(self, name: str, spec: Raw) -> None:
@@ -238,7 +240,7 @@ class PlayedCluster:
         return await until(f"{job}: {kind} is {status} {reason or ''}", look, seconds)
 
     async def until_waiting(self, job: str, reason: str, seconds: float = 60.0) -> Raw:
-        """Wait until a job waits for a reason, and return what its status says of it."""
+        """Wait until a job waits for a reason, and return its status's `waiting`."""
 
         async def look() -> Raw | None:
             waiting: Raw = (await self.job(job)).get("status", {}).get("waiting") or {}
@@ -257,7 +259,7 @@ class PlayedCluster:
     async def until_pods(
         self, job: str, count: int, attempt: int | None = None, seconds: float = 60.0
     ) -> list[Raw]:
-        """Wait until a job has so many pods (of that attempt, none being deleted), and return them."""
+        """Wait until a job has this many pods (of that attempt, none being deleted), and return them."""
 
         async def look() -> list[Raw] | None:
             found = [pod for pod in await self.pods(job) if "deletionTimestamp" not in pod["metadata"]]
@@ -332,7 +334,7 @@ class PlayedCluster:
                 await self.take_away(pod)
 
     async def until_leaving(self, job: str, count: int) -> None:
-        """Wait until so many pods of a job are being deleted, then take them away."""
+        """Wait until this many pods of a job are being deleted, then remove them."""
 
         async def look() -> bool:
             return sum("deletionTimestamp" in pod["metadata"] for pod in await self.pods(job)) == count

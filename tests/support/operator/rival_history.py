@@ -1,4 +1,5 @@
-"""What became of rival gangs, moment by moment: every change of their jobs and pods, in the order in which the API server made them.
+"""The history of rival gangs, moment by moment: every change of their jobs and pods, in the order in which
+the API server made them.
 
 Two watches come without any order between them. The versions of all objects are counted by one etcd, so that sorted by them the events are
 the cluster's own history, of which no moment is left out, however late a watch or the reader of it was.
@@ -49,7 +50,7 @@ class History:
     """Records events, in any order of the two kinds, and reports every violation."""
 
     def __init__(self, workers: int) -> None:
-        """Each gang has so many workers."""
+        """The number of workers of each gang."""
         self._workers = workers
         self._events: list[tuple[int, str, str, Raw]] = []
         self.now = Moment({}, {})
@@ -62,12 +63,12 @@ class History:
         _apply(self.now, of, kind, raw)
 
     def all_succeeded(self, number: int) -> bool:
-        """Return whether so many jobs are there, have succeeded, and nothing is held any more."""
+        """Return whether this many jobs exist, all have succeeded, and nothing is held any more."""
         done = [job for job in self.now.jobs.values() if _holds(job, "Complete")]
         return len(done) == number and not self.now.holders()
 
     def whole_now(self) -> list[list[Raw]]:
-        """Return the gangs of which all workers run at this moment."""
+        """Return the gangs with all workers running at this moment."""
         return [gang for gang in self.now.holders().values() if self._is_whole(gang)]
 
     def moments(self) -> Iterator[Moment]:

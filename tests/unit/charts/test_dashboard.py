@@ -34,7 +34,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def queries() -> dict[str, str]:
-    """PromQL by where it stands."""
+    """PromQL by panel or alert."""
     found = {
         f"{panel['title']} {target['refId']}": target["expr"]
         for panel in panels()

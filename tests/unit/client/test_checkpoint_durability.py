@@ -13,7 +13,7 @@ from laneway.client.checkpoint.checkpoint_file import Manifest, read_checkpoint_
 MANIFEST = Manifest("0123abcd", 12, 0, 1)
 BEFORE = {"step": 1}
 AFTER = {"step": 2, "weights": list(range(1_000_000))}
-"""Larger than any buffer on its way to disk."""
+"""Larger than any write buffer."""
 
 
 def save(path: Path, content: Any) -> None:

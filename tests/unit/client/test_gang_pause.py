@@ -13,7 +13,7 @@ from tests.unit.client.waiting import wait_until
 
 
 class Store:
-    """What is used of a torch.distributed store."""
+    """The used part of a torch.distributed store."""
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}

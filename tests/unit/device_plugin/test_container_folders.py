@@ -47,7 +47,7 @@ def test_an_ended_containers_folder_is_gone_for_the_next_one_with_its_ids(tmp_pa
 
 
 def test_a_key_is_free_before_its_old_folder_is_deleted(tmp_path: Path) -> None:
-    """Deleting a folder never keeps the caller waiting, whatever a container left in it."""
+    """Deleting a folder never delays the caller, regardless of its contents."""
     dead: list[Path] = []
     folders = ContainerFolders(tmp_path, delete=dead.append)
     folders.write(RECORD)

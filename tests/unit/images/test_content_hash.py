@@ -1,4 +1,4 @@
-"""An archive's name changes with whatever its image is made from, and with nothing else."""
+"""An archive's name changes with the inputs of its image, and with nothing else."""
 
 from __future__ import annotations
 

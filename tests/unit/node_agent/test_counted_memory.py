@@ -29,7 +29,7 @@ def real(process: Process, reserve_mib: int = 300) -> Process:
     return process
 
 
-# What is known of the template
+# The template's profile
 
 
 def test_an_unknown_container_counts_with_its_quota_until_it_is_measured() -> None:

@@ -77,7 +77,7 @@ def test_memory_of_a_running_turn_is_not_given_away() -> None:
     assert second.holds_turn
     first.begin()
     second.begin()
-    # The second shrinks, so the third gets a lane of its own, but the second's turn goes on in the old one.
+    # The second shrinks, so the third gets a lane of its own, but the second's turn continues in the old one.
     second.profile(50, 10)
     assert bench.lane_of(third) != bench.lane_of(second)
     running = sum(
@@ -140,7 +140,7 @@ def test_a_process_rejoins_the_turn_for_the_iteration_its_sibling_waits_in() -> 
         rank.begin()
     other.request()
     ahead.end()
-    ahead.begin()  # it has not seen that somebody waits, and waits for the other rank inside the iteration
+    ahead.begin()  # it has not seen the waiting session, and waits for the other rank inside the iteration
     bench.clock.advance(0.2)
     assert behind.asked_to_yield
     behind.end()

@@ -31,7 +31,7 @@ def state(process: Process) -> SessionState:
 
 
 def requests_to(process: Process) -> list[object]:
-    """What it was told besides turns, in order."""
+    """The packets that it got besides turns, in order."""
     return [packet[0] for packet in process.channel.sent if packet[0] not in ("grant", "yield", "revoke")]
 
 
@@ -265,7 +265,7 @@ def test_a_process_that_restored_by_itself_counts_again() -> None:
     bench = GPUBench()
     process = able(bench, "a", 250, 50)
     offload(bench, process)
-    process.answer_restored()  # nobody asked: it was told to end, say
+    process.answer_restored()  # without a request, for example because it was told to end
     assert process.lease.in_table
     assert bench.turns.memory.table.promised_bytes >= 250 * MIB
     process.request()

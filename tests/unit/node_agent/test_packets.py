@@ -1,4 +1,4 @@
-"""Whatever a client sends, it is a packet or it is refused with a reason."""
+"""Any input from a client is either a packet or refused with a reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ fields = st.sampled_from(
 
 
 def decoded(data: bytes) -> Packet | str:
-    """Return the packet, or why it is none; nothing else may come of it."""
+    """Return the packet, or the reason of the refusal; no other outcome is allowed."""
     try:
         return decode(data)
     except PacketError as error:

@@ -1,4 +1,4 @@
-"""Nobody can fill the log, and nothing that was left out is lost count of."""
+"""No client can fill the log, and suppressed lines are counted."""
 
 from __future__ import annotations
 

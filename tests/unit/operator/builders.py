@@ -1,4 +1,4 @@
-"""Fluent ways to say what is in the cluster: ``a_job("a").gang(2).placed("n1", at=5).record``.
+"""Fluent builders of the cluster's objects: ``a_job("a").gang(2).placed("n1", at=5).record``.
 
 They build the objects as the API server has them and let the operator's own parsers read them.
 """
@@ -218,7 +218,7 @@ class PodBuilder:
         return self
 
     def deleting(self) -> Self:
-        """Somebody deleted it; its container still ends."""
+        """It was deleted; its container is still ending."""
         self._raw["metadata"]["deletionTimestamp"] = format_time(NOW)
         return self
 
@@ -391,7 +391,7 @@ def context_of(
 def reconciled_job_of(
     job: JobRecord, *pods: WorkerPod, view: ClusterState | None = None, **options: Any
 ) -> ReconciledJob:
-    """Where one job stands, on two nodes."""
+    """The state of one job on two nodes."""
     view = view or a_view(gpu_nodes=[a_gpu_node("n1"), a_gpu_node("n2")])
     return reconcile(job, pods, context_of(view, **options))
 
@@ -416,7 +416,7 @@ def figures_of(view: ClusterState) -> Figures:
 
 
 def write_of(result: CycleResult, job: str) -> JobWrite | None:
-    """What is to be written about a job of namespace ``ns``; None where nothing is."""
+    """The writes about a job of namespace ``ns``; None if there are none."""
     return next((each for each in result.writes if each.job.key == f"ns/{job}"), None)
 
 

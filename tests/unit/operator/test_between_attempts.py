@@ -1,4 +1,4 @@
-"""What a job waits for between two attempts, and what it remembers of the last ones."""
+"""What a job waits for between two attempts, and what its status keeps of earlier ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ RUN_60 = {"activeDeadlineSeconds": 60}
 
 
 def failing(*failures: tuple[str, int, float]) -> JobBuilder:
-    """A job with a failed worker on n1, and so many failures on nodes before, the last of them so long ago."""
+    """A job with a failed worker on n1, and a number of earlier failures on nodes, the last a given time
+    ago."""
     before = tuple(
         NodeFailuresStatus(node=node, count=count, last=format_time(NOW - ago))
         for node, count, ago in failures

@@ -1,4 +1,4 @@
-"""The cache never goes back in time, whatever comes late, twice or not at all."""
+"""The cache never goes back in time, even if updates come late, twice or not at all."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def an_executor(cache: ClusterCache, api: object, ended: list[bool]) -> Executor
 async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is_looked_at_soon(
     between: Between, soon: bool
 ) -> None:
-    """Its watch events wake nobody while it is written about."""
+    """Its watch events do not wake the engine while its writes are in flight."""
     job = a_job().visited()
     cache, ended = ClusterCache(lambda: 0.0), list[bool]()
     cache.jobs.observe(job.raw)

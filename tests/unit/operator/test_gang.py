@@ -1,4 +1,4 @@
-"""What is said of a gang's attempt, case by case."""
+"""The result of a gang's attempt, case by case."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class LeaseOnServer:
 
 
 class Replica:
-    """A replica on a clock that can stand still while others go on."""
+    """A replica on a clock that can stop while others continue."""
 
     def __init__(self, name: str, server: LeaseOnServer, offset: float = 0.0) -> None:
         self.now = 1000.0 + offset
@@ -181,7 +181,7 @@ async def test_a_lease_that_is_deleted_under_its_holder_is_not_free_before_the_h
     assert await a.tries(), "the holder makes it again"
     assert not await b.tries()
     for each in (a, b):
-        each.now += 100  # the holder goes on, and b does not look for long
+        each.now += 100  # the holder continues, and b does not check for a long time
     assert await a.tries()
     server.lease = None
     assert not await b.tries()

@@ -1,4 +1,5 @@
-"""A cycle that remembers decides what one decides that sees everything for the first time, whatever happened before."""
+"""A cycle with cached state decides the same as one that sees everything for the first time, after any
+history."""
 
 from __future__ import annotations
 
@@ -322,7 +323,7 @@ def _figures(cycle: Cycle, now: float) -> Figures:
 
 
 def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
-    """What is to be written by uid, less the advice that waiting jobs get now and then, by when they got it last."""
+    """The writes by uid, without the periodic estimates of waiting jobs."""
     found = {}
     for write in result.writes:
         status, known = _without_estimate(write.status), _without_estimate(write.job.status)

@@ -1,4 +1,4 @@
-"""Services of gangs: which are deleted, which go back to their job, which are nobody's, and when one is seen to."""
+"""Services of gangs: which are deleted, which are adopted, which are foreign, and when each is handled."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_services_of_others_and_one_that_is_on_its_way_out_are_nobodys(change: d
 
 
 class _Cluster:
-    """An API server with some objects, that takes note of what is written."""
+    """An API server with some objects that records writes."""
 
     def __init__(self, *objects: Raw, refuses: int | None = None) -> None:
         kinds = {each.kind: each for each in (PODS, SERVICES, TRAINING_JOBS)}

@@ -1,4 +1,4 @@
-"""Workers without an owner: which are deleted, which go back to their job, and which are nobody's."""
+"""Workers without an owner: which are deleted, which are adopted, and which are foreign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption in place, as far as one cycle decides it."""
+"""Preemption in place, as one cycle decides it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def asked(depth: PreemptionAction, at: float = NOW - 5) -> JobBuilder:
 
 
 def seen(job: JobRecord, pod: WorkerPod, state: str, **figures: Any) -> ClusterState:
-    """What its node says of its worker."""
+    """Its node's report of its worker."""
     node = a_gpu_node("n1", sessions={0: [a_session(pod, state=state, **figures)]})
     return a_view([job], [pod], [node])
 
@@ -252,7 +252,7 @@ class TestOrders:
         return a_view([self.job], [self.pod], [node])
 
     def found(self, view: ClusterState, job: JobRecord | None = None) -> tuple[NodeWrite, ...]:
-        """The orders to write once the job is to be as given."""
+        """The orders to write for the given desired status."""
         cache = JobCache(TIMEOUTS)
         cache.update(view, view.everything(), WriteHistory({}, {}), (), NOW)
         if job is not None:

@@ -1,4 +1,4 @@
-"""What is known of a template decides about its next job: memory in lanes, what remains of it, how it is spread."""
+"""A template's profile affects its next job: memory in lanes, remaining time, spreading."""
 
 from __future__ import annotations
 

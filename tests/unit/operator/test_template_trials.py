@@ -16,7 +16,7 @@ AGAIN_SECONDS = 60.0
 
 
 class _AskedWriter:
-    """Refuses images named wrong; notes who was asked about."""
+    """Refuses images named `wrong`; records the jobs that were tried."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

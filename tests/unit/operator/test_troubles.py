@@ -137,7 +137,7 @@ class TestWhoHadSucceededBeforeItWasToldToMakeWay:
         ("ended", "code", "want"),
         [
             (NOW - 12, 0, "True"),
-            (NOW - 10, 0, "False"),  # in the same second: it may have been told to end, and ended well
+            (NOW - 10, 0, "False"),  # in the same second: it may have been deleted and ended well
             (NOW - 5, 0, "False"),
             (NOW - 12, 143, "False"),
         ],

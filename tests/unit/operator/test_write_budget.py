@@ -1,4 +1,4 @@
-"""Sentences are written at a bounded rate, and give way to jobs that start."""
+"""Explanations are written at a bounded rate, after the writes of starting jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the writer makes of the API server's answers."""
+"""How the writer handles the API server's answers."""
 
 from __future__ import annotations
 

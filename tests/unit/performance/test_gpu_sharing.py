@@ -1,4 +1,4 @@
-"""What the GPU's benchmark shows and reckons, and what it takes along to a machine without network."""
+"""The GPU benchmark's tables and calculations, and the wheels for a machine without network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What holds of every simulation: no GPU is held beyond what it offers, and work is neither lost nor made."""
+"""Properties of every simulation: no GPU is held beyond its capacity, and work is neither lost nor
+created."""
 
 from __future__ import annotations
 

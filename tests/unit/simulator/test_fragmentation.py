@@ -1,4 +1,4 @@
-"""What is free and of no use, for the mean worker of a trace."""
+"""The free capacity that the mean worker of a trace cannot use."""
 
 from __future__ import annotations
 

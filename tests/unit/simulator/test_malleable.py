@@ -27,7 +27,7 @@ ALONE_IS_BEST = GoodputModel(
     Efficiency(1, 0.0),
     BatchLimits(1, 1),
 )
-"""A second worker costs a hundred times what it brings."""
+"""A second worker costs a hundred times its gain."""
 
 
 def malleable(name: str, duration: float, *, submit: float = 0.0, fewest: int = 1, most: int = 4) -> TraceJob:

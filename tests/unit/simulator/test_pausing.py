@@ -49,7 +49,7 @@ def test_a_job_whose_memory_fits_beside_the_other_is_paused_in_place() -> None:
 
 def test_pausing_delays_the_other_and_resuming_delays_the_job() -> None:
     simulation = long_and_short(SMALL, replace(FREE, pause_seconds=2, resume_seconds=3, restart_seconds=30))
-    # paused by 52; short runs 52..72; long goes on at 75
+    # paused by 52; short runs 52..72; long resumes at 75
     assert finishes(simulation) == {"long": 125, "short": 72}
 
 

@@ -85,7 +85,7 @@ class Training:
 
 
 class Ways:
-    """What is kept, by the way in which it was allocated; each way keeps or frees at least 16 MiB."""
+    """The kept objects, by the way in which they were allocated; each way keeps or frees at least 16 MiB."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A training that does as many steps as it is told and prints how long each took; run where PyTorch is.
+"""A training that runs a given number of steps and prints how long each took; run where PyTorch is.
 
     timed_steps.py NETWORK BATCH plain|laneway|hooks
 

@@ -1,4 +1,4 @@
-"""Reaches places at which a training waits, prints which, and waits there until it is told to go on."""
+"""Reaches places at which a training waits, prints which, and waits there until it is told to continue."""
 
 from __future__ import annotations
 

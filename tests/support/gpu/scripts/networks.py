@@ -102,7 +102,7 @@ def small() -> nn.Module:
 
 
 def deep() -> nn.Module:
-    """Blocks of one size, of which each keeps as much for the backward pass."""
+    """Blocks of one size; each keeps the same amount for the backward pass."""
     blocks = [
         nn.Sequential(nn.Conv2d(inputs, 16, 3, stride, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
         for inputs, stride in [(3, 2), *[(16, 1)] * 7]
@@ -112,7 +112,7 @@ def deep() -> nn.Module:
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, with batches that are made once: loading data is not what is measured."""
+    """A training with batches that are made once, because loading data is not measured."""
 
     network: nn.Module
     batches: tuple[tuple[Tensor, Tensor], ...]
@@ -127,7 +127,7 @@ BATCHES = 4
 
 
 def make_task(name: str, size: str, batch: int, device: str, seed: int) -> Task:
-    """Build a network and its batches; the same for the same seed, whatever the device.
+    """Build a network and its batches; the same for the same seed on any device.
 
     Args:
         name: `resnet50`, `transformer`, `small` or `deep`.

@@ -1,4 +1,5 @@
-"""A training that does what it is told: one JSON object a line on standard input, one answer a line on standard output.
+"""A training that follows commands: one JSON object a line on standard input, one answer a line on standard
+output.
 
     {"do": "train", "iterations": 10}          trains; with "until": a file's name, until that file is there
     {"do": "hold", "size_bytes": 1000000}      takes memory and keeps it
@@ -51,7 +52,7 @@ class Worker:
     def train(
         self, iterations: int | None = None, until: str = "", gap_seconds: float = 0.0, grow_bytes: int = 0
     ) -> dict[str, Any]:
-        """Train for so many iterations, or until there is a file."""
+        """Train for a number of iterations, or until a file exists."""
         reserved = []
         self.reset_peak()
         self.wait()
@@ -70,7 +71,7 @@ class Worker:
             "began_ns": began_ns,
             "ended_ns": time.monotonic_ns(),
             "iterations": done,
-            # The first iterations are not like the others: there the allocator takes what it caches from then on.
+            # The first iterations differ from the others: the allocator takes the memory that it caches from then on.
             "least_reserved_bytes": min(reserved[len(reserved) // 2 :], default=0),
             "most_reserved_bytes": max(reserved[len(reserved) // 2 :], default=0),
             **self.memory(),
@@ -140,7 +141,7 @@ class Worker:
         return {"computed_again": fit.recompute_runs, "fetched_ahead": fit.prefetched}
 
     def rest(self) -> dict[str, Any]:
-        """Give back what is not used."""
+        """Return unused memory."""
         if self.cuda:
             torch.cuda.empty_cache()
         return self.memory()

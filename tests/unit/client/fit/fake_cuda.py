@@ -24,7 +24,7 @@ class Stream:
         self.work.append(work)
 
     def run(self, until: int | None = None) -> None:
-        """Runs what was queued so far, and of other streams only what it has to wait for."""
+        """Runs the work queued so far, and of other streams only the work that it waits for."""
         until = len(self.work) if until is None else until
         while self.done < until:
             self.done += 1
@@ -82,7 +82,7 @@ class Storage:
 
 
 class Tensor:
-    """What is used of a tensor."""
+    """The used part of a tensor's interface."""
 
     layout = "strided"
     is_quantized = False

@@ -12,7 +12,7 @@ from laneway.client.fit.saved_activations import SavedActivations, SavedStorage
 
 
 class Storage:
-    """What is used of a torch.UntypedStorage."""
+    """The used part of torch.UntypedStorage."""
 
     device = "cpu"
 

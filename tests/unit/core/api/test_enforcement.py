@@ -1,4 +1,4 @@
-"""The order of the levels, and what is said of one that does not suffice."""
+"""The order of the levels, and the message about one that does not suffice."""
 
 from __future__ import annotations
 

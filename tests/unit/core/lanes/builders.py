@@ -1,4 +1,4 @@
-"""Short ways to say who is on a GPU; sizes are in whole bytes, so that the numbers in a test can be added up at sight."""
+"""Short builders of tenants; sizes are in whole bytes, so that the numbers in a test are easy to add."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unknown(key: str, quota: int, *, spans: bool = False, exclusive: bool = Fals
 def known(
     key: str, persistent: int, ephemeral: int, *, quota: int | None = None, spans: bool = False
 ) -> Tenant:
-    """A profiled tenant; its quota is just what it needs unless said otherwise."""
+    """A profiled tenant; its quota is exactly its need unless given."""
     return Tenant(
         key,
         persistent + ephemeral if quota is None else quota,

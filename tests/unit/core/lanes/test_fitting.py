@@ -1,4 +1,4 @@
-"""Does a tenant fit a GPU beside those that are there?"""
+"""Whether a tenant fits a GPU beside its present tenants."""
 
 from __future__ import annotations
 

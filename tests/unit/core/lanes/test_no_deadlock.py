@@ -1,4 +1,5 @@
-"""Jobs on several GPUs never wait for each other in a circle, whatever happens in whatever order (docs/node.md, "Lanes")."""
+"""Jobs on several GPUs never wait for each other in a cycle, in any order of events (docs/node.md,
+"Lanes")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets into which lane when somebody comes, is profiled, grows or leaves. The GPU has 100 bytes."""
+"""The lanes of tenants when one comes, is profiled, grows or leaves. The GPU has 100 bytes."""
 
 from __future__ import annotations
 

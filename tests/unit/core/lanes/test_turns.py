@@ -365,7 +365,7 @@ def test_each_policy_ends_jobs_in_its_own_order() -> None:
     sizes = {"long": 30.0, "short": 3.0, "middle": 8.0}
     assert run_jobs(Pack(), sizes) == {"long": 30, "short": 33, "middle": 41}
     assert run_jobs(ShortestRemaining(), sizes) == {"short": 3, "middle": 11, "long": 41}
-    # Tiresias: all pass the first queue (5 s) in order of arrival; then those that are left, again in that order.
+    # Tiresias: all pass the first queue (5 s) in order of arrival; then the rest, again in that order.
     assert run_jobs(LeastAttained((5.0,)), sizes) == {"short": 8, "long": 38, "middle": 41}
     fair = run_jobs(Fair(), sizes)
     assert fair["short"] < fair["middle"] < fair["long"] == 41

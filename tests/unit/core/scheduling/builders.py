@@ -1,4 +1,4 @@
-"""Fluent ways to say what is in a snapshot: ``a_job("a").gangs(2).waiting(since=5).made``."""
+"""Fluent builders of snapshots: ``a_job("a").gangs(2).waiting(since=5).made``."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class JobBuilder:
     made: Job
 
     def needs(self, workers: int = 1, **demand: Any) -> JobBuilder:
-        """What its gang needs."""
+        """Its gang's demand."""
         if "models" in demand:
             demand["models"] = frozenset(demand["models"])
         return self._with(demand=Demand(workers, **demand))
@@ -94,7 +94,7 @@ class JobBuilder:
         return self._with(priority=value)
 
     def served(self, gpu_seconds: float, executed: float | None = None) -> JobBuilder:
-        """What it has had so far."""
+        """Its service so far."""
         return self._with(
             attained_service_gpu_seconds=gpu_seconds,
             executed_seconds=gpu_seconds if executed is None else executed,

@@ -1,4 +1,4 @@
-"""What a waiting job's user is told beyond the reason."""
+"""What the user of a waiting job sees besides the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def alternatives_of(key: str, nodes: Sequence[Node], *jobs: JobBuilder) -> tuple
 
 
 def lasting(job: JobBuilder, seconds: float | None, ran: float = 0.0) -> JobBuilder:
-    """It is said that it takes so long, of which it has run a part."""
+    """Its total time is known, and it has run a part of it."""
     return JobBuilder(replace(job.made, expected_seconds=seconds, executed_seconds=ran))
 
 

@@ -1,4 +1,4 @@
-"""How the planner asks the elastic policy, and what it does with the answer; CPUs and memory after placement."""
+"""How the scheduler calls the elastic policy and uses its answer; CPUs and memory after placement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.core.scheduling.builders import a_job, a_node, planned
 
 @dataclass
 class Recorded:
-    """Gives each what it is told to, and remembers what it was asked."""
+    """Gives each job a preset number of workers, and records its calls."""
 
     gives: dict[str, int]
     asked: list[tuple[list[str], dict[str, int]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A scheduler with a memory decides what one decides that is told everything at once."""
+"""A scheduler that keeps state decides the same as a new one that gets the full state at once."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class WithMemory(RuleBasedStateMachine):
 
     @rule()
     def carry_out_one_start_at_a_time(self) -> None:
-        """A decision that may start only so many is followed by another that goes on where it ended."""
+        """A truncated decision is followed by another that continues where it ended."""
         while True:
             decision = self.scheduler.decide(self.now, max_starts=1)
             assert len(decision.starts) <= 1

@@ -1,4 +1,4 @@
-"""Nodes by what is free of their GPUs."""
+"""Nodes by the free percents of their GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that may be preempted are listed in order, also those whose places drift while nobody looks."""
+"""Jobs that may be preempted are listed in order, even if their places drift between two calls."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def paused(name: str, *gpus: str, persistent: int = 10) -> JobBuilder:
 
 
 class TestGoingFurther:
-    """A paused job whose memory somebody needs."""
+    """A paused job whose memory another job needs."""
 
     runs = a_job("runs").share(50).profiled(5 * GIB, GIB).created(10).runs_on("n/0")
     comer = a_job("comer").share(50).profiled(18 * GIB, GIB).created(20)

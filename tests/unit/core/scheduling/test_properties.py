@@ -1,4 +1,4 @@
-"""What holds for every snapshot and every policy."""
+"""Properties of every snapshot and every policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ quick = settings(max_examples=60)
 
 
 def gone(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """The snapshot once those that leave are gone and wait."""
+    """The snapshot once the releasing jobs are gone and wait."""
     return replace(
         snapshot,
         jobs=tuple(

@@ -1,4 +1,4 @@
-"""What a waiting job is told: the code, the numbers, and what would let it run."""
+"""The reason of a waiting job: the code, the numbers, and what would let it run."""
 
 from __future__ import annotations
 

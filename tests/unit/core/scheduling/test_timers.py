@@ -1,4 +1,4 @@
-"""Each job has one moment."""
+"""Each job has one timer."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ GIB = 2**30
 
 
 def cpu_curve(points: dict[int, float], memory_bytes: int = 8 * GIB) -> MeasuredSensitivity:
-    """A job measured over CPUs (whole ones) that makes nothing of memory beyond what it needs."""
+    """A job measured over whole CPUs that does not benefit from more memory than it needs."""
     return MeasuredSensitivity.from_throughputs(
         {(1000 * cpu, memory_bytes): throughput for cpu, throughput in points.items()}
     )

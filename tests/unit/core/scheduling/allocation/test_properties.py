@@ -1,4 +1,4 @@
-"""What holds for every division of CPUs and memory."""
+"""Properties of every division of CPUs and memory."""
 
 from __future__ import annotations
 

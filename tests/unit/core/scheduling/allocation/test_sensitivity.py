@@ -1,4 +1,4 @@
-"""What a job makes of CPUs and memory."""
+"""How throughput depends on CPUs and memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TABLE = MeasuredSensitivity.from_throughputs(
         (6000, 40, 37),  # half way between 34 and 40
         (500, 64, 6),  # half of what one CPU gives
         (0, 64, 0),
-        (8000, 15, 0),  # nobody knows whether it runs with less memory than was tried
+        (8000, 15, 0),  # it is unknown whether it runs with less memory than was tried
         (90_000, 900, 60),
     ],
 )
@@ -115,7 +115,7 @@ def minio(storage_bytes_per_second: float) -> MinIOSensitivity:
         (4000, 10, 0.25),  # nothing cached: what storage delivers
         (4000, 60, 0.5),  # half cached: storage has only the other half to deliver
         (4000, 85, 1.0),  # three quarters cached: storage keeps up with the rest
-        (1000, 10, 0.25),  # CPUs and storage as slow as one another
+        (1000, 10, 0.25),  # CPUs and storage equally slow
         (1000, 85, 0.25),
         (4000, 9, 0.0),
     ],

@@ -56,7 +56,7 @@ def models() -> st.SearchStrategy[GoodputModel]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[MalleableJob], dict[str, int]]:
-    """Some nodes with free GPUs, and jobs of which some hold part of them."""
+    """Some nodes with free GPUs, and jobs, some of which hold part of them."""
     nodes = draw(st.integers(1, 4))
     size = draw(st.sampled_from([1, 2, 4, 8]))
     free = {f"n{number}": draw(st.integers(0, size)) for number in range(nodes)}

@@ -1,4 +1,4 @@
-"""What holds for every elastic policy."""
+"""Properties of every elastic policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an order policy makes of a few jobs: ``order_by(SRTF(), knows(a_job("a"), 50))``."""
+"""The order of a few jobs under a policy: ``order_by(SRTF(), knows(a_job("a"), 50))``."""
 
 from __future__ import annotations
 

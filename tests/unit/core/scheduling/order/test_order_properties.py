@@ -1,4 +1,4 @@
-"""What holds for every order policy, whatever the jobs."""
+"""Properties of every order policy, for any jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs a gang gets by best fit, and what holds for every placement: modes, models, memory, nodes left out.
+"""The GPUs of a gang under best fit, and rules of every placement: modes, models, memory, avoided nodes.
 
 GPUs are called ``<node>/<index>``."""
 

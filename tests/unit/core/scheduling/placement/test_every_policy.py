@@ -1,4 +1,4 @@
-"""What holds for every placement policy, on clusters of mixed GPUs that are partly held."""
+"""Properties of every placement policy, on clusters of mixed, partly held GPUs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.unit.core.scheduling.whole_plan import plan
 quick = settings(max_examples=60)
 
 NEVER_WAITING: tuple[PlacementPolicy, ...] = (BestFit(), Count(), FGD(), Spread(), Topology())
-"""These start whatever fits in any way."""
+"""These place a gang whenever it fits at all."""
 
 ALL: tuple[PlacementPolicy, ...] = (*NEVER_WAITING, Consolidate(), TiresiasPlacement())
 MEMORY_BYTES = {"A100": 40 * GIB, "T4": 16 * GIB}

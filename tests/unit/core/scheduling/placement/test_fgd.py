@@ -12,7 +12,7 @@ from tests.unit.core.scheduling.placement.placing import placed
 
 
 def test_a_share_leaves_what_typical_tasks_can_use() -> None:
-    """Best fit would take the rest of 60 percent, of which nobody could use what is left."""
+    """Best fit would take the 60 percent and leave a remainder that no task could use."""
     others = [a_job("x").share(40).runs_on("n/0"), a_job("y").share(20).runs_on("n/1")]
     thirties = FGD((30.0,), (1.0,))
     plan = placed(thirties, [a_node("n", 2)], *others, a_job("a").share(50))

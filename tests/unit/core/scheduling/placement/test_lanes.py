@@ -39,7 +39,7 @@ def shared(name: str, gpus: int = 4, **more: object) -> Node:
 
 
 def does(stages: StageSeconds | None, job: JobBuilder, gib: int = 1) -> JobBuilder:
-    """It is known what its iterations do, and that a worker needs so much memory in all."""
+    """A job with a profile: the stages of its iterations, and a worker's total memory."""
     profile = Profile(gib * GIB // 2, gib * GIB // 2, iteration_seconds=1.0, stages=stages)
     return JobBuilder(replace(job.made, profile=profile))
 
@@ -102,7 +102,8 @@ def test_who_would_be_too_slow_waits() -> None:
 
 
 def test_memory_decides_before_speed() -> None:
-    """The one who reads leaves no memory for lanes of their own, nor for a lane in turns: what is kept is too much."""
+    """The reading job leaves no memory for separate lanes, nor for a shared lane: its persistent memory is
+    too large."""
     old = (
         does(READS, a_job("reads"), gib=40).runs_on("n/0"),
         does(StageSeconds(0, 0, 0.3, 0), a_job("idles"), gib=4).runs_on("n/1"),

@@ -1,8 +1,8 @@
 """The agent of one node at work: it reports the sessions of the workers that run there, and follows the orders to them.
 
-Level-triggered, as the real one is: from what the cluster is now it works out the next thing to say, until there is nothing new. An offload is
-said in two steps, paused and then moved, as it happens. One that is killed says nothing, whatever is ordered; when it is back nobody has come to it yet,
-and its first word is that it has no sessions at all.
+Level-triggered, like the real one: it computes the next report from the current cluster, until nothing is
+new. An offload is reported in two steps, paused and then moved. A killed agent does not report. When it
+returns, no client has reconnected yet, so its first report has no sessions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tests.support.operator.played_cluster import GIB, PlayedCluster
 Raw = dict[str, Any]
 
 _NEXT = {("Holding", "Pause"): "Paused", ("Holding", "Offload"): "Paused", ("Paused", "Offload"): "Offloaded"}
-"""From a state by an order to the next state."""
+"""The next state, by current state and order."""
 
 
 class AgentAtWork:
-    """One node's agent in all of its lives."""
+    """One node's agent across its restarts."""
 
     def __init__(
         self, cluster: PlayedCluster, history: History, node: str, clients: Mapping[str, int]
     ) -> None:
-        """Report for workers whose image is among ``clients``, which says their persistent memory in bytes."""
+        """Report for workers whose image is in ``clients``, which has their persistent memory in bytes."""
         self._cluster = cluster
         self._history = history
         self._node = node
@@ -63,7 +63,7 @@ class AgentAtWork:
                 pass
 
     async def _say_something(self) -> bool:
-        """Say the next thing; return whether there may be more."""
+        """Write the next report; return whether there may be more."""
         node = self._history.node(self._node)
         if node is None:
             return False

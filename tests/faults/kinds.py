@@ -1,4 +1,4 @@
-"""The kinds of faults by name, and how many seeds of each are played by default.
+"""The kinds of faults by name, and the default number of seeds of each.
 
 To add one, write a function that adds a replica to a cell and starts it, and an entry in KINDS; `make generate` writes its row into
 docs/reliability.md.
@@ -27,18 +27,20 @@ from tests.faults.watch_faults import Broken, Delayed, Doubled, Dropped
 from tests.support.api_faults.fault import Dice, Fault, Request
 
 KILLS_APART = int(os.environ.get("KILLS_APART") or 8)
-"""Seed n kills at the n-th write and at every so-many-th after it, so that so many seeds kill at every write. The first life has about
-60, the second about 90: with KILLS_APART=100 each cell has one kill."""
+"""Seed n kills at the n-th write and then at every write this number later, so that this number of seeds
+covers every write. The first life has about 60, the second about 90: with KILLS_APART=100 each cell has one
+kill."""
 
 _OTHER_MOMENTS = KILLS_APART if os.environ.get("KILLS_APART") else 1
-"""The cluster is the same before a write as after the one before it, and after a write whether its answer was heard or not. What differs is
-which writes beside it went through, so one seed does unless somebody asks for more."""
+"""The cluster is the same before a write as after the previous one, and does not depend on whether a response
+arrived. Only the concurrent writes differ, so one seed is the default."""
 
 _LISTS_OFTEN: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "relistSeconds": 1}}
 """A lost watch event is found by the next list, every five minutes by default."""
 
 _SERVICE_SELDOM: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "serviceSeconds": 300}}
-"""Of an operator that dies at its first write each time: on a slow machine attained service would be due in each life, and always be that write."""
+"""For an operator that dies at its first write each time: on a slow machine, attained service would be due in
+each process, and would always be that write."""
 
 Begin = Callable[[Cell, int], Awaitable[Fault]]
 
@@ -94,7 +96,8 @@ async def _killed_at_every(cell: Cell, _: int) -> Fault:
 
 
 class _KilledIntoThePast(StaleReads):
-    """Kills at a write; the next life reads the past for a while, with all that this life has done undone."""
+    """Kills at a write; the next process reads the past for a while, without any of the killed one's
+    writes."""
 
     def __init__(self, cell: Cell, seed: int, kill: Callable[[], None]) -> None:
         super().__init__()
@@ -107,7 +110,7 @@ class _KilledIntoThePast(StaleReads):
         self._written = 0
 
     async def sent(self, request: Request) -> None:
-        """Kill, and let time stand still."""
+        """Kill, and freeze the reads."""
         self._written += request.of_consequence
         if self._written != self._at_write or not request.of_consequence or self.fired:
             return
@@ -238,4 +241,5 @@ KINDS: dict[str, Kind] = _GANGS | {
     for name, kind in _GANGS.items()
     if name != "kill-every-write"
 }
-"""The faults in both lives. Dying at every first write shows whether any life gets on; that it does once is enough: it takes a hundred lives."""
+"""The faults in both lives. Dying at every first write shows whether each process makes progress. One seed is
+enough: it takes a hundred processes."""

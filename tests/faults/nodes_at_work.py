@@ -1,6 +1,6 @@
-"""kube-scheduler, kubelets and agents at work on their own: pods are bound, run, refused, and let go when they are deleted.
-
-They see every version of every pod, undisturbed, and remember what they ran: that is the truth about "nothing runs twice".
+"""Simulates kube-scheduler, kubelets and agents: pods are bound, run, refused, and removed when they are
+deleted. They see every version of every pod, undisturbed, and record what they ran, which decides whether
+"nothing runs twice" holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.faults.patience import patiently
 from tests.support.operator.played_cluster import PlayedCluster
 
 _GONE = (404, 409, 422)
-"""The pod is not there any more, or not as it was."""
+"""The pod is gone, or has changed."""
 
 _HEARTBEAT_SECONDS = 10.0
 """A node that is silent for 50 s is lost for kube-controller-manager."""
@@ -47,7 +47,7 @@ class Run:
 
 
 class NodesAtWork:
-    """What kube-scheduler, all kubelets and all agents of one cell do."""
+    """kube-scheduler, all kubelets and all agents of one cell."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class NodesAtWork:
         refusals: frozenset[tuple[str, int, int]],
         clients: Mapping[str, int],
     ) -> None:
-        """Run every pod except those of the (job, attempt, rank) in ``refusals``, which a kubelet does not take; workers whose image is among
-        ``clients`` have a client, and so much persistent memory in bytes."""
+        """Run every pod except those of the (job, attempt, rank) in ``refusals``, which a kubelet refuses;
+        workers whose image is in ``clients`` have a client, and this much persistent memory in bytes."""
         self._cluster = cluster
         self.names = nodes
         self._agents = (
@@ -139,6 +139,6 @@ class NodesAtWork:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Say at once what the test will fail with in the end."""
+    """Log at once the error with which the test will fail in the end."""
     if not task.cancelled() and (error := task.exception()) is not None:
         print(f"a played node failed: {error!r}")

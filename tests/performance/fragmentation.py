@@ -1,4 +1,5 @@
-"""How full each placement gets a cluster before nothing fits any more: the experiment of FGD (ATC'23, section 6).
+"""How full a cluster gets under each placement before nothing fits any more: the experiment of FGD (ATC'23,
+section 6).
 
 Tasks drawn with replacement from Alibaba's "openb" trace arrive one by one at its 1,213 GPU nodes (6,212 GPUs) until those that
 came ask for 130 percent of its GPUs. A task that does not fit is turned away and never asks again; none ends. What
@@ -41,7 +42,7 @@ UNTIL_RATIO = 1.3
 """Arrivals end when they have requested this ratio of the cluster's GPUs, as in the paper's published experiments."""
 
 MARKS = (0.9, 1.0, UNTIL_RATIO)
-"""When so much has been asked for, what is allocated is written down."""
+"""The requested percentages at which the allocation is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one placement made of one workload: means over the seeds, in percent of all GPUs."""
+    """The result of one placement on one workload: means over the seeds, in percent of all GPUs."""
 
     workload: str
     placement: str
@@ -154,7 +155,7 @@ class Filling:
 def allocated(
     nodes: Sequence[Node], arriving: Sequence[Task], chosen: Policies, *, counts_cpus: bool
 ) -> Mapping[str, float]:
-    """Return what is allocated of a cluster's GPUs, in percent, each time that so much has been asked for."""
+    """Return the allocated percent of a cluster's GPUs at each of these requested percentages."""
     filling = Filling(nodes, chosen, counts_cpus=counts_cpus)
     cluster_gpus = sum(len(node.gpus) for node in nodes)
     asked_percent = 0
@@ -171,7 +172,7 @@ def allocated(
 def measured(
     workload: str, placements: Sequence[str], nodes: Sequence[Node], tasks: Sequence[Task], seeds: int
 ) -> Iterator[Outcome]:
-    """Yield what each placement makes of the same arrivals."""
+    """Yield the result of each placement on the same arrivals."""
     cluster_gpus = sum(len(node.gpus) for node in nodes)
     arrivals = [tuple(drawn(workload, tasks, cluster_gpus, seed)) for seed in range(1, seeds + 1)]
     bound = mean(_bound(arriving, cluster_gpus) for arriving in arrivals)

@@ -1,7 +1,7 @@
 """A process that attacks the agent's HTTP port: ``python http_attacker.py PORT ATTACK ADDRESSES SECONDS``.
 
-It comes from so many addresses of the loopback network, each another client to the agent. It prints a line when it is under way, and
-what it did, as JSON, when the time is over.
+It uses a number of addresses of the loopback network, each a separate client to the agent. It prints a line
+when it has started, and its results as JSON at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Attacker:
         return connection
 
     def slow_loris(self) -> None:
-        """A byte of a request now and then, over thousands of connections."""
+        """A byte of a request at intervals, over thousands of connections."""
         self.connections = [self.open() for _ in range(SOCKETS)]
         sent = 0
         while time.monotonic() < self.until:
@@ -54,7 +54,7 @@ class Attacker:
             sent += 1
 
     def many(self) -> None:
-        """Connections that ask for nothing."""
+        """Connections without a request."""
         while time.monotonic() < self.until:
             if len(self.connections) >= SOCKETS:
                 self.connections.pop(0).close()
@@ -80,11 +80,11 @@ class Attacker:
                     self.connections.remove(connection)
 
     def scrapes(self) -> None:
-        """Scrapes without end, over connections that are kept."""
+        """Endless scrapes over persistent connections."""
         self._again_and_again(WHOLE % b"/metrics" + WHOLE % b"/turns", 64)
 
     def long_requests(self) -> None:
-        """Requests as long as the socket takes them."""
+        """Requests as long as the socket accepts."""
         self._again_and_again(WHOLE % (b"/" + b"x" * 60_000) + b"X: y\r\n" * 10_000, 64)
 
     def deaf(self) -> None:

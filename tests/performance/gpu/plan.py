@@ -33,7 +33,8 @@ class Plan:
 
 
 def plan_for(device: str, memory_bytes: int) -> Plan:
-    """Return the plan for a GPU of so much memory: as many jobs, for each of the ways of sharing, have to be there at a time."""
+    """Return the plan for a GPU with this much memory: the jobs of all ways of sharing must fit at the same
+    time."""
     if device == "cpu":
         return Plan("cpu", "tiny", {"resnet50": 4}, (1, 2), 1, 0.2, 4, 60.0)
     if memory_bytes < 60 * GIB:

@@ -1,4 +1,5 @@
-"""The ways in which jobs share a GPU, each with workers of its own that are there all along and wait while others are measured.
+"""The ways in which jobs share a GPU, each with its own workers, which stay alive and wait while others are
+measured.
 
 | way | the jobs |
 |---|---|
@@ -35,7 +36,7 @@ class Way:
     name: str
     workers: Sequence[Worker]
     run: Callable[[Sequence[Worker], int], Answers]
-    """Has some workers train for so many iterations each."""
+    """Lets some workers train for a number of iterations each."""
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def all_ways(plan: Plan, network: str) -> Iterator[tuple[list[Way], dict[str, st
 
 
 def one_after_the_other(workers: Sequence[Worker], iterations: int) -> Answers:
-    """Each trains when the one before has ended, and has given its cached memory back."""
+    """Each trains after the previous one has ended and returned its cached memory."""
     answers = []
     for worker in workers:
         answers.append(worker.do("train", iterations=iterations))
@@ -101,7 +102,7 @@ def _mps_workers(
         return [], daemon.problem
     pipe = {"CUDA_MPS_PIPE_DIRECTORY": str(workstation.root / "mps/pipe")}
     workers = [workstation.plain(f"mps-{number}", *options, **pipe) for number in range(plan.most_jobs)]
-    # Before the daemon is told to quit, its clients have to be gone.
+    # The daemon's clients must be gone before it quits.
     for worker in workers:
         stack.callback(worker.end)
     return workers, ""

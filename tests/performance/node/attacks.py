@@ -2,11 +2,12 @@
 
     python -m tests.performance.node.attacks -o attacks.json
 
-Two processes with the real client hand the turn of a lane to and fro, as in `hand_off.py`. Beside them, each in a container of its own,
-hostile processes compute for some seconds, and attack for as long, several times: hand-offs of the times before and of the times
-under attack are told apart by the clock, so that whatever else the machine does falls on both. They are as busy in both, with the scheduling
-policy "idle": told is what they do to the agent, not what any busy process does to its neighbours' processor. How far that goes,
-and how far chance, the first line tells: there they compute in both.
+Two processes with the real client pass the turn of a lane back and forth, as in `hand_off.py`. Beside them,
+each in a container of its own, hostile processes compute for some seconds, and attack for as long, several
+times: hand-offs with and without an attack are separated by the clock, so that other load on the machine
+affects both. The hostile processes are equally busy in both, with the scheduling policy "idle": the figures
+show their effect on the agent, not that of any busy process on its neighbours. The first line is the control:
+there they compute in both.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ OVER_HTTP = ("slow_loris", "many", "scrapes", "long_requests")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one attack did."""
+    """The effect of one attack."""
 
     attack: str
     usual: dict[str, float]
@@ -61,13 +62,13 @@ class Found:
     """Packets, connections or requests of all attackers."""
 
     core_percent: tuple[float, float]
-    """What the agent took of a core, usually and under attack."""
+    """The agent's share of a core, usually and under attack."""
 
     descriptors: int
-    """The most that the agent had open meanwhile."""
+    """The most descriptors that the agent had open meanwhile."""
 
     def shown(self) -> dict[str, Any]:
-        """Return it as it is written."""
+        """Return it for the result file."""
         ratios = {
             of: round(self.under_attack[f"{of}_us"] / self.usual[f"{of}_us"], 2) for of in ("p50", "p99")
         }

@@ -1,8 +1,8 @@
 """A control plane whose nodes are simulated by kwok: real etcd, kube-apiserver and kube-scheduler, no
 kubelet.
 
-kube-controller-manager does not run: nothing of what is measured needs it, and two cores are few. What it would do that matters here is done by
-hand: a node's taint for not being ready is taken away.
+kube-controller-manager does not run: the measurements do not need it, and there are only two cores. Its one
+relevant task is done here: removing the not-ready taint of nodes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.performance.scale.process_figures import ProcessFigures, figures_of_p
 REPOSITORY = Path(__file__).parents[3]
 
 _LEASE_SECONDS = 1200
-"""A real kubelet renews its lease every 10 s, without any object being watched for it by anybody; so many of them from one process would
-only take processor time away."""
+"""A real kubelet renews its lease every 10 s, which no watch here observes; a thousand of them from one
+process would only cost CPU time."""
 
 
 class ScaleCluster:

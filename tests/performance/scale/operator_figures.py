@@ -1,4 +1,4 @@
-"""What the operator says of itself: its counters, and how long its decisions took."""
+"""The operator's own figures: its counters, and the durations of its decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWERS_WITHIN_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """How long cycles took, from the look at the cache to the statements, in milliseconds."""
+    """Durations of cycles, from reading the cache to the list of writes, in milliseconds."""
 
     number: int
     p50_milliseconds: float
@@ -26,11 +26,11 @@ class Decisions:
     largest_milliseconds: float
     cpu_p50_milliseconds: float
     cpu_p99_milliseconds: float
-    """Of the processor alone: what a cycle takes where the operator need not wait for its turn on it."""
+    """CPU time only: the duration of a cycle on an idle machine."""
 
 
 def decisions(log: str) -> Decisions:
-    """Return the figures of the cycles that a part of the operator's log tells of."""
+    """Return the figures of the cycles in a part of the operator's log."""
     cycles = [json.loads(line) for line in log.splitlines() if '"message": "cycle"' in line]
     seconds, cpu_seconds = (
         sorted(float(each[name]) for each in cycles) for name in ("seconds", "cpu_seconds")
@@ -43,8 +43,8 @@ def decisions(log: str) -> Decisions:
 
 
 def api_counts(operator: OperatorProcess) -> tuple[Counter[str], Counter[str]]:
-    """Return how often the operator has written, by verb and kind of object, whatever came of it; and how many requests it has sent in all,
-    reads too, by method (``WATCH``: watches opened)."""
+    """Return the number of the operator's writes by verb and kind of object, successful or not, and the
+    number of all its requests by method (``WATCH``: watches opened)."""
     text = _metrics(operator)
     writes: Counter[str] = Counter()
     for labels, value in _WRITES.findall(text):

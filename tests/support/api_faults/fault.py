@@ -1,8 +1,8 @@
 """The protocol of faults between the operator and the API server; this one passes everything on.
 
-The proxy asks its fault four times: before a request is passed on, after it was answered, after the answer was sent, and for the
-lines of a watch. Each decision of a seeded fault hangs on the seed and on what is asked for the how-manieth time, not on the
-order in which unrelated requests happen to come: so a seed means the same in every run.
+The proxy calls its fault at four points: before a request is passed on, after it is answered, after the
+answer is sent, and for the lines of a watch. Each decision of a seeded fault depends on the seed, the request
+and its repetition, not on the order of unrelated requests. So a seed means the same in every run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Request:
     """A request of the operator."""
 
     writer: str
-    """Which replica, in which of its lives."""
+    """The replica, and which of its processes."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something."""
+        """Whether it is a write."""
         return self.method in _WRITES
 
     @property
@@ -46,18 +46,18 @@ class Request:
 
     @property
     def of_lease(self) -> bool:
-        """Whether it is about who leads."""
+        """Whether it is about the lease."""
         return f"/{LEASES.plural}" in self.path
 
     @property
     def of_consequence(self) -> bool:
-        """Whether it is a write on which something hangs: neither a lease, nor an event, which is for people, nor a mere question."""
+        """Whether it is a relevant write: not of a lease, not of an event, and not a dry run."""
         asks = "dryRun" in self.query
         return self.writes and not self.of_lease and not asks and f"/{EVENTS.plural}" not in self.path
 
     @property
     def collection(self) -> str:
-        """``pods``, ``trainingjobs``, … for a list or a watch; else what stands last."""
+        """``pods``, ``trainingjobs``, … for a list or a watch; else the last part of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, of the API server or in its place."""
+    """An answer from the API server, or in its place."""
 
     status: int
     body: bytes
@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def version(self) -> int | None:
-        """The resource version of what it shows; None where there is none."""
+        """The resource version of its object; None if there is none."""
         try:
             return int(json.loads(self.body)["metadata"]["resourceVersion"])
         except (ValueError, KeyError, TypeError):
@@ -119,7 +119,7 @@ class Fault:
         return answer
 
     async def sent(self, request: Request) -> None:
-        """Take note that the operator has its answer."""
+        """Note that the operator has its answer."""
 
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield the lines of a watch as the operator will see them."""
@@ -135,7 +135,7 @@ class Dice:
         self._asked: dict[str, int] = {}
 
     def roll(self, *what: object) -> random.Random:
-        """Return the chances of this asking."""
+        """Return the random decisions for this repetition."""
         key = "/".join(map(str, what))
         self._asked[key] = self._asked.get(key, 0) + 1
         return random.Random(f"{self._seed}/{key}/{self._asked[key]}")

@@ -12,13 +12,13 @@ class Write:
     """One write that the API server carried out."""
 
     writer: str
-    """Which replica, in which of its lives: ``a/1``."""
+    """The replica, and which of its processes: ``a/1``."""
 
     what: str
     """``METHOD path``."""
 
     version: int
-    """The resource version that it made: the order in which the API server itself carried things out."""
+    """The resource version that it created, which gives the API server's own order."""
 
     came_seconds: float
     answered_seconds: float
@@ -27,7 +27,7 @@ class Write:
 
 @dataclass(slots=True)
 class Journal:
-    """All writes of one cell; those of the lease are kept apart, as they say whose turn it is."""
+    """All writes of one cell; writes of the lease are kept separately, because they tell who leads."""
 
     writes: list[Write] = field(default_factory=list)
     leases: list[Write] = field(default_factory=list)
@@ -38,8 +38,8 @@ class Journal:
     _versions: set[int] = field(default_factory=set)
 
     def note(self, writer: str, what: str, version: int | None, came_seconds: float, *, lease: bool) -> None:
-        """Take note of a write that was carried out; one whose answer has no version lands where it was answered. One that is answered with a
-        version that was there before has changed nothing: it says what another write had said."""
+        """Record a completed write. Without a version in its answer, it counts at the time of the answer. An
+        answer with an earlier version means that the write changed nothing."""
         if version in self._versions:
             return
         if version is not None:
@@ -49,9 +49,9 @@ class Journal:
         (self.leases if lease else self.writes).append(write)
 
     def written_out_of_turn(self) -> list[str]:
-        """Return a sentence for each write that landed when somebody else had written the lease already, or nobody had.
-
-        Left out is what was in mid-air (:meth:`late`): it cannot be called back, and is covered by the other invariants.
+        """Return a sentence for each write that landed when another replica had already written the lease, or
+        none had. Writes in flight (:meth:`late`) are excluded: they cannot be called back, and the other
+        invariants cover them.
         """
         return [
             f"{write.writer} wrote {write.what} at version {write.version}; the lease was with "
@@ -61,15 +61,16 @@ class Journal:
         ]
 
     def late(self) -> frozenset[int]:
-        """Return the versions that were made by what was in mid-air when another wrote the lease.
-
-        That is what had come to the proxy before the API server answered who wrote the lease; and what a process was about to send
-        when it was stopped, which goes out when the process goes on. What follows from the answer to it is not.
+        """Return the versions created by writes in flight when another replica wrote the lease. These are the
+        writes that had reached the proxy before the API server answered that replica, and the writes that a
+        stopped process was about to send, which leave when it continues. Writes that follow from their
+        answers are not included.
         """
         return frozenset(write.version for write, _, in_mid_air in self._out_of_turn() if in_mid_air)
 
     def _out_of_turn(self) -> Iterator[tuple[Write, Write | None, bool]]:
-        """Give each such write, whose turn it was by the last write of the lease, and whether it was in mid-air."""
+        """Yield each such write, the leader by the last write of the lease, and whether the write was in
+        flight."""
         turns = sorted(self.leases, key=lambda each: each.version)
         late: list[Write] = []
         for write in sorted(self.writes, key=lambda each: each.came_seconds):

@@ -1,8 +1,8 @@
 """The history of rival gangs, moment by moment: every change of their jobs and pods, in the order in which
 the API server made them.
 
-Two watches come without any order between them. The versions of all objects are counted by one etcd, so that sorted by them the events are
-the cluster's own history, of which no moment is left out, however late a watch or the reader of it was.
+The events of two watches have no common order. But one etcd counts the versions of all objects, so the events
+sorted by version are the cluster's complete history, even if a watch or its reader was late.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What there was after one change."""
+    """The state after one change."""
 
     jobs: dict[str, Raw]
     pods: dict[str, Raw]
     """By name, as the jobs."""
 
     def holders(self) -> dict[str, list[Raw]]:
-        """Return the pods of each gang that holds GPUs: of one that has a pod which has not ended."""
+        """Return the pods of each gang that holds GPUs, that is, with a pod that has not ended."""
         gangs = defaultdict(list)
         for pod in self.pods.values():
             gangs[pod["metadata"]["labels"][names.JOB_LABEL]].append(pod)
@@ -35,13 +35,13 @@ class Moment:
 
 @dataclass(slots=True)
 class Summary:
-    """What a history comes to."""
+    """The summary of a history."""
 
     whole: Counter[str] = field(default_factory=Counter)
-    """By gang: of how many attempts all workers ran together."""
+    """By gang: the number of attempts in which all workers ran together."""
 
     partial: Counter[str] = field(default_factory=Counter)
-    """By gang: how many attempts were taken back before all of their workers ran."""
+    """By gang: the number of attempts that were rolled back before all workers ran."""
 
     moments: int = 0
 
@@ -54,10 +54,10 @@ class History:
         self._workers = workers
         self._events: list[tuple[int, str, str, Raw]] = []
         self.now = Moment({}, {})
-        """What the watches have brought so far."""
+        """The events so far."""
 
     def take(self, kind: str, raw: Raw) -> None:
-        """Take note of an event of a watch: its type and its object."""
+        """Record an event of a watch: its type and its object."""
         of = "jobs" if raw["kind"] == "TrainingJob" else "pods"
         self._events.append((int(raw["metadata"]["resourceVersion"]), of, kind, raw))
         _apply(self.now, of, kind, raw)
@@ -72,7 +72,7 @@ class History:
         return [gang for gang in self.now.holders().values() if self._is_whole(gang)]
 
     def moments(self) -> Iterator[Moment]:
-        """Yield what there was after each change, from the first; the same object each time."""
+        """Yield the state after each change, from the first; the same object each time."""
         moment = Moment({}, {})
         for _, of, kind, raw in sorted(self._events, key=lambda event: event[0]):
             _apply(moment, of, kind, raw)
@@ -82,9 +82,7 @@ class History:
         """Go through all moments.
 
         Raises:
-            AssertionError: at one of them two gangs held GPUs of which none was being taken back, a GPU was promised twice, a
-                placement was not whole or on a node that the gang is to keep away from, or an attempt began before the one before
-                it was gone; or something is held in the end.
+            AssertionError: at one of them two gangs held GPUs and neither was being rolled back, a GPU was promised twice, a placement was incomplete or on an avoided node, or an attempt began before the previous one was gone; or something is still held at the end.
         """
         found = Summary()
         whole: set[tuple[str, str]] = set()
@@ -92,7 +90,7 @@ class History:
         for moment in self.moments():
             found.moments += 1
             holders = moment.holders()
-            # One that was taken back may still be ending beside the next one, on other GPUs.
+            # An attempt that was rolled back may still be ending beside the next one, on other GPUs.
             stay = sorted(name for name in holders if _holds(moment.jobs.get(name, {}), "Placed"))
             assert len(stay) <= 1, f"two gangs hold GPUs at the same time: {stay}"
             alive = [pod for gang in holders.values() for pod in gang if _holds_gpus(pod)]

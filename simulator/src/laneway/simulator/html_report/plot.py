@@ -24,7 +24,7 @@ COLORS = (
 """Colors of series: readable on a light and on a dark page."""
 
 REST_COLOR = "#9aa5b8"
-"""The color of series without a name."""
+"""The color of all other jobs together."""
 
 CONFIG = {
     "displaylogo": False,

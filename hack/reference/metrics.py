@@ -22,8 +22,8 @@ _HEAD = """<!-- Generated from the components' metrics by `make generate`. Do no
 
 # Metrics
 
-The ports are in [contracts.md](contracts.md#ports-and-metrics). The series of a job, session or lane
-end with it; a figure that is not known has no series.
+The ports are in [contracts.md](contracts.md#ports-and-metrics). The series of a job end when it
+finishes, those of a session or lane with it; a figure that is not known has no series.
 """
 
 

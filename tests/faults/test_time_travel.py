@@ -17,6 +17,8 @@ pytestmark = [
 
 _NO_PREEMPTION = {
     **CONFIG,
+    # The status of who waits is not written for news of its place in line alone.
+    "cycle": {**CONFIG["cycle"], "explainSeconds": 3600},
     "scheduling": {
         **CONFIG["scheduling"],
         "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 3600}},
@@ -47,6 +49,9 @@ async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_af
         await see.waiting("urgent", "GPUsBusy")
         fault.thaw()
         await see.running("urgent", attempt=1)
+        patient = live.history.job("patient")
+        assert patient is not None
+        assert int(patient["metadata"]["resourceVersion"]) <= past, "a conflict would stop the new leader"
 
         fault.freeze(past)
         live.kill_and_start(operator)

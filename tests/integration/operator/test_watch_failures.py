@@ -21,7 +21,14 @@ from tests.support.api_faults.upstream import upstream
 from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
 
+GROUP_VERSION = "/" + TRAINING_JOBS.api_version
 _INTERNAL_ERROR = {"type": "ERROR", "object": json.loads(refusal(500, "InternalError", "etcd is away").body)}
+
+
+_REFUSALS = {
+    "refused": refusal(410, "Expired", "too old resource version"),
+    "away": refusal(404, "NotFound", "the server could not find the requested resource"),
+}
 
 
 class FailsOnce(Fault):
@@ -29,16 +36,20 @@ class FailsOnce(Fault):
 
     def __init__(self, how: str) -> None:
         self._how = how
+        self._away = 2
 
     async def before(self, request: Request) -> Request | Answer:
-        """Refuse it."""
-        if self._how == "refused" and self._is_the_first(request):
-            return refusal(410, "Expired", "too old resource version")
+        """Refuse it, or have the kind away for a while, as while its CRD is replaced."""
+        if self._how == "away" and self.fired and self._away and request.path.endswith(GROUP_VERSION):
+            self._away -= 1
+            return refusal(404, "NotFound", "the server could not find the requested resource")
+        if self._how in _REFUSALS and self._is_the_first(request):
+            return _REFUSALS[self._how]
         return request
 
     async def events(self, request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Show an error, or half an event."""
-        if self._how != "refused" and self._is_the_first(request):
+        if self._how not in _REFUSALS and self._is_the_first(request):
             yield json.dumps(_INTERNAL_ERROR).encode()[: None if self._how == "error" else -20] + b"\n"
             return
         async for line in lines:
@@ -51,7 +62,7 @@ class FailsOnce(Fault):
         return True
 
 
-@pytest.mark.parametrize("how", ["refused", "error", "half an event"])
+@pytest.mark.parametrize("how", ["refused", "away", "error", "half an event"])
 async def test_a_watch_that_kopf_gives_up_is_begun_again(
     how: str, operator_kubeconfig: Path, cluster: PlayedCluster, tmp_path: Path
 ) -> None:

@@ -276,7 +276,9 @@ def test_an_edited_summary_of_an_ended_job_is_corrected(edited: dict[str, str]) 
     view = a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])
     assert decided(view).writes == ()
     raw["status"] |= edited
-    write = write_of(decided(a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])), "job")
+    view = a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])
+    assert decided(view, written={"uid-job": NOW}).writes == (), "who edits again and again waits"
+    write = write_of(decided(view), "job")
     assert write is not None
     assert write.writes_status
     assert (write.status.state, write.status.reason) == ("Complete", "")

@@ -8,7 +8,7 @@ from laneway.api.rfc3339 import check_time
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-MAX_COUNTER = 2**53 - 1
+MAX_COUNTER = 2**53
 """The maximum of every integer without a smaller one. A schema's maximum is a float64, which is exact up to here."""
 
 

@@ -22,5 +22,5 @@ class TrainingReport(Status):
         json_schema_extra={"maxLength": 32},
     )
     remaining_seconds: int | None = Field(
-        default=None, description="Estimated time from the report to the end, at the recent pace.", ge=0
+        default=None, description="Estimated time to the end, at the recent pace.", ge=0
     )

@@ -22,10 +22,11 @@ from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.writer import Writer
 from laneway.operator.http_server import serve
 from laneway.operator.metrics import Metrics
-from laneway.operator.pacing import CRD_POLL_SECONDS, LAST_EVENTS_SECONDS
+from laneway.operator.pacing import LAST_EVENTS_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import GPU_NODES, LEASES, STREAMED, TRAINING_JOBS, Resource
-from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw, UnknownOutcome, connect
+from laneway.operator.watch.apiserver import ApiServer, Raw, connect
+from laneway.operator.watch.discovery import until_discovered
 from laneway.operator.watch.handlers import watch
 from laneway.operator.watch.streams import stream
 
@@ -96,7 +97,7 @@ class _Replica:
 
     async def run(self, stop: asyncio.Event) -> None:
         async with serve(self._config.metrics_port, self._metrics, self._health, self._readiness):
-            if not await self._unless_stopped(self._crds_are_there(), stop):
+            if not await self._unless_stopped(until_discovered(self._api, (TRAINING_JOBS, GPU_NODES)), stop):
                 return
             try:
                 await self._run_parts(stop)
@@ -130,24 +131,6 @@ class _Replica:
     def _leadership_changed(self) -> None:
         self._metrics.leader.set(1 if self._leadership.leads else 0)
         self._engine.wake()
-
-    async def _crds_are_there(self) -> None:
-        """Wait until the API server serves our kinds; kopf looks for them only once."""
-        waited = False
-        for resource in (TRAINING_JOBS, GPU_NODES):
-            while True:
-                try:
-                    await self._api.request("GET", resource.path(), query={"limit": "1"})
-                    break
-                except (ApiError, UnknownOutcome) as error:
-                    if not waited:
-                        logger.warning(
-                            "waiting for the API server to serve %s",
-                            resource.plural,
-                            extra={"problem": str(error)},
-                        )
-                        waited = True
-                await asyncio.sleep(CRD_POLL_SECONDS)
 
     @staticmethod
     async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:

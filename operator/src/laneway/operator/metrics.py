@@ -21,7 +21,7 @@ JOB_STATES = ("waiting", "starting", "running", "preempting", "paused", "succeed
 JOBS = MetricSpec(
     "laneway_jobs",
     "gauge",
-    "Jobs by state; waiting: for GPUs, a valid spec or a lane.",
+    "Jobs by state; waiting: for GPUs, a valid spec or a lane; paused: paused or offloaded.",
     ("state",),
     {"state": JOB_STATES},
 )
@@ -171,7 +171,7 @@ class Metrics:
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
-        self.leader = Gauge(LEADER.name, LEADER.help, registry=registry)
+        self.leader = Gauge(LEADER.name, LEADER.help, LEADER.labels, registry=registry)
 
     def show(self, figures: Callable[[], Figures]) -> None:
         """Set the source of the figures about jobs, which is read at each scrape. A replica that does not lead shows none."""
@@ -191,4 +191,4 @@ def _counter(spec: MetricSpec, registry: CollectorRegistry) -> Counter:
 
 
 def _histogram(spec: MetricSpec, buckets: Sequence[float], registry: CollectorRegistry) -> Histogram:
-    return Histogram(spec.name, spec.help, buckets=buckets, registry=registry)
+    return Histogram(spec.name, spec.help, spec.labels, buckets=buckets, registry=registry)

@@ -116,7 +116,7 @@ def test_every_integer_has_a_range_and_every_field_a_description() -> None:
 
 
 def test_no_figure_is_written_above_the_range_of_its_schema() -> None:
-    figures = {"turns": 2**53, "iterations": MAX_COUNTER, "heldBytes": 5, "profiled": True}
+    figures = {"turns": 2**53 + 1, "iterations": MAX_COUNTER, "heldBytes": 5, "profiled": True}
     report = {"step": 2**60, "steps": 7}
     written = SessionStatus.model_validate({**SESSION, **figures, "report": report}).to_json()
     assert (written["turns"], written["iterations"], written["heldBytes"]) == (MAX_COUNTER, MAX_COUNTER, 5)

@@ -241,7 +241,7 @@ class Cycle:
         record, status = self._jobs.jobs[uid].record, reconciled.job.status
         if record.deleting:
             return
-        if status is not record.status and status != record.status:
+        if (status is not record.status and status != record.status) or record.wrong_summary:
             self._defer_explanation(this, uid)
         elif (since_seconds := accounting.counted_at_seconds(status)) is not None:
             written_seconds = max(this.history.written_seconds.get(uid, 0.0), since_seconds)

@@ -101,7 +101,7 @@ def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate
     missing = (
         [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
     )
-    differs = gist(status) != gist(job.status) or bool(reconciled.events) or job.wrong_summary
+    differs = gist(status) != gist(job.status) or bool(reconciled.events)
     return JobWrite(
         job=job,
         status=status,

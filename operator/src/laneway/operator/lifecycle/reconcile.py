@@ -105,7 +105,7 @@ def _follow(
     starts = result.started_seconds is not None and not attempt.was_running
     if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
-    no_turn = job.status.turns == job.status.turns_before_attempt
+    no_turn = pause is None and job.status.turns == job.status.turns_before_attempt
     if (starts or no_turn) and any(without_lane(pod, context.cluster.sessions) for pod in mine):
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
         status = accounting.uncharged(reconciled.job.status)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from laneway.operator.pacing import WATCH_RETRY_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import STREAMED, WATCHED, Resource
 from laneway.operator.watch.apiserver import ApiServer
+from laneway.operator.watch.discovery import until_discovered
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,9 @@ change once keep thousands of idle workers, and a limit on workers holds up the 
 _SERVER_SECONDS = 3600
 """The API server ends a watch after this. kopf then lists and handles all objects again, so a long time is better. It finds a
 dead connection within 70 s by the bookmarks that are missing."""
+
+_LASTED_SECONDS = 60.0
+"""Watches that held for so long end for a new reason, and are started again without a longer pause."""
 
 _PAGE = 250
 """Objects per page of kopf's lists. A list of all objects would be the peak of the operator's memory."""
@@ -61,10 +66,15 @@ async def watch(
         streamed: kinds that kopf does not watch.
     """
     hand_over = HandOver(asyncio.get_running_loop(), cache, heard, relisted)
+    failures = 0
     while True:
+        await until_discovered(api, [each for each in WATCHED if each not in streamed and each.group])
+        began_seconds = time.monotonic()
         problem = await _run_kopf(build_registry(api, hand_over.put, streamed))
         logger.warning("the watches ended and are started again", extra={"problem": problem})
-        await asyncio.sleep(WATCH_RETRY_SECONDS[0])
+        lasted = time.monotonic() - began_seconds > _LASTED_SECONDS
+        failures = 1 if lasted else min(failures + 1, len(WATCH_RETRY_SECONDS))
+        await asyncio.sleep(WATCH_RETRY_SECONDS[failures - 1])
         relisted()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import NODES, TRAINING_JOBS, Resource
+from laneway.operator.watch import handlers
 from laneway.operator.watch.handlers import HandOver, build_settings
 
 from tests.unit.operator.builders import a_job
@@ -72,3 +74,22 @@ def test_kopf_writes_nothing_and_its_workers_hold_nobody_up() -> None:
     assert settings.scanning.disabled
     assert settings.queueing.worker_limit is None
     assert 0 < settings.queueing.idle_timeout <= 0.1, "0 spins"
+
+
+async def test_a_kopf_that_lost_a_watch_and_hangs_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = []
+
+    async def operator(*, stop_flag: threading.Event, **_: Any) -> None:
+        started.append(stop_flag)
+        watches = asyncio.create_task(asyncio.sleep(0.05), name="multidimensional multitasker")
+        await watches
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(handlers.kopf, "operator", operator)
+    monkeypatch.setattr(handlers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(handlers, "_END_SECONDS", 0.01)
+    assert await handlers._run_kopf(handlers.kopf.OperatorRegistry()) == "kopf ended"
+    assert started[0].is_set()
+    assert "is left behind" in caplog.text

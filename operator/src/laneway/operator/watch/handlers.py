@@ -42,6 +42,13 @@ dead connection within 70 s by the bookmarks that are missing."""
 _LASTED_SECONDS = 60.0
 """Watches that held for so long end for a new reason, and are started again without a longer pause."""
 
+_WATCHING_TASK = "multidimensional multitasker"
+"""The task of kopf's that holds its watches, and ends with the first of them."""
+
+_LOOK_SECONDS = 0.1
+_END_SECONDS = 10.0
+"""kopf gives what hangs in it 5 s when it ends."""
+
 _PAGE = 250
 """Objects per page of kopf's lists. A list of all objects would be the peak of the operator's memory."""
 
@@ -79,29 +86,66 @@ async def watch(
 
 
 async def _run_kopf(registry: kopf.OperatorRegistry) -> str:
-    """Run kopf in a thread until it ends, or until cancelled; return why it ended."""
-    stop = threading.Event()
+    """Run kopf in a thread until one of its watches ends, or until cancelled; return why it ended."""
+    loop, stop = asyncio.get_running_loop(), threading.Event()
+    ended: asyncio.Future[str] = loop.create_future()
+
+    def end(problem: str) -> None:
+        if not ended.done():
+            ended.set_result(problem)
 
     async def operator() -> None:
-        try:
-            with suppress(asyncio.CancelledError):  # kopf's own: this loop's task is never cancelled
-                await kopf.operator(
-                    registry=registry,
-                    settings=build_settings(),
-                    standalone=True,
-                    clusterwide=True,
-                    stop_flag=stop,
-                )
-        finally:
-            stop.set()  # a thread of kopf's waits for it, and the loop for that thread
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=build_settings(),
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+            )
+        )
+        watching = asyncio.create_task(_watching_task())
+        await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            # kopf may hang while it ends: a watch of its that is to end waits for credentials that come no more.
+            await asyncio.wait([running, watching.result()], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()  # a thread of kopf's waits for it, and the loop for that thread
+        problem = _problem(watching.result() if watching.done() else running)
+        with suppress(RuntimeError):  # the operator's loop may have ended before
+            loop.call_soon_threadsafe(end, problem)
+        watching.cancel()
+        await asyncio.wait([running])
 
-    thread = asyncio.ensure_future(asyncio.to_thread(asyncio.run, operator()))
+    def run() -> None:
+        try:
+            asyncio.run(operator())
+        finally:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(end, "kopf ended")
+
+    # No thread of the loop's own: a process cannot end before these have.
+    thread = threading.Thread(target=run, name="kopf", daemon=True)
+    thread.start()
     try:
-        await asyncio.wait([thread])
+        return await ended
     finally:
         stop.set()
-        await asyncio.wait([thread])
-    error = thread.exception()
+        await asyncio.to_thread(thread.join, _END_SECONDS)
+        if thread.is_alive():
+            logger.warning("kopf has not ended within %.0f s and is left behind", _END_SECONDS)
+
+
+async def _watching_task() -> asyncio.Task[Any]:
+    """Return kopf's task that holds its watches, once it is there."""
+    while True:
+        for task in asyncio.all_tasks():
+            if task.get_name() == _WATCHING_TASK:
+                return task
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _problem(task: asyncio.Task[Any]) -> str:
+    error = task.exception() if task.done() and not task.cancelled() else None
     return f"{type(error).__name__}: {error}" if error is not None else "kopf ended"
 
 

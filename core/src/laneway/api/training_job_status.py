@@ -33,7 +33,7 @@ class WaitingStatus(Status):
     estimate_basis: str = Field(default="", description="What the estimate is based on, as a sentence.")
     alternatives: tuple[str, ...] = Field(
         default=(),
-        description="Changes of the spec with each of which the job would start now. The scheduler has tried each one.",
+        description="Alternative values of the spec; the job would start now with any of them. The scheduler has tried each one.",
     )
     estimated_at: Time | None = Field(
         default=None,

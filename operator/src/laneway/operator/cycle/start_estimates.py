@@ -28,7 +28,7 @@ _SELF_EXPLAINING = frozenset(
         WaitingCode.NOT_CONSIDERED,
     }
 )
-"""Reasons with which nobody asks what to change."""
+"""Reasons that no change of the job would remove."""
 
 _FIELDS = ("estimated_start", "estimate_basis", "alternatives", "estimated_at")
 _NO_ESTIMATE = StartEstimate()

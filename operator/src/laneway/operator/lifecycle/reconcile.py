@@ -78,7 +78,7 @@ def _terms(job: JobRecord) -> _Terms:
 
 
 def _unplannable(reconciled: ReconciledJob) -> ReconciledJob:
-    """A job whose spec became wrong while it runs goes on; the planner sees foreign_tenants on its GPUs, which nobody can move."""
+    """A job whose spec became wrong while it runs goes on; the planner sees foreign tenants on its GPUs that cannot move."""
     return replace(reconciled, state=None, holds=(), accounted=frozenset())
 
 

@@ -56,8 +56,8 @@ class Lease:
     away_since_seconds: float = 0.0
     """Since when it neither waits nor holds a turn."""
 
-    overstayed_seconds: float = 0.0
-    """How long it kept its last turn after it was asked to yield."""
+    kept_waiting_seconds: float = 0.0
+    """How long its last turn kept others waiting."""
 
     newcomer: bool = True
     """Its service has not been raised to the level of its lane yet."""

@@ -21,10 +21,11 @@ def service_on_entry(
 ) -> float:
     """Return what counts as the lease's service from now on.
 
-    A newcomer is raised to the level of the others, as the policy defines it, plus the time it kept others
-    waiting. So changing lanes or continuing in another process gains nothing. A lease that was away briefly
-    may keep an advantage of ``recall_seconds`` over the others, so that waiting for data does not cost it its
-    share. A lease that was away longer keeps no advantage, or it would run alone until it had caught up.
+    A newcomer is raised to the level of the others, as the policy defines it, plus the time that its last
+    turn kept others waiting. So changing lanes or continuing in another process gains nothing. A lease that
+    was away briefly may keep an advantage of ``recall_seconds`` over the others, so that waiting for data
+    does not cost it its share. A lease that was away longer keeps no advantage, or it would run alone until
+    it had caught up.
 
     If no lease wanted a lane for ``recall_seconds``, its accounts restart at zero with the next busy period,
     as virtual time does in start-time fair queueing (Goyal et al., SIGCOMM'96, section 2).
@@ -43,12 +44,12 @@ def service_on_entry(
     members = tuple(members)
     if not others and not lease.newcomer and _unused_since(members, now_seconds - settings.recall_seconds):
         for member in members:
-            member.service_seconds = member.overstayed_seconds = 0.0
+            member.service_seconds = member.kept_waiting_seconds = 0.0
         return 0.0
     lifted_seconds = settings.policy.enter(lease.to_view(now_seconds), others)
     if lease.newcomer:
         # Each of the others has received about its part of the time since then.
-        lifted_seconds += max(0.0, lease.overstayed_seconds - away_seconds / max(1, len(others)))
+        lifted_seconds += max(0.0, lease.kept_waiting_seconds - away_seconds / max(1, len(others)))
     elif away_seconds < settings.recall_seconds:
         lifted_seconds -= settings.recall_seconds
     return max(lease.service_seconds, lifted_seconds)

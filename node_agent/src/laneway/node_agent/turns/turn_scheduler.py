@@ -362,10 +362,8 @@ class TurnScheduler:
         lease.service_seconds += charge_seconds
         lease.attained_seconds += charge_seconds
         lease.away_since_seconds = now_seconds
-        asked_seconds = (
-            turn.yield_at_seconds if turn.yield_requested_seconds is None else turn.yield_requested_seconds
-        )
-        lease.overstayed_seconds = 0.0 if asked_seconds is None else max(0.0, now_seconds - asked_seconds)
+        since_seconds = turn.contended_since_seconds
+        lease.kept_waiting_seconds = 0.0 if since_seconds is None else now_seconds - since_seconds
         if lease.wants_turn:
             self._enqueue(lease, now_seconds)
         if self._has_stale_turns:

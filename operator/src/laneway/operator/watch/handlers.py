@@ -230,9 +230,20 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = _SERVER_SECONDS
     settings.watching.chunk_size = _PAGE
     settings.networking.request_timeout = 60
+    settings.persistence.diffbase_storage = _NothingCompared([])
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([])
     # kopf gives up after the last of them, and so does the operator.
     settings.networking.error_backoffs = [*WATCH_RETRY_SECONDS, *[WATCH_RETRY_SECONDS[-1]] * 100_000]
     return settings
+
+
+class _NothingCompared(kopf.MultiDiffBaseStorage):
+    """kopf copies each object, to show handlers of changes what has changed. Handlers of events see the object itself, and
+    the copies are more than half of kopf's work."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Return an essence that is always the same."""
+        return kopf.BodyEssence()
 
 
 def _handler(resource: Resource, put: Put) -> Callable[..., Any]:

@@ -77,12 +77,11 @@ bench-node: setup ## Turns: boundary, hand-off, fairness, load, memory, makespan
 bench-client: setup ## The client with real PyTorch: start, cost, offload, fit; about 8 minutes; ONLY=cost,...
 	$(PYTHON) -m tests.performance.bench_client --results docs/measurements --only "$(ONLY)"
 
-SCALE_NODES ?= 1000
-SCALE_JOBS ?= 5000
+RESULTS ?= docs/measurements
 
 .PHONY: bench-scale
-bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about 15 minutes; SCALE_NODES=1000 SCALE_JOBS=5000
-	$(PYTHON) -m tests.performance.bench_scale --nodes $(SCALE_NODES) --jobs $(SCALE_JOBS)
+bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about 25 minutes; ONLY=operator or watches, RESULTS=folder SIZE="--nodes 300 --jobs 1500"
+	$(PYTHON) -m tests.performance.bench_scale --results "$(RESULTS)" --only "$(ONLY)" $(SIZE)
 
 BEFORE ?= docs/measurements
 AFTER ?=
@@ -163,7 +162,6 @@ mutants: $(INSTALLED) ## Mutation testing of a module: ONLY=laneway.lanes.turns;
 
 GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= 3.12
-RESULTS ?= docs/measurements
 
 .PHONY: test-gpu
 test-gpu: ## On a machine with an NVIDIA GPU and PyTorch (docs/real-gpu.md): ONLY=tests or sharing, GPU_PYTHON=python3

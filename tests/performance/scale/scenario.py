@@ -6,7 +6,6 @@ nothing happens.
 One after the other, on one control plane (``cluster.py``): a bare client fills all GPUs with pods, the same that the operator is going to make,
 and its pods are removed, twice, the first time with kube-scheduler to bind them; the operator starts, all jobs are submitted at once, and pods are counted as they are bound; the operator tells those that
 wait why they do; nothing happens for a while; then the nodes' agents write as they do in a real cluster; then jobs end and others come.
-At last all jobs are submitted again, twice: to an operator with TrainingJobs on the raw stream, and to one with kopf.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,7 +32,6 @@ from tests.performance.scale.client import delete_if_there, for_each, watching
 from tests.performance.scale.cluster import ScaleCluster
 from tests.performance.scale.operator_figures import api_counts, decisions
 from tests.performance.scale.process_figures import ProcessFigures, figures_of_process
-from tests.performance.scale.watched_operator import SENT
 from tests.support.operator.operator_process import OperatorProcess
 
 NAMESPACE = "scale"
@@ -48,9 +47,6 @@ JOBS_A_SECOND = 2.0
 
 AGENT_INTERVAL_SECONDS = 10.0
 """How often a node's agent writes by default."""
-
-REACTIONS, REACTIONS_A_SECOND = 200, 10.0
-"""Jobs that are changed to find out how soon the operator's cache has that."""
 
 _STALLED_SECONDS = 60.0
 """When no pod has been bound for so long, it is over."""
@@ -130,7 +126,6 @@ class Run:
                 "at_the_end": figures.memory_mib,
                 "largest": figures.peak_memory_mib,
             }
-        found["watches"] = {watch: await self._watched_by(watch, bare) for watch in ("raw", "kopf")}
         return found
 
     # ---- before
@@ -305,61 +300,6 @@ class Run:
             await self._submit(self._workers[name])
             await asyncio.sleep(1 / JOBS_A_SECOND)
 
-    async def _watched_by(self, watch: str, bare: BareClient) -> dict[str, Any]:
-        """Submit all jobs again to an operator that watches TrainingJobs so."""
-        await self._remove_jobs()
-        self._say(f"TrainingJobs are watched by {watch}")
-        module = ("tests.performance.scale.watched_operator", watch)
-        folder = self._folder / watch
-        self._operator = OperatorProcess(folder, self._cluster.kubeconfig, SYSTEM, CONFIG, module)
-        with self._operator:
-            await self._until_it_leads()
-            submitted = await self._submission(bare)
-            await self._until_told()
-            await self._annotate()
-        milliseconds = sorted(
-            json.loads(line)["milliseconds"]
-            for line in self._operator.log.splitlines()
-            if '"message": "reaction"' in line
-        )
-        if not milliseconds:
-            raise RuntimeError(f"no annotation reached the cache: {self._operator.log[-3000:]}")
-        return {
-            "pods_bound_a_second": submitted["pods_bound_a_second"],
-            "all_bound_after_seconds": submitted["all_bound_after_seconds"],
-            "operator_cpu_seconds": submitted["operator_cpu_seconds"],
-            "operator_peak_memory_mib": submitted["operator_peak_memory_mib"],
-            "reactions": len(milliseconds),
-            "reaction_p50_milliseconds": milliseconds[len(milliseconds) // 2],
-            "reaction_p99_milliseconds": milliseconds[int(0.99 * (len(milliseconds) - 1))],
-        }
-
-    async def _remove_jobs(self) -> None:
-        at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        for resource in (TRAINING_JOBS, PODS):
-            listed = await self._api.request("GET", resource.path(NAMESPACE))
-            names_there = [each["metadata"]["name"] for each in listed["items"]]
-            del listed
-            await for_each(
-                partial(delete_if_there, self._api, resource.path(NAMESPACE, name), at_once)
-                for name in names_there
-            )
-
-    async def _annotate(self) -> None:
-        """Write into jobs when that was asked for, one after another."""
-        listed = await self._api.request(
-            "GET", TRAINING_JOBS.path(NAMESPACE), query={"limit": str(REACTIONS)}
-        )
-        for job in listed["items"]:
-            await self._api.request(
-                "PATCH",
-                TRAINING_JOBS.path(NAMESPACE, job["metadata"]["name"]),
-                body={"metadata": {"annotations": {SENT: repr(time.time())}}},
-                content_type="application/merge-patch+json",
-            )
-            await asyncio.sleep(1 / REACTIONS_A_SECOND)
-        await asyncio.sleep(3)
-
     # ---- figures
 
     async def _phase(self, part: Callable[[], Any]) -> dict[str, Any]:
@@ -407,22 +347,22 @@ def _pods_a_second(pods: BoundPods) -> float:
     return len(times) / (times[-1] - times[0])
 
 
-async def _measured(nodes: int, jobs: int) -> dict[str, Any]:
+async def _measured(run: type[Run], nodes: int, jobs: int) -> dict[str, Any]:
     with ScaleCluster() as cluster, tempfile.TemporaryDirectory(prefix="laneway-scale-") as folder:
         async with await connect(cluster.kubeconfig) as api:
-            return await Run(api, cluster, nodes, jobs, Path(folder)).measure()
+            return await run(api, cluster, nodes, jobs, Path(folder)).measure()
 
 
-def main() -> None:
-    """Run the scenario, and write the figures as JSON."""
+def main(run: type[Run] = Run) -> None:
+    """Run a scenario, and write the figures as JSON."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=sys.modules[run.__module__].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
-    text = json.dumps(asyncio.run(_measured(arguments.nodes, arguments.jobs)), indent=1) + "\n"
+    text = json.dumps(asyncio.run(_measured(run, arguments.nodes, arguments.jobs)), indent=1) + "\n"
     if arguments.output is None:
         print(text, end="")
     else:

@@ -122,7 +122,7 @@ def test_a_node_is_cordoned_drained_tainted_and_used_again(administered: Bench) 
             or f"which was on {goes}, is gone" in note
             for note in disruptions(bench, "gang")
         ),
-        "an event that says what happened, as far as the operator came to see it before it had to go itself",
+        "an event that names the eviction or the missing pod (the drain ends the operator too)",
         60,
     )
     attempt = moved.status.attempt

@@ -23,7 +23,7 @@ QUOTA = f"{(512 - 16) / 10:.1f} MiB"
 
 
 def clientless_pod(name: str, percent: int, *, minimum: str = "") -> dict[str, Any]:
-    """A plain pod whose Python looks neither at its environment nor at its site: no client is in it."""
+    """A plain pod whose Python runs with -I and -S, so that the client is not loaded."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -165,7 +165,7 @@ def waits(bench: Bench, name: str) -> dict[str, Any]:
     return dict(states[0].get("state", {}).get("waiting", {}))
 
 
-def test_no_pod_starts_where_it_is_held_by_less_than_it_demands(bench: Bench) -> None:
+def test_no_pod_starts_under_weaker_enforcement_than_it_demands(bench: Bench) -> None:
     bench.jobs.apply(
         [clientless_pod("strict", 10, minimum="MPS"), clientless_pod("held", 10, minimum="Watchdog")]
     )

@@ -77,8 +77,8 @@ def start(
 
 
 def reported(bench: Bench, pod: str, container: str) -> list[tuple[str, str, list[str], str]]:
-    """What the container's Python and that one's child said, in this order: a module's name, whether the image's sitecustomize ran, the path,
-    the variable."""
+    """Return one line of the container's Python and one of its child: the module's name, whether the image's sitecustomize ran,
+    ``sys.path`` and PYTHONPATH."""
     text = bench.laneway.kubectl.run("logs", pod, "--container", container, "--namespace", bench.namespace)
     return [tuple(json.loads(line)) for line in text.splitlines()]
 

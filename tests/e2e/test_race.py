@@ -19,13 +19,13 @@ EQUAL_PERCENT = 8
 EQUAL_A_GPU = 12
 UNEQUAL_PERCENTS = (3, 4, 5, 6, 7, 8, 9, 10, 11)
 UNEQUAL_A_NODE = 52
-"""With the equal ones 93 percent of all that is on offer, and so that best fit cannot run out of room for the largest."""
+"""Together with the equal pods they take 93 percent of all shares, and best fit always has room left for the largest pod."""
 
 REPLACED = 24
 
 
 def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: dict[str, list[str]]) -> None:
-    """Those of equal size have each a GPU chosen for it, as the operator chooses; the others go where they fit best."""
+    """Each equal pod names its GPU, as the operator's pods do; the others are placed by best fit."""
     places = [(node, uuid) for _ in range(EQUAL_A_GPU) for node, uuids in gpus.items() for uuid in uuids]
     sizes = [(node, size) for size in islice(cycle(UNEQUAL_PERCENTS), UNEQUAL_A_NODE) for node in gpus]
     chosen = {f"equal-{number}": place for number, place in enumerate(places)}

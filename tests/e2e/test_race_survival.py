@@ -35,8 +35,8 @@ def test_blows_in_the_middle_of_a_race(laneway: Laneway, crowd: Crowd) -> None:
             crowd.check_identities(crowd.running())
             assert started(crowd) == after
 
-        # A pod that starts while the folders are wiped may have got a lost folder, and runs without a session: also a
-        # container that runs, and whose process had not connected yet.
+        # A pod that starts while the folders are wiped may lose its folder and then runs without a session. The same
+        # holds for a running container whose process has not connected yet.
         before = begin(crowd, "sockets-wiped", wanted)
         connected = crowd.connected()
         wipe_sockets(laneway)

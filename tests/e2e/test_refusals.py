@@ -62,7 +62,7 @@ def test_wrong_specs_are_refused_at_apply_time(bench: Bench, wrong: dict[str, An
 
 
 def test_a_pod_that_asks_for_no_shape_of_gpus_is_refused_by_the_plugin(bench: Bench) -> None:
-    """130 percent are neither a part of a GPU nor whole ones; of 200 on offer they are a part of one; 250 are nothing."""
+    """With 200 percent on offer, 130 percent is a part of one GPU; 250 percent is neither a part nor a number of whole GPUs."""
     spec = training_job("odd")["spec"]["template"]["spec"]
     spec["containers"][0]["resources"] = {"limits": {"laneway.dev/gpu-percent": "250"}}
     bench.jobs.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": spec}])

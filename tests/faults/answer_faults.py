@@ -15,7 +15,7 @@ _REFUSALS = (
 
 
 class Refused(Fault):
-    """Requests are refused with 429, 500, 503 or 504, and of the writes half were carried out all the same (not with 429)."""
+    """Requests are refused with 429, 500, 503 or 504; half of the refused ones were carried out (never with 429)."""
 
     def __init__(self, seed: int, share: float = 0.25) -> None:
         self._dice = Dice(seed)

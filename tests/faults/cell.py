@@ -60,7 +60,7 @@ CONFIG: Raw = {
     },
     "lease": {"name": LEASE, "durationSeconds": 60, "renewDeadlineSeconds": 40, "retrySeconds": 1},
 }
-"""The operator's own delays are short; what a fault may not cause, a gang that gives up for being slow, is far away."""
+"""The operator's delays are short. The timeouts are long, so that no gang is given up because a fault slows it down."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The first life: gangs, shares, failures and ends.
 
-Three GPUs on two nodes. A gang is refused by a kubelet once, starts, is preempted by an urgent one and comes back; two jobs share a
-GPU, of which one fails and starts again, is suspended and goes on, and one is deleted while it runs; the urgent one is removed
-by its TTL; one never fits; and in the end a job that needs every GPU shows that none was left behind.
+There are three GPUs on two nodes. A kubelet refuses a gang once; the gang then starts, is preempted by an urgent gang and
+starts again. Two jobs share a GPU: one fails and restarts, is suspended and starts again; the other is deleted while it runs.
+The urgent gang is removed by its TTL. One job never fits. Finally, a job that needs every GPU shows that no GPU is still held.
 """
 
 from __future__ import annotations

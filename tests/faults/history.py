@@ -1,8 +1,8 @@
 """Everything that happens to the jobs, pods and GPUNodes of one cell, from watches of our own that nothing disturbs.
 
-A watch shows every version of every object (only while the API server itself is away something may be missed), and resource versions order the changes of all kinds: put together they are each
-state that the cluster was ever in. Tests wait on it, nodes are played from it, and at the end the invariants are checked against it
-(:mod:`tests.faults.invariants`).
+A watch shows every version of every object, except changes that it misses while the API server is down. Resource versions order
+the changes of all kinds, so the history contains every state that the cluster was in. Tests wait for states of the history, the
+simulated nodes follow it, and the invariants are checked against it at the end (:mod:`tests.faults.invariants`).
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ ALL = {
     ONCE: "no worker of an attempt is started twice, none after the end of its job, and none of two attempts at a time",
     SERVICE: "attained service, attempts, restarts and preemptions never go back",
     GRACE: "no running worker is removed without a deletion, nor with less than its grace period",
-    ORDERS: "no worker is told to pause or offload without its job's status saying so first, believed before its node says so, or let go on "
-    "while its job is paused or offloaded",
-    END_STATE: "within the deadline the cluster is where an undisturbed operator brings it, nothing left over",
+    ORDERS: "a worker is ordered to pause or offload only after its job's status says so; a job is reported as paused or offloaded only "
+    "after its nodes report it; the order stays while the job is paused or offloaded",
+    END_STATE: "within the deadline the cluster reaches the same end as with an undisturbed operator, and nothing is left over",
 }
 """The invariants, as sentences."""
 
@@ -61,16 +61,16 @@ class Violation:
 def violations(
     changes: Iterable[Change], runs: Iterable[Run] = (), late: Collection[int] = ()
 ) -> list[Violation]:
-    """Return what did not hold, in the order in which it happened.
+    """Return the violations, in the order in which they happened.
 
-    A worker whose making was in mid-air when its sender stopped leading may appear at any time after: the API server has no
-    precondition that refuses it, as it has for changes and deletions. Nothing but the end is asked of one whose gang once had its
-    GPUs: the leader takes it away again, and it counts for nothing until then.
+    A leader may lose its lease while its request to create a pod is in flight. The pod may then appear at any later time: the
+    API server has preconditions for changes and deletions, but none for creations. If the pod's gang once had its GPUs, the pod
+    is not counted: the new leader deletes it, and only the end state matters.
 
     Args:
-        changes: all of them, from before the first job was there, ordered by version.
-        runs: what the kubelets started.
-        late: the versions that were made by what was in mid-air (:meth:`tests.support.api_faults.journal.Journal.late`).
+        changes: all changes, ordered by version, from before the first job existed.
+        runs: the workers that the kubelets started.
+        late: the versions created by writes in flight (:meth:`tests.support.api_faults.journal.Journal.late`).
     """
     moment, orders = Moment(), Orders()
     found: list[Violation] = []
@@ -110,8 +110,11 @@ def violations(
 
 
 def _overbooked(moment: Moment) -> Iterator[tuple[str, str]]:
-    """A worker counts once, whether its job's status says so, its pod, or both; one that has ended holds nothing. One that is paused or offloaded holds
-    its share of what the GPU offers, and takes no turns."""
+    """Yield the GPUs whose workers hold more than the GPU offers, or whose active workers hold more than 100 %.
+
+    A worker counts once, whether its job's placement, its pod or both show it. A worker that has ended holds nothing. A paused
+    or offloaded worker holds its share, but takes no turns.
+    """
     ended = {worker_of(pod) for pod in moment.pods.values() if has_ended(pod)}
     holders: dict[str, dict[Worker, int]] = {}
     for uid, job in moment.jobs.items():
@@ -148,7 +151,10 @@ def _listed(shares: Mapping[Worker, int], moment: Moment) -> str:
 
 
 def _crowded(moment: Moment) -> Iterator[tuple[str, str]]:
-    """By the nodes' own figures: the persistent memory of all whose memory is on the GPU, and the largest ephemeral of those that take turns."""
+    """Yield the GPUs that report too little memory for their sessions.
+
+    A GPU needs the persistent memory of all sessions on it, plus the largest ephemeral memory of those that take turns.
+    """
     living = {uid for uid, pod in moment.pods.items() if not has_ended(pod)}
     for gpu in moment.gpus:
         there = [

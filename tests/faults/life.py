@@ -108,7 +108,7 @@ class Life:
 
 
 async def _services_when_collected(stage: Stage) -> list[str]:
-    """Names of the Services that are there once those of jobs that are gone are not: the garbage collector takes its time after an outage."""
+    """Wait until the Services of deleted jobs are collected (slow after an outage); return the names of the others."""
     cluster = stage.cluster
 
     async def look() -> list[str] | None:

@@ -64,7 +64,7 @@ class Moment:
         return bool(states) and all(state in STANDS[order] for state in states)
 
     def standing_aside(self) -> set[Worker]:
-        """Returns the workers that hold shares and take no turns: ordered, answered, and not resumed by their job's status."""
+        """Return the paused and offloaded workers: they have followed their order, and their job has not resumed."""
         orders = self.orders
         return {
             worker_of(pod)

@@ -1,10 +1,12 @@
 """The second life: jobs are preempted by all three actions, and agents die between an order and its answer.
 
-Two nodes of one GPU each, which offer twice what may take turns. A gang pauses for another, while the agent of one of its nodes is
-dead: nothing starts before that agent is back and has answered. It goes on; its memory is moved to the host for a gang of which
-nobody knows what it needs; that one is evicted for a vital one, as there is room for only one job that is paused or offloaded, and starts
-again. The gang gets its memory back, pauses again, is suspended where it stands and starts again when it may. It is told to pause once more,
-and deleted before the nodes have answered. Its preemptor runs in the end on all that there is: so nothing was left behind.
+There are two nodes of one GPU each. A GPU offers 200 percent, of which 100 may take turns.
+
+The gang "long" pauses for another gang while the agent of one of its nodes is dead: the other gang starts only when that agent
+is back and has answered. Then "long" resumes. It is offloaded for "large", whose memory needs are unknown. "large" is evicted
+for "vital", because a GPU has room for only one paused or offloaded job, and starts again. "long" is restored, pauses again, is
+suspended while paused, and starts again when it is unsuspended. It is ordered to pause once more and is deleted before the
+nodes have answered. Its preemptor then runs on both GPUs, which shows that nothing was left behind.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One replica of the operator as a process of its own, which can be killed, stopped and started again within milliseconds.
 
-The processes are forked from a server that has imported the operator (``multiprocessing``'s forkserver): what a process of its own
-costs is the import of its libraries, and hundreds of them are started here. What runs in it is the operator's ``main``.
+The processes are forked from a server that has imported the operator (``multiprocessing``'s forkserver): the
+tests start hundreds of processes, which would each import the libraries otherwise. Each process runs the operator's ``main``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Replica:
 
 
 def _live(arguments: list[str], log_path: str, clock_ahead_seconds: float) -> None:
-    """Be the operator. The server from which this was forked ends with the tests, and this with it."""
+    """Run the operator's ``main`` in this forked process, which is killed when the forkserver ends with the tests."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(log, 1)

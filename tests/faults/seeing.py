@@ -62,7 +62,7 @@ class Seeing:
         await self._history.until(f"{name} is profiled", lambda: "profile" in self._status(name))
 
     async def known_to_take_turns(self, name: str) -> None:
-        """Wait until all workers of a job hold their turns, and the operator has seen that: before, it could not have the job pause."""
+        """Wait until the operator has seen all workers of a job take turns; it can pause the job only then."""
 
         def look() -> bool:
             status = self._status(name)

@@ -89,7 +89,7 @@ async def undisturbed(grounds: Grounds, life: Life = GANGS) -> Raw:
 
 
 def report(kind: str, outcomes: dict[int, Outcome]) -> str:
-    """Return what went wrong, how to see it again, and the log of the first; empty where nothing did."""
+    """Return the violations, the commands that reproduce them, and the log of the first cell; empty if nothing went wrong."""
     wrong = {seed: outcome for seed, outcome in sorted(outcomes.items()) if outcome.violations}
     lines = []
     for seed, outcome in wrong.items():

@@ -113,7 +113,7 @@ async def test_a_leader_that_is_stopped_past_its_lease(grounds: Grounds) -> None
 
 
 async def test_a_leader_that_is_stopped_with_a_write_in_mid_air(grounds: Grounds) -> None:
-    """What left the leader before its end may land later than it: then the API server itself refuses it, or it does no harm."""
+    """A request of the old leader may land after its lease has ended: the API server refuses it, or it does no harm."""
     async with cell(grounds) as live:
         fault = Stopping()
         both = await pair(live, fault)
@@ -146,7 +146,7 @@ async def test_a_leader_that_is_cut_off_from_the_api_server(grounds: Grounds) ->
 
 @pytest.mark.parametrize("ahead_seconds", [120.0, -120.0], ids=["ahead", "behind"])
 async def test_replicas_whose_clocks_differ_by_two_minutes(grounds: Grounds, ahead_seconds: float) -> None:
-    """Leases are never compared with another's clock; what was attained under one clock is not lost under another."""
+    """No replica compares a lease with another replica's clock, and a change of leader loses no attained service."""
     async with cell(grounds) as live:
         both = await pair(live, Fault(), ahead_seconds=ahead_seconds)
 

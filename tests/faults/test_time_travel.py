@@ -26,10 +26,10 @@ _NO_PREEMPTION = {
 }
 
 
-async def test_a_new_leader_does_not_give_away_the_gpus_that_the_old_one_gave_after_the_moment_that_it_is_shown(
+async def test_a_new_leader_with_stale_reads_does_not_allocate_gpus_a_second_time(
     grounds: Grounds,
 ) -> None:
-    """Every job that it would write about is unchanged since: no conflict of versions would stop it."""
+    """The jobs that the new leader would write have not changed since, so no version conflict would stop it."""
     async with cell(grounds) as live:
         fault = StaleReads()
         operator = await live.add_replica(fault, _NO_PREEMPTION)

@@ -23,7 +23,7 @@ _GONE = {
 
 
 class Delayed(Fault):
-    """Each kind's events come late, each kind's by another time, which changes now and then: so kinds overtake one another."""
+    """Events arrive late. The delay differs by kind and varies over time, so kinds overtake one another."""
 
     def __init__(self, seed: int, longest_seconds: float = 0.6) -> None:
         self._dice = Dice(seed)

@@ -20,7 +20,7 @@ from tests.support.operator.waiting import until
 JOB, OTHER = "subject", "other"
 NODE = "n1"
 NEVER_SECONDS = 3600
-"""The waits that make up a moment end when the test ends them."""
+"""Longer than any test: a job stays in its state until the test changes it."""
 
 
 @pytest.fixture(scope="module")

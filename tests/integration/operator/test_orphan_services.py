@@ -68,7 +68,7 @@ async def test_a_service_that_somebody_deleted_is_there_again_when_the_next_atte
     assert after["spec"]["selector"] == before["spec"]["selector"]
 
 
-async def test_the_service_of_a_job_that_was_deleted_without_what_it_owns_is_removed_and_no_copy_of_it(
+async def test_the_service_of_a_job_deleted_with_orphan_propagation_is_removed_but_not_its_copy(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
     await cluster.add_node("n1", gpus=2)

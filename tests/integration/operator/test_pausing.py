@@ -17,7 +17,7 @@ from tests.support.operator.played_cluster import GIB, PlayedCluster
 from tests.support.operator.waiting import until
 
 PAUSE_SECONDS = 30
-"""Long enough for nodes that do answer on a slow machine. That one does not is waited for beside the rest."""
+"""Long enough for a node to answer on a slow machine. The test waits out this timeout in parallel with its other steps."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ async def _is_told_in_vain(cluster: PlayedCluster) -> Raw:
 
 
 async def _ends_instead(cluster: PlayedCluster, long: Raw) -> None:
-    """Wait until the time is over that it was given."""
+    """Wait until the job has had its time to offload and is evicted instead."""
     node, uid = long["spec"]["nodeName"], long["metadata"]["uid"]
     await cluster.until_condition("long", "Placed", "False", reason="Preempted")
     preempted = await cluster.condition("long", "Preempted")

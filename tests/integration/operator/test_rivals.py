@@ -37,7 +37,7 @@ REFUSED = {3, 20}
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One that does not give a gang up which a slow machine plays."""
+    """An operator whose gang timeout is long enough for a slow machine."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["timeouts"] |= {"gangTimeoutSeconds": 60, "avoidNodeSeconds": 1}
     folder = tmp_path_factory.mktemp("rivals")

@@ -24,7 +24,7 @@ KEPT_OFF = "since the template does not tolerate the taint maintenance=yes:NoExe
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One that keeps away for longer than any test from a node on which it has learnt to: who comes back was allowed to."""
+    """An operator that avoids nodes for longer than any test: a gang returns only to a node that it does not avoid."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["timeouts"] |= {"avoidNodeSeconds": 3600, "gangTimeoutSeconds": 600}
     folder = tmp_path_factory.mktemp("set-aside")

@@ -1,7 +1,7 @@
-"""What the operator reads again before it preempts a job, what it writes before what, and what it still writes when it is to end, as a
-real API server sees it.
+"""The operator's reads and writes around a preemption and at its own end, on a real API server.
 
-Between the two stands a proxy that holds back what the test wants held back.
+Before a preemption the operator reads the victim again; it writes statuses in order, and completes its writes before it ends. A
+proxy between the operator and the API server holds back what a test chooses.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     assert (await cluster.condition("short", "Complete"))["status"] == "True"
 
 
-async def test_what_is_on_its_way_when_the_operator_is_to_end_is_written_and_told(
+async def test_an_operator_that_is_told_to_end_completes_its_write_and_its_events(
     held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
 ) -> None:
     fault, operator = held_back

@@ -82,7 +82,8 @@ class History:
         """Go through all moments.
 
         Raises:
-            AssertionError: at one of them two gangs held GPUs and neither was being rolled back, a GPU was promised twice, a placement was incomplete or on an avoided node, or an attempt began before the previous one was gone; or something is still held at the end.
+            AssertionError: two gangs held GPUs and neither was being rolled back, a GPU was promised twice, a placement was
+                incomplete or on an avoided node, an attempt began before the previous one was gone, or a GPU is held at the end.
         """
         found = Summary()
         whole: set[tuple[str, str]] = set()

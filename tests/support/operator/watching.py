@@ -44,7 +44,7 @@ async def watched(
 
 @asynccontextmanager
 async def beside(*works: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Have these run beside the block; what goes wrong in one of them ends the block."""
+    """Run these coroutines while the block runs; an error in one of them ends the block."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
         try:

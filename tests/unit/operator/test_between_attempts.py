@@ -145,7 +145,7 @@ def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> N
 
 
 @pytest.mark.parametrize("story", UNSTARTED)
-def test_who_has_not_run_twice_in_a_row_says_why_it_waits_and_until_when(story: str) -> None:
+def test_a_job_with_two_unstarted_attempts_in_a_row_says_why_it_waits_and_until_when(story: str) -> None:
     once = after_attempt(a_job().gang(2), story)
     assert reconciled_job_of(once.record).state is JobState.WAITING, "it is tried elsewhere at once"
     twice = after_attempt(once, story)
@@ -180,12 +180,12 @@ def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
     assert due_seconds == (None if want is None else NOW + want), story
 
 
-def test_who_has_not_run_for_days_waits_for_as_long_as_everybody() -> None:
+def test_the_wait_after_many_unstarted_attempts_is_capped() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5000), "it never gets its image")
     assert reconciled_job_of(job.record).due_seconds == pytest.approx(NOW + 300)
 
 
-def test_nobody_waits_for_having_not_run_where_the_wait_is_zero() -> None:
+def test_unstarted_attempts_cause_no_wait_when_the_backoff_is_zero() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
     assert (
         reconciled_job_of(job.record, timeouts=TimeoutsConfig(restart_backoff_seconds=0)).state
@@ -193,7 +193,7 @@ def test_nobody_waits_for_having_not_run_where_the_wait_is_zero() -> None:
     )
 
 
-def test_who_has_not_run_competes_at_once_when_it_was_suspended_meanwhile() -> None:
+def test_a_suspension_ends_the_wait_after_unstarted_attempts() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5), "it never gets its image")
     assert reconciled_job_of(job.record).state is None
     suspended = write_of(
@@ -223,7 +223,7 @@ def test_who_is_suspended_while_it_waits_after_a_failure_says_that_it_is_suspend
         ("it went away", a_node("n1", ready=False), ["n1"]),
     ],
 )
-def test_what_people_say_of_a_node_takes_the_place_of_what_was_learnt_of_it(
+def test_a_cordon_or_taint_ends_a_jobs_own_avoidance_of_the_node(
     story: str, node: object, want: list[str]
 ) -> None:
     job = a_job().visited().after(transitions.kept_away, ["n1"], "its worker was refused", NOW + 60, NOW)

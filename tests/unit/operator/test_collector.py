@@ -1,4 +1,4 @@
-"""The collector of garbage waits while a decision is made."""
+"""Python's garbage collector is paused during a decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Ring:
         self.itself = self
 
 
-def test_it_waits_in_the_block_and_goes_on_after_it_whatever_happens() -> None:
+def test_the_collector_is_paused_in_the_block_and_resumes_even_after_an_error() -> None:
     inside = []
 
     def fails() -> None:

@@ -58,7 +58,7 @@ def test_a_gang_that_runs_makes_nothing() -> None:
     assert write_of(decided(a_view([job], pods, [a_gpu_node("n1")])), "a") is None
 
 
-def test_who_does_not_fit_waits_with_reason_position_and_way_out() -> None:
+def test_a_job_that_does_not_fit_reports_reason_position_and_unblock() -> None:
     holder = a_job("a").placed("n1").running(since=NOW).record
     waits = [a_job(name).visited().record for name in ("b", "c")]
     view = a_view([holder, *waits], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
@@ -137,7 +137,7 @@ def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
     assert [each.reason for each in write.events] == ["Suspended"]
 
 
-def test_one_job_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_cannot_be_reconciled_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_for_one(job: Any, pods: Any, context: Any) -> Any:
         if job.name == "odd":
             raise KeyError("surprise")
@@ -152,8 +152,8 @@ def test_one_job_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.Monkey
     assert even.creates
 
 
-class TestWhenWhatMerelyChangesIsWritten:
-    """Steps are written at once; figures and sentences now and then."""
+class TestRateOfStatusWrites:
+    """State changes are written at once; figures and explanations at a limited rate."""
 
     def waiting(self, position: int) -> Any:
         job = a_job("b").visited()

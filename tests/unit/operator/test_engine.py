@@ -36,7 +36,7 @@ def an_engine(
 
 
 class _StandsBy(Metrics):
-    """Tells when the engine has come to show no figures, which is the last that it does when it begins to stand by."""
+    """Sets ``stands_by`` when the engine clears its figures, which is its last step before it stands by."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,10 +85,10 @@ class _Loop(asyncio.SelectorEventLoop):
     [(1.0, MISSED_DELETIONS_SECONDS), (MISSED_DELETIONS_SECONDS + 60, MISSED_DELETIONS_SECONDS + 60)],
     ids=["soon after a list", "long after a list"],
 )
-def test_a_list_that_is_asked_for_comes_no_sooner_than_a_while_after_the_last_one(
+def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
     monkeypatch: pytest.MonkeyPatch, after_seconds: float, want_seconds: float
 ) -> None:
-    """However often it is asked for, there is one."""
+    """Several requests lead to a single list."""
     fake, listed, once = _FakeTime(), list[float](), asyncio.Event()
 
     async def relist(*arguments: object) -> None:

@@ -200,7 +200,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_judgement(case: Case) -> None:
+def test_evaluate_attempt(case: Case) -> None:
     job = a_job().gang(2).placed("n1", "n2").record
     cluster = ClusterContext({node.name: node for node in case.nodes}, index_sessions(()), TIMEOUTS, NOW)
     placed_on = {0: "n1", 1: "n2"}
@@ -236,7 +236,7 @@ def test_who_was_stopped_by_its_node_has_failed_for_that_reason(code: int) -> No
     )
 
 
-def test_who_goes_on_while_its_node_stops_a_process_of_it_is_not_judged() -> None:
+def test_an_attempt_still_runs_while_its_node_stops_one_of_its_processes() -> None:
     job = a_job().placed("n1").record
     pod = a_pod(job).running().record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, **STOPPED)]})

@@ -16,7 +16,7 @@ from laneway.operator.pacing import idle_seconds
         ("decisions take long: what is due is not put off for ever", -3.0, 2.0, 5.0),
     ],
 )
-def test_what_is_merely_due_waits_as_long_as_decisions_are_dear(
+def test_due_work_waits_longer_when_decisions_take_more_cpu(
     what: str, due_in_seconds: float, decision_cpu_seconds: float, want_seconds: float
 ) -> None:
     assert idle_seconds(due_in_seconds, decision_cpu_seconds) == pytest.approx(want_seconds), what

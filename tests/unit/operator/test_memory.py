@@ -29,7 +29,7 @@ NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
     {
         "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
-        # An allowance is what a decider without a memory would have more of.
+        # At a low rate, a fresh cycle would have a fuller write budget than the one with cached state.
         "cycle": {"explanationsPerSecond": 1000},
     }
 )

@@ -75,7 +75,7 @@ def test_a_service_that_lost_its_owner_goes_back_to_its_living_job() -> None:
     assert orphans.find([a_service(job)], [job], NOW) == NOTHING
 
 
-def test_it_does_not_while_its_job_is_being_deleted_nor_from_another_namespace() -> None:
+def test_a_service_is_not_adopted_by_a_job_being_deleted_nor_by_one_in_another_namespace() -> None:
     job = a_gang().record
     going = a_gang().metadata(deletionTimestamp="2026-01-01T00:00:00Z").record
     orphans = OrphanServices(PATIENCE_SECONDS)

@@ -154,7 +154,7 @@ def test_only_a_worker_whose_client_answers_can_stop_and_stay(state: str | None,
 def test_a_resuming_job_is_not_preempted_before_its_nodes_report_it(
     state: str, since: float, want: bool
 ) -> None:
-    """What they say is the answer to the order before: a new one would seem to have been followed at once."""
+    """The nodes still report the result of the previous order, so a new order would seem to be followed at once."""
     job = a_job("old").placed("n1").running(since).record
     pod = a_pod(job).running().record
     reconciled = reconciled_job_of(job, pod, view=seen(job, pod, state))

@@ -43,7 +43,7 @@ def progress_of(job: JobRecord, *figures: dict[str, Any], now: float = NOW) -> P
     return job.status.progress if write is None else write.status.progress
 
 
-def test_the_first_workers_word_counts_and_the_furthest_workers_iterations() -> None:
+def test_progress_takes_the_first_workers_report_and_the_highest_iteration_count() -> None:
     made = progress_of(
         gang(), {"iterations": 251, "report": REPORT}, {"iterations": 253, "report": {"loss": "0.5"}}
     )

@@ -52,7 +52,7 @@ OWN_TROUBLE = "Internal error occurred: etcdserver: request timed out"
         (409, QUOTA, "QuotaExceeded", False, False),
     ],
 )
-def test_what_passes_by_itself_is_told_from_what_is_the_objects_fault(
+def test_transient_refusals_are_distinguished_from_faults_of_the_object(
     status: int, message: str, reason: str, refusal: bool, blamed: bool
 ) -> None:
     assert reason_of(message) == reason

@@ -129,7 +129,7 @@ class TestASpecThatBecameWrong:
         assert not decided(view).decision.starts
 
 
-class TestWhoHadSucceededBeforeItWasToldToMakeWay:
+class TestAJobThatHadSucceededBeforeItWasPreempted:
     def preempted(self) -> JobBuilder:
         return a_job().placed("n1").running().after(transitions.preempted, "HigherPriority", "m", NOW - 10)
 

@@ -68,7 +68,7 @@ class _Slow:
         return body
 
 
-async def test_who_ends_leaves_no_event_behind_not_even_the_one_that_was_being_written() -> None:
+async def test_the_last_events_are_written_including_one_whose_write_was_interrupted() -> None:
     api = _Slow()
     writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 10.0)
     for name in ("placed", "started"):
@@ -130,7 +130,7 @@ def test_all_that_writes_is_looked_at_here() -> None:
 
 @pytest.mark.parametrize("name", FENCED)
 @pytest.mark.parametrize("seconds_left", [0.0, -5.0])
-async def test_who_has_no_time_of_the_lease_left_writes_nothing(name: str, seconds_left: float) -> None:
+async def test_a_replica_whose_lease_has_expired_writes_nothing(name: str, seconds_left: float) -> None:
     api = _Untouched()
     writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: seconds_left)
     with pytest.raises(FencedOff):
@@ -138,7 +138,7 @@ async def test_who_has_no_time_of_the_lease_left_writes_nothing(name: str, secon
     assert api.asked == []
 
 
-async def test_nor_does_it_write_events() -> None:
+async def test_a_replica_whose_lease_has_expired_writes_no_events() -> None:
     api = _Untouched()
     writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 0.0)
     writer.record(_OBJECT)

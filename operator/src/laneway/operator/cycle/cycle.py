@@ -1,10 +1,10 @@
-"""One cycle's decision, pure: from the cluster's state to the writes that it demands, job by job.
+"""Computes each job's writes from the cluster's state, without I/O.
 
-A cycle remembers the jobs as they were reconciled and what the scheduler was given, so that it costs what has changed. It decides
-what one would that sees everything for the first time: its memory makes it fast and changes nothing.
+The reconciled jobs and the scheduler's input are kept between cycles, so that a cycle's cost depends only on what has changed.
+The kept state only saves time: a cycle without it makes the same decisions.
 
-A write is the difference between what a job has and what it is to have. A job with writes *in flight* counts as what it is to be, and
-is left alone until these have ended, whatever came of them.
+A write is the difference between a job's current and desired state. While a job has writes *in flight*, the cycle assumes its
+desired state and leaves the job alone until they have ended, whatever their outcome.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Cycle:
         for uid in self._concerned(this, changed):
             self._apply(this, uid)
         self._flush_statuses(this)
-        # 6. Execute: the engine does. Until a write has ended, its job counts as what it is to be.
+        # 6. Execute: done by the engine. Until a job's writes have ended, its desired state is assumed.
         for uid, (_, reconciled) in this.writes.items():
             self._deferred.forget(uid)
             self._jobs.assume(uid, reconciled)
@@ -295,7 +295,7 @@ class Cycle:
 
 
 def _merely_explains(write: JobWrite, reconciled: ReconciledJob) -> bool:
-    """Whether nothing happens but that a waiting job gets its reason."""
+    """Whether a write only explains why a job waits."""
     return (
         reconciled.state is JobState.WAITING
         and not write.changes_objects

@@ -63,5 +63,5 @@ class DeferredStatuses:
             yield uid
 
     def due_seconds(self, now_seconds: float) -> float:
-        """Return when a cycle is due for an explanation. Service is no reason for one: there is one every few seconds."""
+        """Return when an explanation needs a cycle. Attained service needs none: cycles run every few seconds anyway."""
         return max(self._explanations.next_seconds(), now_seconds + DEFERRED_AGAIN_SECONDS)

@@ -187,7 +187,7 @@ class JobCache:
 def reconciled_or_refused(
     record: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> ReconciledJob:
-    """Reconcile a job; one that this version of the operator cannot make sense of must not stop the others."""
+    """Reconcile a job. If that raises an exception, refuse the job, so that it does not stop the others."""
     try:
         return reconcile(record, pods, context)
     except Exception as error:

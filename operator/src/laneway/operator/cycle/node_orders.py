@@ -1,7 +1,7 @@
-"""What each node is to be ordered, beside what it was: the difference is what is written.
+"""Diffs the desired node orders against the current ones.
 
-The operator's own orders are told from others' by the GPUNode's ``managedFields``. A pod that somebody else gives an order to
-(``kubectl laneway pause``, say) gets none of the operator's: an object of the list has one ``order``, and the other's word stands.
+The GPUNode's ``managedFields`` tell the operator's own orders from others'. If somebody else orders a pod (with
+``kubectl laneway pause``, say), the operator gives it no order: a list entry has one ``order``, and the other manager's stands.
 """
 
 from __future__ import annotations

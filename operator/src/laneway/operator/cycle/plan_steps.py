@@ -139,7 +139,7 @@ def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEve
 
 
 def explains(status: TrainingJobStatus, reason: WaitingReason, refused: str) -> bool:
-    """Whether a status has already why its job waits, and to which nodes its template does not let it."""
+    """Whether a status already gives this reason, and names the nodes that the job's template excludes."""
     waiting = status.waiting
     return (
         waiting is not None

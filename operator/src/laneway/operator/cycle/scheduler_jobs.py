@@ -79,8 +79,8 @@ def _service_rate_gpus(status: TrainingJobStatus) -> float:
 
 
 def _expected_seconds(status: TrainingJobStatus, template: KnownTemplate, now_seconds: float) -> float | None:
-    """Return how long the job runs in all. What has run and what remains add up to the same at any moment, so a moment is taken that
-    is in the status: then it is the same to the last bit whenever it is asked for."""
+    """Return the job's total run time. Executed plus remaining time is the same at any moment. Both are taken at a time that
+    the status records, so that every call returns exactly the same number."""
     progress, counted_seconds = status.progress, accounting.counted_at_seconds(status)
     if counted_seconds is not None and progress is not None and progress.updated_at is not None:
         now_seconds = max(counted_seconds, parse_time(progress.updated_at))

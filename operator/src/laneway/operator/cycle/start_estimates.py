@@ -1,7 +1,7 @@
 """Start estimates and suggestions for waiting jobs: who is ahead, when a job may start, which change would start it now.
 
-They decide nothing, and cost more than a small decision. So estimates are made for all jobs in line together now and then, and
-suggestions are worked out for a few jobs in a cycle, in the order in which that was done last.
+They affect no decision, and cost more than a small one. So estimates are computed at intervals, for the first jobs in the queue
+together. Suggestions are computed for a few jobs per cycle, those with the oldest suggestions first.
 """
 
 from __future__ import annotations

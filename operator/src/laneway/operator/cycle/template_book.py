@@ -57,7 +57,7 @@ class TemplateBook:
         return NOTHING_KNOWN if key is None else self._known.get(key, NOTHING_KNOWN)
 
     def refresh(self) -> set[str]:
-        """Work out again what has changed; return the uids of jobs of whose template something else is known than before."""
+        """Recompute the stale templates; return the uids of the jobs for whose template the result has changed."""
         changed: set[str] = set()
         for key in self._stale:
             evidence = self._evidence.get(key, {})

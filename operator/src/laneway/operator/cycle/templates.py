@@ -1,8 +1,8 @@
-"""Profile first: what is known of a job because others of the same template ran.
+"""Template profiles: what is known of a job from other jobs of the same template.
 
-status.profile of the jobs that are there, ended ones too ─▶ profile of the template ─▶ the planner's figures of a waiting job,
-and the annotation ``laneway.dev/profile`` of its pods, from which the node's agent starts. How long those ran that succeeded ─▶
-how long one is expected to run.
+status.profile of all existing jobs, ended ones included ─▶ the template's profile ─▶ the planner's figures for a waiting job,
+and the annotation ``laneway.dev/profile`` of its pods, from which the node's agent starts. Run times of succeeded jobs ─▶ the
+expected run time.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from laneway.operator.state.sessions import Hold, SessionIndex
 from laneway.scheduling import Demand, ForeignTenant, Job, JobState, WorkerPlacement
 
 _RELEASE_SECONDS = 10.0
-"""Between the end of a worker's containers and the kubelet's giving its ids free lies a moment in which the node still
-reports the session. A worker that is sent there in it may be refused, or get another GPU; so the planner sees the ended worker as leaving.
-Seen as a foreign tenant, which may stay for ever, it would make a gang give up the GPUs of the jobs preempted for it. An ended
-worker whose session stays longer holds nothing all the same: its pod is kept for its logs."""
+"""After a worker's containers end, the node reports its session until the kubelet frees its device ids. A worker placed there
+meanwhile may be refused, or get another GPU, so the ended worker counts as releasing its GPU for this time. It must not count
+as a foreign tenant, which may stay forever: a preemptor would then give up the GPUs of its victims. After this time, the ended
+worker holds nothing even if its session is still reported; its pod is kept for its logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def node_tenants(
     covers: Callable[[WorkerPod, str], bool],
     now_seconds: float,
 ) -> NodeTenants:
-    """Return whom a node's report tells of that no placement stands for.
+    """Return the tenants that a node reports and that no placement accounts for.
 
     Args:
         holds: its sessions.

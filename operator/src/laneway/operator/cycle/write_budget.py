@@ -1,9 +1,9 @@
 """How many statuses with only new figures and sentences may be written: position, service, measured bytes.
 
-Each kind has an allowance a second, which is saved up for a while: with a few jobs all are written within seconds, with thousands
-the API server is not kept busy by them. Attained service, which anybody can work out from a job's status, has a smaller allowance
-of its own. While many jobs start at the same time, the API server is left to them: such a write takes as much of it as the
-creation of two pods.
+Each kind has a token bucket. With a few jobs, all statuses are written within seconds; with thousands, they do not keep the API
+server busy. Attained service has a smaller bucket of its own, because anybody can compute it from the rest of the status. While
+many jobs start, explanations are written at a lower rate and service is not written at all: one such write costs the API server
+as much as creating two pods.
 """
 
 from __future__ import annotations

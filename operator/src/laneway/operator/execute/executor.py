@@ -1,8 +1,8 @@
 """Executes writes, each as a task of its own: per job first the status, which records the intent, then its objects.
 
 So a status always shows what was intended. The engine does not wait for the writes: it goes on deciding about other jobs, and
-leaves those alone that are *in_flight* here. Statements that let jobs start wait for one another in a line of their own, so that a job that is to
-stop is never behind thousands of pods that are to be made.
+leaves alone those that are *in_flight* here. Writes that start jobs have request slots of their own, so that stopping a job
+never waits behind the creation of thousands of pods.
 """
 
 from __future__ import annotations

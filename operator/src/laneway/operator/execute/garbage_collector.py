@@ -36,7 +36,7 @@ class GarbageCollector:
         self._services = OrphanServices(orphan_seconds)
 
     async def collect_workers(self, state: ClusterState, now_seconds: float) -> bool:
-        """See to the workers that are due; return whether each of them had what the cache says: False where it has missed a job.
+        """Delete or adopt the workers that are due; return False if one's job exists on the API server but not in the cache.
 
         Raises:
             ApiError, FencedOff, UnknownOutcome

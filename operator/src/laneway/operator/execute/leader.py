@@ -168,7 +168,7 @@ class Leadership:
         return holder in ("", self.identity) or self._seen.silent(now_seconds)
 
     def _may_create(self, now_seconds: float) -> bool:
-        """A lease that somebody deleted does not end the time of who held it: nobody has told the holder."""
+        """Whether a missing lease may be created. The holder of a deleted lease may still write until its time runs out."""
         seen = self._seen
         if seen is None or seen.holder in ("", self.identity):
             return True

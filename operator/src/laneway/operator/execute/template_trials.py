@@ -1,8 +1,9 @@
-"""Asks the API server whether it would take the pods of jobs that wait, before they get GPUs: a trial run of a creation.
+"""Checks the pod templates of waiting jobs by a dry run on the API server, before the jobs get GPUs.
 
-A job that starts at once needs no trial: it is told by the real creation; after that was refused it is asked about, so that one whose pods will
-never be taken does not get GPUs again and again only to lose them. Templates that are alike are asked about once, a few in a cycle, those of the
-first in line. Only what is the template's own fault counts: a quota that is used up today is not, nor is a webhook that does not answer.
+A job that starts at once needs no dry run: the real creation shows the result. After a refused creation, its template is
+checked, so that a job whose pods will never be accepted does not get and lose GPUs again and again. Equal templates are checked
+once. Each cycle checks a few templates, of the first jobs in the queue. Only faults of the template itself count, not an
+exhausted quota or a webhook that does not answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The only place that writes to the cluster.
 
-Every write passes the fence first: a replica whose lease may have run out writes nothing. Beyond the fence, each write carries
-what it was decided from, so that a writer that was stopped in mid-air does no harm: a status its object's resource version, a
-deletion the pod's uid, a creation a name that can exist only once. Therefore objects that must be new are created (a
-server-side apply would quietly adopt a stranger's pod or the last attempt's), and what is kept up to date is applied.
+Every write passes the fence first: a replica whose lease may have expired writes nothing. Each write also carries a
+precondition, so that a request sent late by a suspended process does no harm: a status write has the object's resource
+version, a deletion has the pod's uid, and a creation has a name that can exist only once. Objects that must be new are created,
+because a server-side apply would silently take over a foreign pod or one of the last attempt. Statuses and orders are applied.
 
 The answer to a write goes into the cache at once, so the next cycle sees its own intents before the watch does.
 """
@@ -215,7 +215,7 @@ class Writer:
                 raise
             self._cache.pods.forget(metadata)  # it is gone, or another is in its place
             return
-        # Of a pod that another deletion took away in the meantime the API server shows what it was about to store, without a version.
+        # If another deletion removed the pod meanwhile, the answer is the object about to be stored, without a version.
         if answer.get("kind") == PODS.kind and answer["metadata"].get("resourceVersion"):
             self._cache.pods.observe(answer)
         else:
@@ -249,8 +249,8 @@ class Writer:
         """Write recorded events, one after another, until cancelled.
 
         Args:
-            under_way: returns of how many jobs something is being written. While these are many, events come in drops: they are for people,
-                and take as much of the API server as what they tell of.
+            under_way: returns the number of jobs with writes in flight. While it is high, events are written at a lower rate:
+                each costs the API server as much as the write that it reports.
         """
         while True:
             await self._recorded.wait()
@@ -270,7 +270,8 @@ class Writer:
             logger.warning("%d events were not written before the end", len(self._events))
 
     async def _write_first_event(self) -> None:
-        """Who is cancelled meanwhile leaves it first: written twice, it is refused the second time, because of its name."""
+        """Write the first event in the queue. If cancelled, the event stays first: a second write of it is
+        refused, because its name exists already."""
         event = self._events[0]
         path = EVENTS.path(event["metadata"]["namespace"])
         try:

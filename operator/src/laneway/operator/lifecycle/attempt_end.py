@@ -17,7 +17,7 @@ def end_attempt(
     *,
     ran: bool,
 ) -> ReconciledJob:
-    """Take the step that the result on an attempt which is over demands; ``ran``: all of its workers ran."""
+    """Apply the result of an attempt that is over to its job; ``ran``: whether all of its workers ran."""
     status, now_seconds, timeouts = reconciled.job.status, context.now_seconds, context.cluster.timeouts
     message = result.message
     end_seconds = now_seconds if result.ended_seconds is None else min(now_seconds, result.ended_seconds)
@@ -38,7 +38,7 @@ def end_attempt(
 
 
 def _counted_in_a_row(status: TrainingJobStatus, result: AttemptResult, ran: bool) -> TrainingJobStatus:
-    """Count the attempts in a row that have not run. What the API server did not take waits for its own time, and counts as none."""
+    """Count the attempts in a row that did not run. Refusals by the API server have their own backoff and are not counted."""
     if ran:
         return transitions.changed(status, unstarted_attempts=None)
     if result.reason not in DISRUPTION_REASONS:
@@ -70,8 +70,8 @@ def _after_failure(
 def _learn_from(
     status: TrainingJobStatus, result: AttemptResult, context: ReconcileContext
 ) -> tuple[TrainingJobStatus, str]:
-    """Keep the job away from a node on which its workers fail again and again; the longer, the more often. The second
-    result says so, and is empty where it is not done."""
+    """Keep the job away from a node on which its workers fail repeatedly, for longer after each further failure. The second
+    result describes that; it is empty if the job is not kept away."""
     timeouts, now_seconds = context.cluster.timeouts, context.now_seconds
     if not result.failed_on:
         return status, ""

@@ -1,8 +1,8 @@
-"""A job that is not to have workers: those that it had have to go, and then it is up for the plan, or waits for something else.
+"""Jobs between two attempts: their remaining pods are deleted, then they wait for the scheduler or for something else.
 
-A worker's pod has the same name in every attempt, so the next one cannot begin before the last pod is gone. On a node that does
-not answer any more it would never go; after ``lostNodeRemovalSeconds`` its pod is removed without waiting for the kubelet. What
-then may run twice, and for how long, is in docs/jobs.md.
+A worker's pod has the same name in every attempt, so the next attempt cannot begin before the last pod is gone. A pod on a node
+that does not answer would stay forever, so it is force-deleted after ``lostNodeRemovalSeconds``, without waiting for the
+kubelet. What may then run twice, and for how long, is in docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Reconc
 
 
 def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatus, ...]:
-    """Return the nodes that the job is still to avoid. Where people keep it off by a cordon or a taint, that takes the place of what it
-    has learnt of the node: when they take it back, the node is as good as new."""
+    """Return the nodes that the job still avoids. A node that people keep the job off, by a cordon or a taint, is dropped from
+    the list: once they remove the cordon or taint, the job may use the node again."""
     unexpired = transitions.unexpired(job.status.avoid, context.now_seconds)
     if job.desired is None:
         return unexpired

@@ -76,7 +76,7 @@ class AttemptResult:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What there is to evaluate_attempt."""
+    """The input of :func:`evaluate_attempt`."""
 
     workers: int
     placed_seconds: float
@@ -90,7 +90,7 @@ class Attempt:
     """The node of each worker, by rank."""
 
     refused: str = ""
-    """Why the API server took one of its pods or its Service not, as a sentence; empty where it did."""
+    """Why the API server refused one of its pods or its Service, as a sentence; empty if it refused none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,8 @@ def _taken_unseen(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | 
 
 
 def _on_sick_gpu(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
-    """A GPU that may recover soon moves nobody; but who failed on one, or with a peer on one, was failed by it."""
+    """Workers leave an unhealthy GPU only after ``unhealthy_gpu_seconds``, because it may recover. If a worker has failed
+    meanwhile, the GPU is blamed at once, even if it is a peer's GPU."""
     failed = next((pod for pod in attempt.pods if pod.failure), None)
     for pod, gpu in on_sick_gpus(attempt.pods, cluster.sessions, cluster.sick):
         if (

@@ -2,8 +2,8 @@
 
     status.preemption (what is meant, written first) ─▶ orders in GPUNode.spec ─▶ sessions' states ─▶ Running=False: Paused
 
-Nothing of it is remembered: who reads the status knows what was meant, and who reads the GPUNode what was ordered, and what
-was done. Where the nodes do not do it in time, the job is evicted instead.
+The operator keeps no other state about a preemption: the status holds the intent, and the GPUNode holds the orders and what
+the node has done. If the nodes do not comply in time, the job is evicted instead.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def can_pause(pods: Sequence[WorkerPod], sessions: SessionIndex) -> bool:
 def coming_back_until_seconds(
     status: TrainingJobStatus, pods: Sequence[WorkerPod], cluster: ClusterContext
 ) -> float | None:
-    """Return until when a job that goes on is given time to do so; None where its nodes say that it does, or had their time.
+    """Return until when a resumed job's nodes have time to report that it runs; None if they have, or the time is over.
 
-    Told to pause again before, it would seem to have done so already: what its nodes say is still the answer to the order before.
+    Until then the nodes still report the earlier pause, so a new order to pause would seem to be done already.
     """
     since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, cluster.now_seconds)
     until_seconds = since_seconds + cluster.timeouts.pause_seconds

@@ -19,8 +19,8 @@ def progress_made(
 ) -> ProgressStatus | None:
     """Return how far the gang has come; what was known before where its nodes say nothing new.
 
-    Of the workers that report, the first one's word counts, so that a loss does not jump between ranks. A new attempt keeps the
-    word of the one before until it has one of its own: it goes on from a checkpoint, or says so soon.
+    The report of the lowest reporting rank counts, so that the loss does not jump between ranks. A new attempt keeps the
+    previous attempt's progress until its first report: it resumes from a checkpoint, or soon reports otherwise.
     """
     found = [hold.session for pod in sorted(pods, key=lambda each: each.rank) for hold in sessions.of(pod)]
     if not any(session.iterations or session.report for session in found):

@@ -1,7 +1,7 @@
 """What a cycle notes about one job before it plans: what happened to its workers, and whether the planner is to see it.
 
-``reconcile`` is a pure function of the job, its pods and its nodes. It moves the status on by as many steps as the context
-demand, and says which pods have to go. What the job is to do next is the planner's decision, taken from all reconciled_jobs.
+``reconcile`` is a pure function of the job, its pods and its nodes. It applies all status transitions that are due, and
+returns the pods to delete. The scheduler then decides what the job does next, from all reconciled jobs.
 
     admission ─▶ an attempt: gang (result), pausing ─▶ attempt_end ─▶ between_attempts ─▶ the plan, or the next attempt
 """

@@ -69,7 +69,7 @@ class ReconciledJob:
     """It ended long enough ago to be deleted."""
 
     def becomes(self, status: TrainingJobStatus, *events: JobEvent) -> ReconciledJob:
-        """Return this reconciled with another status, and what happened."""
+        """Return this job with another status, and with further events."""
         if status is self.job.status and not events:
             return self
         return replace(self, job=self.job.with_status(status), events=(*self.events, *events))

@@ -1,9 +1,9 @@
-"""Why the API server does not take an object, read from its sentence: does it pass by itself, or is the object at fault?
+"""Classifies the API server's refusals by their message: temporary, or the object's own fault.
 
-The API server answers 403 to a pod that is one too many for a quota as well as to one that its namespace's rules never allow, and
-has no other word for programs that tells them apart; that a webhook cannot be reached is an internal error (500). What it
-says is fixed in Kubernetes' own admission plugins (``resourcequota``, ``serviceaccount``, ``limitranger``, ``podsecurity``,
-``webhook/errors``), so it is told apart by that.
+The API server answers 403 both to a pod that exceeds a quota and to a pod that the namespace's rules never allow. No field for
+programs tells these apart. An unreachable webhook is an internal error (500). The messages are fixed in Kubernetes' own
+admission plugins (``resourcequota``, ``serviceaccount``, ``limitranger``, ``podsecurity``, ``webhook/errors``), so refusals are
+classified by message.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TERMINATING = "is being terminated"
 
 def reason_of(message: str) -> RefusalReason:
     """Return why an object is refused, by the sentence that says it."""
-    # A webhook may say anything where it denies; of one that does, no other sign counts.
+    # A webhook's denial may contain any text, so no other sign counts in it.
     if " denied the request" in message and "failed calling webhook " not in message:
         return RefusalReason.POD_REFUSED
     return next((reason for sign, reason in _SIGNS if sign in message), RefusalReason.POD_REFUSED)

@@ -1,7 +1,7 @@
 """The steps in the life of a job, each a function from one status to the next.
 
-Nothing here looks at the cluster: who calls decides that a step is due. Every step leaves all six conditions set, with a
-reason for programs and a sentence for people, and service counted up to the moment at which the job stopped.
+Nothing here looks at the cluster: the caller decides that a step is due. Every step keeps all seven conditions set, with a
+reason for programs and a sentence for people. A step that stops the job counts its service up to the stop.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class GPUNodeRecord:
     report does not wake the engine."""
 
     resource_version: str = field(default="", compare=False)
-    """Of the first version of the object that was as this record says."""
+    """The first resource version at which the object matched this record."""
 
     own_orders: tuple[PodOrder, ...] = ()
     """What the operator has ordered, by its field manager."""

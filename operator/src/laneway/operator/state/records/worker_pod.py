@@ -83,7 +83,7 @@ class WorkerPod:
     """Why the cluster took it away (drain, node pressure, lost node), as a sentence; empty where it did not."""
 
     unschedulable: str
-    """What kube-scheduler says where it finds it no place; empty where it does not complain."""
+    """Why kube-scheduler cannot schedule it; empty if kube-scheduler does not report that."""
 
     unschedulable_since_seconds: float | None
     profile: TemplateProfile | None

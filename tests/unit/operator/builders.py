@@ -396,6 +396,11 @@ def reconciled_job_of(
     return reconcile(job, pods, context_of(view, **options))
 
 
+def reasons(reconciled: ReconciledJob) -> list[str]:
+    """The reasons of a reconciled job's events, in order."""
+    return [event.reason for event in reconciled.events]
+
+
 def decided(
     view: ClusterState,
     now: float = NOW,

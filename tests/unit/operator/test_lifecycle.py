@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import PreemptionStatus, ProfileStatus
-from laneway.operator.cycle.templates import NOTHING_KNOWN
-from laneway.operator.cycle.writes import job_write
-from laneway.operator.lifecycle import accounting, transitions
-from laneway.operator.lifecycle.reconciled_job import ReconciledJob
-from laneway.operator.state.records.job_record import JobRecord, parse_job
+from laneway.operator.lifecycle import transitions
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.scheduling import JobState, PreemptionAction
 
@@ -27,16 +21,11 @@ from tests.unit.operator.builders import (
     a_session,
     a_view,
     condition_of,
-    decided,
     gpu_uuid,
     placement_on,
+    reasons,
     reconciled_job_of,
-    write_of,
 )
-
-
-def reasons(reconciled: object) -> list[str]:
-    return [event.reason for event in reconciled.events]  # type: ignore[attr-defined]
 
 
 def test_the_first_visit_sets_every_condition_and_admits() -> None:
@@ -242,69 +231,6 @@ def test_the_deadline_counts_time_that_it_ran_and_no_other() -> None:
     assert over.pods_to_delete == (pod,)
 
 
-def test_an_ended_job_expires_after_its_ttl() -> None:
-    job = a_job().spec(ttlSecondsAfterFinished=30).placed("n1").running()
-    ended = job.after(transitions.succeeded, "done", NOW - 10, NOW - 10).record
-    assert reconciled_job_of(ended).due_seconds == pytest.approx(NOW + 20)
-    assert not reconciled_job_of(ended).expired
-    assert reconciled_job_of(ended, now=NOW + 20).expired
-
-
-def ended_job(**spec: Any) -> dict[str, Any]:
-    job = a_job().spec(**spec).placed("n1").running()
-    return job.after(transitions.succeeded, "done", NOW - 10, NOW - 10).raw
-
-
-def test_an_ended_job_expires_though_its_spec_cannot_be_read() -> None:
-    record = parse_job(ended_job(ttlSecondsAfterFinished=30, sharing="Sometimes"))
-    assert record.desired is None
-    assert reconciled_job_of(record).due_seconds == pytest.approx(NOW + 20)
-    assert reconciled_job_of(record, now=NOW + 20).expired
-
-
-@pytest.mark.parametrize("ttl", ["soon", -1, True, None, 2**40])
-def test_an_ended_job_with_an_unreadable_ttl_stays(ttl: object) -> None:
-    record = parse_job(ended_job(ttlSecondsAfterFinished=ttl, sharing="Sometimes"))
-    assert reconciled_job_of(record, now=NOW + 2**41).due_seconds is None
-
-
-@pytest.mark.parametrize(
-    "edited", [{"state": "Running"}, {"reason": "Edited"}, {"state": "Running", "reason": "Edited"}]
-)
-def test_an_edited_summary_of_an_ended_job_is_corrected(edited: dict[str, str]) -> None:
-    raw = ended_job()
-    view = a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])
-    assert decided(view).writes == ()
-    raw["status"] |= edited
-    view = a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])
-    assert decided(view, written={"uid-job": NOW}).writes == (), "who edits again and again waits"
-    write = write_of(decided(view), "job")
-    assert write is not None
-    assert write.writes_status
-    assert (write.status.state, write.status.reason) == ("Complete", "")
-    raw["metadata"]["deletionTimestamp"] = format_time(NOW)
-    assert decided(a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])).writes == ()
-
-
-def test_the_summary_of_another_controllers_job_is_its_own() -> None:
-    raw = ended_job(managedBy="example.com/other")
-    raw["status"] |= {"state": "Running"}
-    assert decided(a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])).writes == ()
-
-
-def test_an_edited_summary_of_a_waiting_job_is_corrected() -> None:
-    waiting = a_job().gang(9).visited()
-    view = a_view([waiting.record], gpu_nodes=[a_gpu_node("n1")])
-    explained = write_of(decided(view), "job")
-    assert explained is not None
-    raw = waiting.raw | {"status": explained.status.to_json()}
-    assert write_of(decided(a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])), "job") is None
-    raw["status"]["state"] = "Running"
-    write = write_of(decided(a_view([parse_job(raw)], gpu_nodes=[a_gpu_node("n1")])), "job")
-    assert write is not None
-    assert write.writes_status
-
-
 def test_what_the_kubelet_did_corrects_the_placement() -> None:
     job = a_job().share(30).placed("n1", percent=30).running().record
     pod = a_pod(job).running().record
@@ -425,80 +351,6 @@ def test_a_paused_job_that_is_evicted_counts_as_one_preemption() -> None:
     again = evicted.after(transitions.placed, placement_on("n1"), NOW).record.status.last_preemption
     assert again is not None
     assert (again.action, again.preemptor, again.reason) == ("Evict", "ns/b", "HigherQueue")
-
-
-class TestAWorkerWithoutALane:
-    """Its container runs, and its node has no lane for it: the job cannot use its GPUs."""
-
-    NO_LANE = "waits for a lane: 10 GiB of 4 GiB"
-
-    def reconciled(self, job: JobRecord, lane: int | None, turns: int = 1) -> ReconciledJob:
-        pod = a_pod(job).running().record
-        message = "" if lane is not None else self.NO_LANE
-        session = a_session(pod, state="Waiting", lane=lane, message=message, turns=turns)
-        node = a_gpu_node("n1", sessions={0: [session]})
-        return reconciled_job_of(job, pod, view=a_view(gpu_nodes=[node]))
-
-    def test_the_job_waits_and_is_charged_nothing(self) -> None:
-        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
-        reconciled = self.reconciled(running, lane=None)
-        status = reconciled.job.status
-        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
-        assert condition_of(status, "Running") == ("False", "WaitingForLane")
-        assert status.waiting is not None
-        assert self.NO_LANE in status.waiting.message
-        assert reasons(reconciled) == ["WaitingForLane"]
-        assert reconciled.state is JobState.RUNNING, "it holds its share"
-        assert accounting.counted(status, NOW + 100).executed_milliseconds == 30_000
-        again = self.reconciled(reconciled.job, lane=None)
-        assert again.job.status is status
-        assert again.events == (), "it is said once"
-
-    def test_the_job_runs_and_is_charged_from_when_it_has_its_lane(self) -> None:
-        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
-        granted = self.reconciled(self.reconciled(running, lane=None).job, lane=0)
-        status = granted.job.status
-        assert (status.state, status.reason, status.waiting) == ("Running", "", None)
-        assert reasons(granted) == ["LaneGranted"]
-        assert status.attempt == 1
-        assert accounting.counted(status, NOW + 100).executed_milliseconds == 130_000
-
-    def test_a_job_without_a_turn_is_not_charged_for_the_time_in_which_no_operator_was_there(self) -> None:
-        limit = a_job().spec(activeDeadlineSeconds=20)
-        running = limit.placed("n1", at=NOW - 60).running(since=NOW - 30).record
-        status = self.reconciled(running, lane=None, turns=0).job.status
-        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
-        assert status.executed_milliseconds == 0
-        status = self.reconciled(running, lane=None, turns=1).job.status
-        assert (status.state, status.reason) == ("Failed", "DeadlineExceeded")
-
-    def test_a_job_that_has_not_run_yet_keeps_waiting_since_it_was_created(self) -> None:
-        starting = a_job().placed("n1", at=NOW - 60).record
-        assert starting.status.waiting is not None
-        waits = self.reconciled(starting, lane=None).job
-        assert waits.status.waiting is not None
-        assert (waits.status.waiting.reason, waits.status.waiting.since) == (
-            "WaitingForLane",
-            starting.status.waiting.since,
-        )
-        granted = self.reconciled(waits, lane=0)
-        assert job_write(waits, granted, NOTHING_KNOWN).waited_seconds == pytest.approx(100)
-
-    def test_the_wait_of_a_job_that_ran_begins_when_that_is_seen_and_is_not_one_for_gpus(self) -> None:
-        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
-        waits = self.reconciled(running, lane=None).job
-        assert waits.status.waiting is not None
-        assert waits.status.waiting.since == format_time(NOW)
-        granted = self.reconciled(waits, lane=0)
-        assert job_write(waits, granted, NOTHING_KNOWN).waited_seconds is None
-
-    def test_a_moment_in_which_a_worker_does_not_seem_to_run_does_not_begin_another_wait(self) -> None:
-        running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30)
-        waits = running.after(transitions.lane_awaited, "no lane", NOW - 20).record
-        flickered = reconciled_job_of(waits, a_pod(waits).bound().record).job
-        again = self.reconciled(flickered, lane=None).job.status.waiting
-        assert again is not None
-        assert (again.reason, again.since) == ("WaitingForLane", format_time(NOW - 20))
 
 
 class TestSuspension:

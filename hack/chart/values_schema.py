@@ -170,8 +170,8 @@ def _environment() -> Schema:
 
 
 def _policy(known: Mapping[str, Any]) -> Schema:
-    """A stage's policies by name, and their options: of the types that their defaults have. What other packages bring is known by the dot
-    in its name; its options are the operator's to check."""
+    """Schema of a stage's policies by name, and of their options, which have the types of their defaults. A policy of another
+    package has a dot in its name; the operator checks its options."""
     options: dict[str, Schema] = {}
     for policy in known.values():
         for name, default in registry.parameters(policy).items():

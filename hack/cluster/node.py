@@ -33,8 +33,8 @@ NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")
 _CONTAINERD_TIMEOUT_SECONDS = 60.0
 _PRIVATE_ROOTS = ("/var/lib", "/var/log")
 
-# What the kubelet writes into the kernel for the whole machine. It finds these values set, in files that hide the
-# real ones from the node's namespace only, and so leaves the machine's own as they are.
+# Settings that the kubelet writes into the kernel for the whole machine. In the node's namespace, mounted files with these
+# values hide the real ones, so the kubelet finds them set and the machine's own settings stay unchanged.
 _KERNEL_SETTINGS = {
     "vm/overcommit_memory": "1",
     "vm/panic_on_oom": "0",

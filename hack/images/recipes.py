@@ -20,8 +20,8 @@ class Recipe:
     """One root file system.
 
     Attributes:
-        packages: what apt installs over the bootstrap (or over `parent`), without recommendations; whole again where `parent` has removed
-            some of it.
+        packages: what apt installs on top of the bootstrap (or of `parent`), without recommended packages; a reinstallation
+            restores files that `parent` has removed.
         parent: the root file system that it begins from; None for debootstrap's.
         requirements: a locked requirement file (a name under `requirements/`) whose wheels are installed where Debian's own Python
             finds them; empty for none.

@@ -23,7 +23,8 @@ from hack.images.cache import entry
 Schema = dict[str, Any]
 
 FILE_NAME = "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json"
-"""As kubeconform's option -schema-location spells the name of a kind's file. The core group, which has no name, it calls by its version."""
+"""The file name of a kind, as a template for kubeconform's -schema-location. For the core group, kubeconform uses the
+version."""
 
 _REFERENCE = "#/definitions/"
 _NUMBER_OR_TEXT: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}]}

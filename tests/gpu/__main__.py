@@ -63,7 +63,7 @@ def _unpack_wheels(site: Path) -> None:
 
 
 def _claim_the_name_tests(site: Path) -> None:
-    """A library that was installed with its own package `tests` would come before a folder of that name without an `__init__.py`."""
+    """Give `tests` an `__init__.py`: otherwise a package `tests` of an installed library would take precedence."""
     (site / "tests").mkdir()
     (site / "tests/__init__.py").write_text(f"__path__ = [{str(REPOSITORY / 'tests')!r}]\n")
     os.environ["PYTHONPATH"] = _joined(site, *SOURCES, REPOSITORY, os.environ.get("PYTHONPATH", ""))

@@ -1,4 +1,4 @@
-"""Jobs that get less memory than they would use: they train all the same, by moving or by computing again, and come out as with room for everything."""
+"""Jobs with less memory than they need: they offload or recompute activations, with the same results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Job = Callable[..., Worker]
 ITERATIONS = 9
 """Four at most are for learning."""
 EPHEMERAL_RATIO = 0.06
-"""Of the GPU, about: several percent, because shares are whole ones; and little, because as much goes to the host."""
+"""Approximate ephemeral memory over GPU memory: several percent, because shares are whole percents, but little,
+because the host gets as much."""
 EXAMPLE_BYTES = 320_000
 """What an example of a batch needs beyond itself, about."""
 

@@ -34,7 +34,7 @@ def measured(workstation: Workstation, name: str) -> dict[str, Any]:
     )
 
 
-def test_two_jobs_of_a_lane_take_turns_and_come_out_as_if_each_had_been_alone(
+def test_two_jobs_of_a_lane_take_turns_and_get_the_same_results_as_alone(
     workstation: Workstation, job: Job, undisturbed: Undisturbed
 ) -> None:
     first, second = (job(name, 40, *workstation.reproducible) for name in ("first", "second"))
@@ -67,11 +67,11 @@ def test_two_jobs_of_a_lane_take_turns_and_come_out_as_if_each_had_been_alone(
         spread_bytes = alone["most_reserved_bytes"] - alone["least_reserved_bytes"]
         assert spread_bytes < 2 * MIB, "who is alone keeps what its allocator has cached"
         assert together["least_reserved_bytes"] <= alone["least_reserved_bytes"] - 2 * MIB, (
-            "what is cached and not used goes back when the lane changes hands"
+            "a job returns unused cached memory when the lane changes from one job to the other"
         )
 
 
-def test_memory_is_what_the_driver_sees_and_moves_to_the_host_and_back_to_the_bit(
+def test_memory_agrees_with_the_driver_and_every_bit_survives_offload_and_restore(
     workstation: Workstation, job: Job, undisturbed: Undisturbed
 ) -> None:
     worker = job("moved", 50, *workstation.reproducible)

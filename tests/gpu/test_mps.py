@@ -62,10 +62,10 @@ def _is_seen_as_client(workstation: Workstation, worker: Worker) -> None:
         assert worker.pid in gpu["mps_pids"]
 
 
-def test_an_agent_that_is_asked_for_mps_says_whether_it_holds(
+def test_an_agent_configured_for_mps_reports_whether_mps_is_in_force(
     workstation: Workstation, daemon: MPSDaemon
 ) -> None:
-    """In compute mode DEFAULT processes may go round the server, so the agent must not claim that it holds them."""
+    """In compute mode DEFAULT, processes can bypass the MPS server, so the agent must not claim that MPS limits them."""
     (gpu,) = [gpu for gpu in nvml() if gpu["uuid"] == workstation.gpu["uuid"]]
     daemon.stop()
     with Workstation("cuda", enforcement={"level": "MPS"}) as asked:

@@ -1,4 +1,4 @@
-"""Who goes round the client and holds more than its quota is stopped, because the driver tells."""
+"""The watchdog stops a process that bypasses the client and, according to the driver, exceeds its quota."""
 
 from __future__ import annotations
 

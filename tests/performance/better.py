@@ -1,11 +1,11 @@
-"""The project's own policy, which knows no durations, against the best published figures, without sharing and with lanes.
+"""Compares the project's own policy, which does not know durations, with the best published figures.
 
     python -m tests.performance.better --traces ../shared/traces -o better.json
 
-Without sharing: against the discretised LAS of Tiresias' simulator, on the same durations (the trace's ``duration``). With lanes:
-against Muri-L on Muri's own lengths (iterations times iteration time) and stage times, which are known in advance as they are to
-Muri-L. Preemptions are free in the references; here they are charged at their default cost. One set of parameters, the
-defaults, for all traces. Beside each figure stands what no schedule can beat.
+Without sharing, the reference is the discretised LAS of Tiresias' simulator, on the same durations (the trace's ``duration``).
+With lanes, it is Muri-L, on Muri's own lengths (iterations times iteration time) and stage times; both policies know the stage
+times in advance. Preemptions are free in the references and charged at their default cost here. All traces use one set of
+parameters, the defaults. Each figure is shown with a lower bound for any schedule.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""The error of the start estimates that are shown to users of waiting jobs.
+"""Measures the error of the start estimates that users of waiting jobs see.
 
     python -m tests.performance.estimates --traces ../shared/traces -o estimates.json
 
-Traces are simulated, and at 200 moments spread over the submissions everybody who is in line and has not started yet is given an
-estimate (``laneway.scheduling.explain.forecast``: jobs that come later are not known to it). In the end the estimate is compared with when
-the job did start. Three kinds of knowledge: durations as they are in the trace; durations that are off by a factor (the standard deviation of
-its natural logarithm is 0.7: half of them off by more than 1.6 times); none, so that who runs is taken to run for as long again.
-Beside it stands what somebody would say who knows only how long those had waited that started so far: their median, from the
-submission on, or at once if the job has waited longer.
+Each trace is simulated. At 200 moments spread over the submissions, each waiting job that has never started gets an estimate
+(``laneway.scheduling.explain.forecast``, which does not know of later jobs). The estimate is compared with the job's real
+start.
+
+The estimates use one of three kinds of knowledge: the durations of the trace; durations that are off by a random factor (the
+standard deviation of its natural logarithm is 0.7, so half of them are off by more than 1.6 times); or none, where a running
+job is assumed to run for as long again. The baseline only knows the waits of the jobs that have started so far. It predicts
+their median wait since submission, or an immediate start if the job has waited longer.
 """
 
 from __future__ import annotations

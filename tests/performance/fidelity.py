@@ -1,10 +1,11 @@
-"""Our simulator against the reference simulators, on the published traces, policy by policy.
+"""Compares our simulator with the reference simulators on the published traces, policy by policy.
 
     python -m tests.performance.fidelity --traces ../shared/traces -o fidelity.json
 
-Count placement, preemption free and at once, as there. Where our average JCT is more than 2 % off, what the reference does
-otherwise is switched on in our simulator, one difference after the other, until its figure comes out; each is shown with what
-it is worth and with the first job that it moves. Exits with 1 if a difference is left over that nothing explains.
+As in the references, placement only counts GPUs, and preemption is free and immediate. Where our average JCT is more than 2 %
+off, the reference's deviations from our policy are switched on in our simulator, one after the other, until the figures agree.
+Each deviation is shown with its effect and with the first job whose times it changes. Exits with 1 if a difference remains
+unexplained.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from tests.performance.reference_index import stepped_index
 from tests.performance.reference_order import THRESHOLDS_GPU_SECONDS, ReferenceOrder
 
 NEAR_PERCENT = 2.0
-"""So far off needs no explanation."""
+"""A difference up to this needs no explanation."""
 
 SAME_PERCENT = 0.1
-"""So near is what the reference does: a figure that is explained comes out so near in the end."""
+"""An explained figure ends at most this far from the reference's."""
 
 SAMPLES = "tiresias/yarn-gput1000.csv"
 """Services of past jobs in GPU-seconds, which the reference's Gittins policy reads."""
@@ -171,7 +172,7 @@ def _simulated(trace: Sequence[TraceJob], figure: ReferenceFigure, order: OrderP
     free = policies(placement="count", preemption_options={"min_run_seconds": 0})
     who = Policies(admission=(), order=order, placement=free.placement, preemption=free.preemption)
     costs = Costs(start_seconds=0, leave_seconds=0, restart_seconds=0)
-    # Profiles are known at once: the moment at which one is, is a decision more, and the reference demotes at those only.
+    # Jobs are profiled from the start: a later profile would add a decision, and the reference demotes jobs at decisions only.
     knowledge = Knowledge(profiled=True)
     simulation = Simulation(trace, make_nodes(figure.nodes), who, costs, knowledge=knowledge)
     simulation.run()

@@ -1,4 +1,4 @@
-"""Where two simulations of one trace part."""
+"""Finds the first moment at which two simulations of one trace differ."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def first_difference(one: Simulation, other: Simulation, one_name: str, other_na
     Args:
         one: run to its end.
         other: the same trace and nodes, run to its end.
-        one_name: what it is called in the text.
-        other_name: so the other.
+        one_name: what the text calls the first simulation.
+        other_name: what the text calls the second simulation.
     """
     turns, other_turns = _turns(one), _turns(other)
     apart = sorted(turns ^ other_turns)

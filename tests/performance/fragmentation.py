@@ -1,10 +1,10 @@
 """How full a cluster gets under each placement before nothing fits any more: the experiment of FGD (ATC'23,
 section 6).
 
-Tasks drawn with replacement from Alibaba's "openb" trace arrive one by one at its 1,213 GPU nodes (6,212 GPUs) until those that
-came ask for 130 percent of its GPUs. A task that does not fit is turned away and never asks again; none ends. What
-counts is the percentage of all GPUs that is allocated when as much as the cluster's GPUs has been asked for, and at the end.
-Each arrival is one decision of Laneway's scheduler, with all of its checks.
+Tasks drawn with replacement from Alibaba's "openb" trace arrive one by one at its 1,213 GPU nodes (6,212 GPUs), until the tasks
+so far have requested 130 percent of its GPUs. A task that does not fit is rejected and never retried; no task ends. The result
+is the allocated percentage of all GPUs at the moment when 100 percent has been requested, and at the end. Each arrival is one
+decision of Laneway's scheduler, with all of its checks.
 
     python -m tests.performance.fragmentation --traces ../shared/traces -o fragmentation.json
 
@@ -76,7 +76,7 @@ class Outcome:
     """By what had been asked for by then, in percent of all GPUs."""
 
     bound_percent: float
-    """Of what had been asked for at 100 percent, no packing holds more: CPUs aside, and each GPU on its own."""
+    """An upper bound at 100 percent requested, for any packing; it ignores CPUs and treats each GPU separately."""
 
 
 def read_tasks(path: Path) -> tuple[Task, ...]:

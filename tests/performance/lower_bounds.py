@@ -1,9 +1,9 @@
-"""What no schedule of a trace can beat, knowing everything in advance.
+"""Lower bounds of a trace's average JCT for any schedule, even one that knows everything in advance.
 
-Two relaxations, and the larger of them counts. *Alone*: every job runs as soon as it comes, as if the cluster had no end. *Pooled*:
-all GPUs are one machine that one job can use whole, however many it asks for; on one machine, shortest remaining work first has
-the least average (Schrage, 1968). With sharing, a GPU is a machine for each kind of resource, and a job is through when its work on
-each is: the pooled bound is that of the scarcest resource.
+The larger of two relaxations counts. *Alone*: every job starts when it is submitted, as if the cluster were infinite. *Pooled*:
+all GPUs are one machine that one job can use whole, however many GPUs it requests; on one machine, shortest remaining work
+first has the least average (Schrage, 1968). With sharing, each kind of resource of the GPUs is a machine of its own, and a job
+ends when its work on all of them is done: the pooled bound is that of the scarcest resource.
 """
 
 from __future__ import annotations

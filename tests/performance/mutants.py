@@ -31,7 +31,7 @@ GOAL_PERCENT = 85
 _PREFIX = "mutants-"
 _FAILED = {1, 3}
 _OUT_OF_TIME = {24, -24, 36, 152, 255}
-"""Processor time, so a busy machine makes no mutant run out of it; a loop without end does."""
+"""The limit is on CPU time: an endless loop exceeds it, but a busy machine makes no mutant exceed it."""
 
 _SURVIVED = {0}
 _NO_TESTS = {5, 33}

@@ -19,8 +19,8 @@ def stepped_index(samples: Sequence[int], *, sums_whole_services: bool) -> Calla
 
     Args:
         samples: services of past jobs, in GPU-seconds.
-        sums_whole_services: whether the service that a job is expected to take of the quantum counts what it has attained
-            already as well, is rounded down to whole GPU-seconds, and the largest sample never ends, as in the reference.
+        sums_whole_services: whether to compute the expected service in the next quantum as the reference does: it includes the
+            service already attained, is rounded down to whole GPU-seconds, and the largest sample never ends.
     """
     rising = sorted(samples)
     sums = list(accumulate(rising, initial=0))

@@ -1,8 +1,8 @@
-"""The order policies of the reference simulators, with what sets them apart from ours, each difference to be switched on alone.
+"""The order policies of the reference simulators; each difference from our policies can be switched on separately.
 
-Run in our simulator, with all of them on, they give the reference's figures; so what they say is why ours differ. They are no
-policies of the product: they remember lists from one decision to the next, and two of the differences are defects. Written
-from what the reference does, in ``dlas_sim_jobs`` of Tiresias' and Muri's ``simulator/run_sim.py``.
+With all differences on, our simulator gives the reference's figures, so these differences explain why ours differ. The classes
+are not policies of the product: they keep lists from one decision to the next, and two of the differences are defects. They
+follow ``dlas_sim_jobs`` in Tiresias' and Muri's ``simulator/run_sim.py``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SLACK = 1e-3
 class ReferenceOrder:
     """Queues by attained service, each a list.
 
-    A newcomer goes to the end of the first list, a job that outgrows a limit to the end of the next, even while it runs: those
-    that wait there go before it then. After each decision those that run move to the front, so a job that was preempted goes
-    before those that waited already.
+    A new job goes to the end of the first list. A job that exceeds its list's limit goes to the end of the next list, even
+    while it runs, and so behind the jobs that wait there. After each decision running jobs move to the front, so a preempted
+    job goes before the jobs that waited already.
     """
 
     relative = True
@@ -36,8 +36,8 @@ class ReferenceOrder:
         """Prepare an order.
 
         Args:
-            mixes_seconds_into_gpu_seconds: whether the moment at which a running job outgrows its queue is taken from its
-                executed seconds where its GPU-seconds belong (Tiresias' does, Muri's does no more).
+            mixes_seconds_into_gpu_seconds: whether the moment at which a running job leaves its queue is computed from its
+                executed seconds instead of its GPU-seconds (Tiresias' simulator does; Muri's no longer does).
             index: a Gittins index by attained GPU-seconds; the largest goes first within a queue. None: the lists decide.
         """
         self._mixes = mixes_seconds_into_gpu_seconds

@@ -31,7 +31,7 @@ RIVALS = 50
 WORKERS = 4
 NODE_COUNT = 3
 GPUS_PER_NODE = 2
-"""Four of six GPUs: two gangs would need more than there are, and half of each would fit. Without one of the nodes a gang still fits."""
+"""A gang needs four of the six GPUs: two gangs do not fit, but half of each does. A gang still fits on two nodes."""
 
 START_ELSEWHERE = {3, 20}
 """The last worker of these gangs cannot start where it is put first."""
@@ -43,7 +43,7 @@ GANG_TIMEOUT_SECONDS = 20
 def operator(
     operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One that gives a gang time to start on a slow machine, and that long keeps it away from a node on which it could not."""
+    """An operator with a gang timeout for slow machines, which avoids a node for 60 s after a gang could not start there."""
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["timeouts"] |= {"gangTimeoutSeconds": GANG_TIMEOUT_SECONDS, "avoidNodeSeconds": 60}
     folder = tmp_path_factory.mktemp("rivals")

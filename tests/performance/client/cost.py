@@ -6,9 +6,9 @@ the client.
 Three processes train the same network, with steps of about 20 ms, on one core and never two at a time. One
 runs without the client, one with it, and one with a client that measures as on a real GPU (hooks, turn and
 the allocator's statistics, but no traced operations). They alternate, and so do steps with and without the
-client's hooks in the same process, so that other load affects all alike. Where a process's memory lies
-matters more than what is measured. So the cost is given within a process, and in addition relative to the
-process without the client, over sets of processes that are started again a few times.
+client's hooks in the same process, so that other load affects all alike. The addresses of a
+process's memory affect a step more than the client does. So the cost is given within one process, and also
+relative to the process without the client, over several sets of freshly started processes.
 
 In a row, steps follow each other as in a training. Apart, every step comes right after one of another
 process, which has emptied the core's caches.

@@ -1,7 +1,7 @@
 """Measures 1, 2 and 4 jobs on one GPU in all ways of sharing it: throughput, job completion times (JCT), memory.
 
-All ways are measured in turn within one round, so that what changes on the machine meanwhile meets all of them. A job trains for a fixed number of
-iterations, after a warm-up, on batches that lie on the GPU: loading data is not part of it.
+Each round measures all ways in turn, so that changes on the machine affect all of them alike. A job trains for a fixed number
+of iterations, after a warm-up, on batches that are already on the GPU: the figures do not include loading data.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.support.gpu.driver import nvml
 
 @dataclass(frozen=True)
 class Run:
-    """One crowd in one way, once."""
+    """One measurement: a number of jobs that share the GPU in one way."""
 
     makespan_seconds: float
     mean_jct_seconds: float
     samples_per_second: float
     beyond_idle_bytes: int | None
-    """The most memory in use, less what was in use before: contexts and weights of all that wait."""
+    """Peak memory use minus the use before the run, which includes the contexts and weights of all waiting workers."""
 
 
 def measure(device: str) -> dict[str, Any]:

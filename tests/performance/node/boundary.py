@@ -2,8 +2,9 @@
 
     python -m tests.performance.node.boundary -o boundary.json
 
-One process with the real client holds the turn of a real agent's lane; timed is the end of an iteration together with the
-beginning of the next, in bursts; told are the median and the fastest burst. With PyTorch's hooks: `boundary_in_torch.py`.
+One process with the real client holds the turn of a real agent's lane. The benchmark times the end of an iteration together
+with the beginning of the next, in bursts, and reports the median and the fastest burst. `boundary_in_torch.py` times PyTorch's
+hooks.
 """
 
 from __future__ import annotations

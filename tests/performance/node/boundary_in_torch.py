@@ -1,7 +1,7 @@
 """Times the hooks that the client has put into PyTorch, by calling them as PyTorch does; run where PyTorch is.
 
-Its arguments are the number of bursts, and of iterations in each; it prints a JSON list of nanoseconds per iteration, one a burst. The walk through the
-hooks that there are is PyTorch's own, and is not counted.
+The arguments are the number of bursts and the number of iterations in each. The output is a JSON list with each burst's
+nanoseconds per iteration. It leaves out the time in which PyTorch itself goes through its list of hooks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""How equally one lane divides GPU time between 64 sessions with equal weights.
+"""Measures how equally one lane divides GPU time between 64 sessions with equal weights.
 
     python -m tests.performance.node.fairness -o fairness.json
 
-64 processes with the real client train without a pause in one lane of one GPU, policy FAIR. Service is the time inside iterations, by the agent's
-own record of turns, counted from the turn on by which all have had one. The deviation is that of the session farthest from the mean, in
-percent of the mean. After 2,000 turns some sessions have had 31 turns and some 32, which by itself is 2.4 %, whatever the policy: hence also the
-figures at the ends of the rounds before and after, where all have had as many.
+64 processes with the real client train without a pause in one lane of one GPU, with the policy FAIR. A session's service is its
+time inside iterations in the agent's record of turns, counted from the turn by which every session has had one. The deviation
+is that of the session farthest from the mean, in percent of the mean. After 2,000 turns some sessions have had 31 turns and
+others 32, which alone is a deviation of 2.4 % under any policy. So the figures are also taken at the ends of the rounds before
+and after, where all sessions have had the same number of turns.
 
-A turn is charged with the time for which it keeps others waiting. Where other work keeps a process from running while it holds a turn, that
-costs its session turns later, so this means little on a busy machine. Before each training the lane lies idle for a while, so that nobody owes anything.
+A turn is charged for the time for which it keeps others waiting. If other work delays a process while it holds a turn, its
+session gets fewer turns later, so the figures mean little on a busy machine. Before each training, the lane is idle until all
+accounts are reset.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 Two processes with the real client train with iterations of a millisecond and a quantum of one. A hand-off is counted from the end of the last
 iteration (before the client looks at its page, lets the device finish and writes its release) to the moment at which the
-other's ``begin`` has returned. Beside it, in the same run: the same without a client, by processes that write packets by
-hand; and the bare round trip of a Unix socket between two processes, as fast as it goes and with a pause before each.
+other's ``begin`` has returned. The same run also measures hand-offs between processes that write packets by hand, without the
+client, and the bare round trip of a Unix socket between two processes, back to back and with a pause before each.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m tests.performance.node.scale -o scale.json
 
-512 processes with the real client, one lane a GPU, all of them training without a pause. They share this machine's cores with the agent, so the
-latencies are those of the whole crowd. Between opening and training all lanes lie idle for a while: 512 processes that open at once keep each other from running, some for
-half a second while they hold a turn, and would pay for that, rightly, with most of the turns of these 20 s.
+512 processes with the real client train without a pause, in one lane per GPU. They share this machine's cores with the agent,
+so the latencies include their load. Between opening and training, all lanes are idle for a while: 512 processes that open at
+once delay one another, some by half a second while they hold a turn. Without the pause, their sessions would be charged for
+that delay and get few turns in these 20 s.
 """
 
 from __future__ import annotations

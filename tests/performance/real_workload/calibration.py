@@ -1,11 +1,12 @@
-"""What the costs are on this machine, now: measured on jobs of their own before the workload, never on the workload itself.
+"""Measures the costs on this machine, on jobs of their own before the workload and never on the workload itself.
 
-- Gangs of one, two and four workers run alone: how long from being placed to the first process, how long to set up, and how long
-  from the last step to the end.
-- Two gangs of four fill the cluster, and so do four of two; a newcomer of four then preempts some. That gives how long
-  leaving takes, how long freed GPUs stay idle after an end, and how long eight workers take to set up at once.
+- Gangs of one, two and four workers run alone. They give the time from placement to running processes, the setup time, and the
+  time from the last step to the end.
+- Two gangs of four workers, then four gangs of two, fill the cluster, and a new gang of four preempts some of them. They give
+  the time that a preempted job takes to leave, the idle time of GPUs after a job's end, and the setup time of eight workers at
+  once.
 
-The scripts say when they began, trained and ended; the operator's events say when it decided.
+The scripts print when they began, trained and ended; the operator's events show when it decided.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class MeasuredCosts:
     """From the last step to the end of the last worker, by workers of the gang."""
 
     notice_seconds: float
-    """From there to the operator's knowing that the job succeeded: until then it may still preempt it."""
+    """From there until the operator knows that the job succeeded. Until then the operator may still preempt it."""
 
     end_seconds: float
     """From the end of a job to the start of another on its GPUs."""

@@ -1,10 +1,10 @@
 """The simulator's prediction of the workload: the operator's own policies on the recorded nodes, with costs
 measured beforehand.
 
-A job's duration is known by construction: so many batches, each arriving so long after the one before, and the measured times
-from the last to the end and from there to the operator's notice. Until that notice a job counts as running, and may have to make
-way although it is done: then it waits and sets up once more, only to end. Its completion is the end, not the notice.
-How long jobs really ran is not looked at; of the run only the times of submission are taken.
+A job's duration is known by construction: its number of batches times the interval between them, plus the measured times from
+the last batch to the end and from there until the operator notices it. Until then a job counts as running, and may be preempted
+although it is done: it then waits and sets up again, only to end. A job completes at its end, not when the operator notices it.
+Of the run, the prediction uses only the submission times, not how long jobs really ran.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How much the prediction depends on the accuracy of the measured costs.
 
-Who is preempted is decided by thresholds, so a second more or less can send a gang to the other end of the line: the prediction
-for a single job is not steady, that of the averages more so. Here each cost is off by a part drawn at random, many times over.
+Thresholds decide which job is preempted, so a difference of a second can move a gang to the other end of the queue. Predictions
+for single jobs therefore vary; predicted averages are steadier. Here the prediction is repeated many times, each time with
+every cost off by a random percentage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A speed model for workers that set up on shared CPUs before they train.
 
 Importing PyTorch takes CPU time, and the nodes of the embedded cluster are one machine: workers that set up at the same time slow
-one another down. How much so is measured; training itself waits for data and is not slowed. A job sets up whenever it
-comes to GPUs, also after a preemption, and holds them meanwhile as one that trains.
+one another down. How much so is measured; training itself waits for data and is not slowed. A job sets up each
+time it gets GPUs, also after a preemption, and holds them meanwhile like a job that trains.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from laneway.simulator.models.speed_model import Changes, Occupancy, Speed
 
 _SETUP_WORK_SECONDS = 1e-3
-"""The engine knows of work only, so setting up is a piece of it: so small that it changes nothing, and done so slowly that it takes
-as long as setting up does."""
+"""The simulator only knows work, so setup is modelled as a negligible amount of work, done so slowly that it takes the measured
+setup time."""
 
 
 @dataclass(frozen=True, slots=True)

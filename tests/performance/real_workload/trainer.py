@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 RANK = int(os.environ.get("RANK", "0"))
 told_to_stop: list[int] = []
-# Before anything that takes long: the first process of a container does not even get a SIGTERM that it has no handler for.
+# Installed before the slow imports: the kernel drops a SIGTERM to a container's first process if it has no handler for it.
 signal.signal(signal.SIGTERM, lambda number, frame: told_to_stop.append(number))
 
 

@@ -1,4 +1,4 @@
-"""The 30 jobs: written down in `workload.json`, which this module drew once and reads ever since.
+"""The 30 jobs of the workload, in `workload.json`: this module drew them at random once, and reads them from there.
 
     python -m tests.performance.real_workload.workload > tests/performance/real_workload/workload.json
 
@@ -20,7 +20,7 @@ from laneway.api import names
 
 WORKLOAD = Path(__file__).with_name("workload.json")
 BATCH_SECONDS = 0.5
-"""A batch arrives so often, in every job: many times what computing on it takes."""
+"""The interval between batches, in every job: many times as long as the computation on one."""
 
 SHARED_FOLDER = "/var/lib/laneway-shared"
 """All nodes of the embedded cluster see it: the checkpoints are there."""

@@ -1,8 +1,8 @@
-"""The yardstick: a client that creates the same pods and binds each at once, and does nothing else.
+"""The baseline for pods bound per second: a client that only creates and binds the pods that the operator would create.
 
-It makes the pods that the operator makes, by the operator's own code, with as many requests at the same time; and it does by itself what
-kube-scheduler does for the operator's pods, which name another scheduler here. Another time it leaves that to kube-scheduler, as the operator does: the rest
-is what the operator's own work costs.
+The client builds the pods with the operator's code and sends as many parallel requests. It binds them itself, so the pods name
+another scheduler. :func:`create` leaves binding to kube-scheduler, as the operator does: compared with that run, the operator
+is slower only by the cost of its own work.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _pods(namespace: str, gpus: int, scheduler: str | None = None) -> list[tuple
         )
         for place in count()
     )
-    # Other names each time: what kwok does late about a pod that is gone, it does to a new one of that name.
+    # The names differ between runs: a late write of kwok for a deleted pod would change a new pod of the same name.
     prefix = scheduler or "scheduled"
     found: list[tuple[Raw, str]] = []
     for number, workers in enumerate(gang_sizes(gpus)):

@@ -1,11 +1,16 @@
-"""Thousands of gang jobs on a cluster of a thousand nodes: how fast they are bound, what the operator uses for it, and what it uses when
-nothing happens.
+"""Measures the operator with thousands of gang jobs on a thousand nodes: how fast pods are bound, its CPU and memory use.
 
     python -m tests.performance.scale.scenario --nodes 100 --jobs 500 -o scale.json
 
-One after the other, on one control plane (``cluster.py``): a bare client fills all GPUs with pods, the same that the operator is going to make,
-and its pods are removed, twice, the first time with kube-scheduler to bind them; the operator starts, all jobs are submitted at once, and pods are counted as they are bound; the operator tells those that
-wait why they do; nothing happens for a while; then the nodes' agents write as they do in a real cluster; then jobs end and others come.
+All parts run one after the other on one control plane (``cluster.py``):
+
+1. A bare client fills all GPUs with the pods that the operator would create. The first time kube-scheduler binds them, the
+   second time the client does. The pods are removed each time.
+2. The operator starts, all jobs are submitted at once, and bound pods are counted.
+3. The operator writes to each waiting job why it waits.
+4. Nothing happens for a while.
+5. The nodes' agents write their statuses as in a real cluster.
+6. Jobs end and others are submitted.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ NAMESPACE = "scale"
 BARE = "bare"
 SYSTEM = "laneway-system"
 IDLE_SECONDS = 300.0
-"""The operator lists everything and looks through its memory in this interval: each happens once while nothing else does."""
+"""In this time the idle operator lists all objects once, and runs one full Python garbage collection."""
 
 AGENTS_SECONDS = 60.0
 CHURN_SECONDS = 30.0
@@ -59,9 +64,9 @@ _HARDLY_ANY_A_SECOND = 6.0
 CONFIG: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
-    # The agents' words are written once here, but for one part of the run.
+    # The agents' statuses are written only once, except in one part of the run.
     "timeouts": {"silentNodeSeconds": 86_400},
-    # Nothing is to happen where nothing is said to: large gangs would fall behind those that wait after four minutes.
+    # No preemptions while the operator is idle: after four minutes, large running gangs would rank behind waiting jobs.
     "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 86_400}}},
 }
 
@@ -304,7 +309,7 @@ class Run:
 
     async def _phase(self, part: Callable[[], Any]) -> dict[str, Any]:
         """Run a part of the scenario; return what it took."""
-        # A look at the metrics of thousands of jobs costs the operator something, too: none lies between the looks at its processor time.
+        # Serving the metrics of thousands of jobs costs CPU time, so they are not read while CPU time is measured.
         writes, requests = api_counts(self._operator)
         log_length, before = len(self._operator.log), self._of_operator()
         others = self._cluster.figures()

@@ -38,7 +38,7 @@ class FaultProxy:
 
     async def handle(self, incoming: web.Request) -> web.StreamResponse:
         """Serve one request."""
-        # Who asks says so: what a process sent before it was killed may be read when the next one is there already.
+        # The token names the sending process: its request may be read after it was killed and its successor has started.
         writer = incoming.headers.get("Authorization", "").removeprefix("Bearer ")
         path, query = self._view.narrow(incoming.path, incoming.query)
         headers = {name: value for name, value in incoming.headers.items() if name.lower() in _KEPT_HEADERS}

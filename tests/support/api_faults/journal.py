@@ -84,7 +84,7 @@ class Journal:
             yield write, turn, self._was_about_to_be_sent(write, late)
 
     def _was_about_to_be_sent(self, write: Write, late: list[Write]) -> bool:
-        """Whether it came before its sender can have heard of anything that it sent since it continued."""
+        """Whether the write came before its sender could have an answer to anything that it sent since it continued."""
         since_seconds = max(
             (when for life, when in self.continued if life == write.writer and when <= write.came_seconds),
             default=None,

@@ -5,13 +5,14 @@ A model of the turns, as small as it can be, around the real lane tables and a r
 
 - a worker asks for its GPU's turn, gets it, and gives it back at the end of its iteration;
 - the workers of a gang wait for each other inside every iteration: none ends it before all of them have their turns;
-- a lane has one turn at a time. A turn keeps busy the lane that it was granted in and the lane that its tenant is in now, and while
-  a turn of an earlier table runs, another one is granted only if memory covers both (as ``laneway.node_agent.turns`` does);
-- who of those that wait gets a free lane is FAIR's choice, for each service that they may have had before.
+- a lane has one turn at a time. A turn occupies the lane in which it was granted and its tenant's present lane. While a turn of
+  an earlier table runs, another one is granted only if memory covers both (as ``laneway.node_agent.turns`` does);
+- FAIR chooses which waiting worker gets a free lane. The search covers every order of service that the workers may have
+  attained.
 
-A state is *stuck* when a worker is not idle and none can go on without new work.
-Work that has begun ends after finitely many steps unless it gets stuck, so a search that meets no stuck state shows that there
-is no deadlock, not of some of the jobs either.
+A state is *stuck* when a worker is not idle and no worker can continue without new work. Work that has begun ends after
+finitely many steps unless it gets stuck. So a search without a stuck state proves that no job, and no group of jobs, can
+deadlock.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class StateSearch:
         return State(tuple(at), tuple(measured), tuple(lanes), tuple(tables))
 
     def _grown(self, state: State, worker: int) -> State | None:
-        """Let a worker measure its next size, where the GPU can take that: who outgrows it is held back, and waits for others to leave."""
+        """Let a worker measure its next size; None if it has no further size, or if the GPU lacks memory for it."""
         job, gpu = self.workers[worker]
         number = state.measured[worker] + 1
         if number == len(job.ephemerals):

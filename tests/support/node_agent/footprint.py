@@ -1,4 +1,4 @@
-"""What the agent's process takes of the machine: what an attack must not make grow without bound, and what has to come back."""
+"""The agent's descriptors, threads and memory: they stay bounded during an attack, and return to their values afterwards."""
 
 from __future__ import annotations
 

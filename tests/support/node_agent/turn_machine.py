@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(process=processes)
     def be_offloaded(self, process: Process) -> None:
-        """All steps at once, as it mostly goes: by single steps one seldom comes so far."""
+        """Does all steps of an offload at once, because random single steps seldom complete one."""
         if process not in self.alive:
             return
         self.order(process, Order.OFFLOAD)
@@ -186,7 +186,7 @@ class Machine(RuleBasedStateMachine):
                 assert waits_for_answer or refused or away or no_room or lease in self.may_be_looked_after()
 
     def may_be_looked_after(self) -> set[Lease]:
-        """Holds for which room was made since the agent looked last; it looks several times a second."""
+        """Run the agent's regular check early; return the leases whose restore it requests because memory was freed."""
         self.bench.look_after()
         return {
             lease

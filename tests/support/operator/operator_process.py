@@ -29,7 +29,7 @@ FAST: dict[str, Any] = {
         "silentNodeSeconds": 3600,  # a played agent writes when there is something to say
     },
 }
-"""A configuration whose waits are short, but for those in which a test has to play something."""
+"""A configuration with short waits, except for those in which a test itself simulates kubelets or agents."""
 
 
 class OperatorProcess:

@@ -121,7 +121,7 @@ class History:
         assert not nodes & avoided, f"it is tried again where it could not start: {nodes & avoided}"
 
     def _is_whole(self, gang: list[Raw]) -> bool:
-        """Whether all workers run, or have ended well: a short one may have when the last one is seen to run."""
+        """Whether all workers run or have succeeded: a short worker may have ended before the last one is seen to run."""
         return len(gang) == self._workers and all(_phase(pod) in ("Running", "Succeeded") for pod in gang)
 
 

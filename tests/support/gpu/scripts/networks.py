@@ -52,7 +52,7 @@ def resnet50(width: int = 64, classes: int = 1000) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention to what came before, and two layers; each after a normalisation and with a way around it."""
+    """Causal attention and an MLP of two layers, each after a layer normalisation and with a residual connection."""
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()

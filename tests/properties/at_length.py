@@ -32,8 +32,8 @@ class Counting(Protocol):
 def run_at_length(machine: type[RuleBasedStateMachine], step: str, steps: int, *, part: int) -> Counter[str]:
     """Runs a :class:`Counting` machine until `step` has happened `steps` times (times LONG); returns what happened.
 
-    Every round and every part has other examples. Where hypothesis is to try the same examples each time (`CI` is set), these are
-    the same each time, too.
+    Each round and each part tries different examples. If hypothesis is derandomized (`CI` is set), every run
+    tries the same ones.
     """
 
     happened: Counter[str] = machine.happened  # type: ignore[attr-defined]

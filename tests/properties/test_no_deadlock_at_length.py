@@ -53,8 +53,6 @@ CASES = {
 @pytest.mark.parametrize(("capacity", "jobs"), CASES.values(), ids=CASES)
 def test_no_order_of_events_gets_stuck(capacity: int, jobs: tuple[Job, ...]) -> None:
     search = StateSearch(capacity, jobs).run()
-    print(
-        f"{search.states} states, {search.contested} times somebody in the way, {search.unsettled} times moved meanwhile"
-    )
+    print(f"{search.states} states, {search.contested} contested, {search.unsettled} unsettled")
     assert search.stuck is None, search.stuck
     assert search.states > 20_000

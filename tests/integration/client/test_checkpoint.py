@@ -135,7 +135,7 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_resumes_there(
         assert status == 143, errors
         assert len(curve(work)) == step + 1 + step // 12, "the step in which it came is the last"
         report = end_of(node, f"life-{gpu}")["report"]
-        assert (report["step"], report["steps"]) == (step + 1, STEPS), "its last word, over all lives"
+        assert (report["step"], report["steps"]) == (step + 1, STEPS), "it counts the steps of all runs"
     results = start(work=work).results()
     assert results[0]["step"] == 12
     assert curve(work) == curve(undisturbed)
@@ -180,7 +180,7 @@ def test_foreign_checkpoints_are_rejected_and_the_jobs_newest_is_used(
     ) in errors
     assert json.loads(output.splitlines()[0])["step"] == 8
     assert curve(work) == curve(undisturbed)
-    assert not of_nobody.exists(), "the next life would come upon it again"
+    assert not of_nobody.exists(), "otherwise the next run would try it again"
 
 
 def test_checkpoints_of_another_model_are_rejected_and_unchanged(

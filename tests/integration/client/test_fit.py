@@ -99,7 +99,7 @@ def test_offloaded_storages_are_prefetched_and_bitwise_equal(
     results, counts = outcome(job)
     assert_equal(results, unlimited.results)
     assert results[-1] == unlimited.results[-1], "copies are exact: every bit is the same"
-    assert counts["fetched_ahead"] > 0, "not all that is away comes when the backward pass waits for it"
+    assert counts["fetched_ahead"] > 0, "some storages are prefetched before the backward pass needs them"
     assert counts["computed_again"] == 0
 
 
@@ -114,7 +114,7 @@ def test_recomputed_modules_give_the_same_gradients(
     results, counts = outcome(job)
     assert_equal(results, unlimited.results)
     assert counts["modules_chosen"] > 0
-    assert counts["computed_again"] > 0, "moving storages did not stand in for it"
+    assert counts["computed_again"] > 0, "modules were recomputed, not only offloaded"
 
 
 @pytest.mark.parametrize("model", MODELS)

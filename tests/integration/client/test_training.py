@@ -61,7 +61,7 @@ def test_workers_of_one_container_share_its_turn_and_their_launcher_has_none(
     assert set(results) == {0, 1}
     assert results[0]["parameters"] == results[1]["parameters"]
     assert sum(turn["iterations"] for turn in turns(node, "job")) == 20
-    assert node.session("job")["sizes"], "no process of the container that asked for a turn owes its profile"
+    assert node.session("job")["sizes"], "every process that asked for a turn has sent its profile"
 
 
 def test_a_training_survives_the_agents_death_and_finds_the_next_one(make_node: MakeNode, run: Run) -> None:
@@ -87,5 +87,5 @@ def test_a_training_survives_the_agents_death_and_finds_the_next_one(make_node: 
     assert job.results()[-1]["steps"] == 200
     report = end_of(node, "job")["report"]
     assert (report["step"], report["steps"]) == (200, 200), (
-        "its checkpoints' count, without a line in the script"
+        "the steps are counted by its checkpoints; the script reports nothing"
     )

@@ -22,7 +22,7 @@ from laneway.api.inventory import Inventory
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Wait for a condition; fail with what did not come true."""
+    """Wait for a condition; fail with its description if it does not hold in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not so after {seconds} s: {what}"

@@ -95,7 +95,7 @@ async def admitting(node: PluginNode, connect_seconds: float, answer_seconds: fl
 
 @pytest.fixture
 async def side(node: PluginNode) -> AsyncIterator[Side]:
-    """It waits for longer than any answer takes."""
+    """A plugin side with timeouts longer than any answer takes."""
     async with admitting(node, connect_seconds=30, answer_seconds=30) as patient:
         yield patient
 
@@ -153,7 +153,7 @@ async def test_an_unknown_pythonpath_refuses_nothing_and_is_logged_once(
         assert await side.start(pod("a")) == "/opt/own", "the connection has outlived all of that"
 
     side.socket.unlink(missing_ok=True)
-    assert await side.start(pod("a")) == "/opt/own", "an earlier start's stays while nobody tells better"
+    assert await side.start(pod("a")) == "/opt/own", "the earlier value stays while the runtime is away"
     async with runtime.serve(side.socket):
         runtime.images[IMAGE] = ["PYTHONPATH=/opt/next"]
         assert await side.start(pod("a")) == "/opt/next", "a restarted runtime is found"

@@ -46,7 +46,7 @@ class SlowApi:
 
     slow: str = ""
     unknown: str = ""
-    """The pod that there is none of."""
+    """The name of a pod that does not exist."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     answer: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -201,7 +201,7 @@ async def test_waiting_for_the_api_server_delays_no_other_container(running: InP
 
 
 async def test_a_late_record_is_not_written_for_the_next_container(running: InProcess, api: SlowApi) -> None:
-    """The comparison with the kubelet's records asks about a pod, and meanwhile its ids go to another."""
+    """The ids of a pod go to another pod while `reconcile` waits for the API server's answer about the first."""
     taken = ids(0, range(50))
     api.slow = "former"
     await running.allocate("former", taken)

@@ -106,7 +106,7 @@ def test_the_operators_choice_decides_the_gpu(
         assert shares_of(taken) == {f"GPU-{chosen[name]}": 50}
 
 
-def test_a_plain_pod_leaves_the_room_that_others_were_promised(
+def test_a_plain_pod_leaves_free_what_is_reserved_for_other_pods(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
     for index in range(3):
@@ -172,7 +172,7 @@ def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_lat
 def test_a_restarted_plugin_knows_the_operators_choice(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
-    """The kubelet asks at once; the view may still be empty, and the pod is asked for by name."""
+    """The kubelet asks at once, when the plugin may not have listed the pods yet; so it reads this pod by name."""
     cluster.create("a", 50, gpus="GPU-2")
     running.kill()
     with kubelet.changed:

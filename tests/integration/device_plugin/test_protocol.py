@@ -94,7 +94,7 @@ def test_a_container_starts_without_the_agent(node: PluginNode, kubelet: Kubelet
     assert "starts without the agent" in node.log
 
 
-def test_ids_that_mean_a_split_or_a_sick_gpu_are_refused_with_a_sentence(
+def test_ids_that_are_split_over_gpus_or_on_an_unhealthy_gpu_are_refused(
     node: PluginNode, kubelet: KubeletSide
 ) -> None:
     node.write_inventory(inventory(gpu(0), gpu(1), gpu(2, healthy=False)))

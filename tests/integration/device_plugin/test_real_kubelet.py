@@ -263,9 +263,9 @@ def test_whole_gpus_are_distinct_and_connected_by_nvlink(node: RealNode) -> None
 def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
     node: RealNode, tmp_path: Path, strategy: str, handed_over: str
 ) -> None:
-    """What containerd makes of it: CDI names are resolved by a specification on the node, as NVIDIA's toolkit writes it.
+    """containerd passes the GPU on: it resolves CDI names with a specification like that of NVIDIA's toolkit.
 
-    And what containerd says of the image is in the container's folder, whatever the strategy.
+    With either strategy, the image's PYTHONPATH, as containerd reports it, is in the container's folder.
     """
     derive(pause_archive(), tmp_path / "image.tar", IMAGE_WITH_A_PATH, {"PYTHONPATH": "/opt/own"}, {})
     node.cluster.load_image(tmp_path / "image.tar")

@@ -1,8 +1,9 @@
 """A stand-in for nvidia-cuda-mps-control, which needs an NVIDIA GPU; it behaves the same as seen from
 outside.
 
-``-f``: a daemon in the foreground that takes commands by pipes in CUDA_MPS_PIPE_DIRECTORY, one daemon for such a folder; without an
-option: a front end that passes its standard input on to the daemon, and prints the answers. There is no server, and no client.
+With ``-f`` it is a daemon in the foreground that takes commands from a pipe in CUDA_MPS_PIPE_DIRECTORY; each
+such folder has at most one daemon. Without an option it is a front end that sends its standard input to the
+daemon and prints the answers. It never has an MPS server or clients.
 """
 
 from __future__ import annotations

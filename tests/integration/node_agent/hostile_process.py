@@ -23,8 +23,10 @@ class Hostile(PacketAttacks, ConnectionAttacks, TurnAttacks):
         self.children: list[int] = []
 
     def give_way(self) -> dict[str, Any]:
-        """Give the processor to all other processes from now on. The tests measure what an attack does to the agent, not the load
-        of a busy process (against that, Kubernetes has CPU shares)."""
+        """Run only on otherwise idle CPUs from now on.
+
+        The tests measure what an attack does to the agent, not the CPU load of a busy process, which Kubernetes limits.
+        """
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         return {}
 

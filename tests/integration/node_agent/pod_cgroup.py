@@ -12,7 +12,7 @@ from tests.support.node_agent.node import PeerProcess
 
 
 class PodCgroup:
-    """One pod of one container, in every hierarchy of the machine. All in it end with it."""
+    """The cgroups of a pod with one container, in every hierarchy of the machine; removing them ends all their processes."""
 
     def __init__(self) -> None:
         self.uid = str(uuid.uuid4())

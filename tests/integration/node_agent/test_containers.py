@@ -32,7 +32,7 @@ def test_containers_from_before_the_agent_are_found(make_node: MakeNode) -> None
     container.await_socket()
 
 
-def test_a_container_that_gives_its_ids_back_ends(make_node: MakeNode) -> None:
+def test_a_container_ends_when_its_folder_is_removed(make_node: MakeNode) -> None:
     node = make_node().start()
     container = node.container("a").await_socket()
     process = container.process()
@@ -46,7 +46,7 @@ def test_a_container_that_gives_its_ids_back_ends(make_node: MakeNode) -> None:
     assert 'pod="a"' not in node.get("/metrics")
 
 
-def test_goodbye_is_no_loss(make_node: MakeNode) -> None:
+def test_a_process_that_says_goodbye_is_not_lost(make_node: MakeNode) -> None:
     node = make_node().start()
     process = node.container("a").await_socket().process()
     process.hello()
@@ -101,7 +101,7 @@ def test_a_socket_that_is_taken_away_comes_back(make_node: MakeNode) -> None:
     process.hello()
 
 
-def test_folders_that_are_wiped_end_no_session_that_lives(make_node: MakeNode) -> None:
+def test_deleting_the_folders_ends_no_live_session(make_node: MakeNode) -> None:
     node = make_node().start()
     container = node.container("a").await_socket()
     process = container.process()

@@ -92,7 +92,7 @@ def test_a_session_beyond_its_quota_is_noted(make_published: MakeNode, cluster: 
     )
 
 
-def test_without_a_change_it_is_written_now_and_then(make_published: MakeNode, cluster: Cluster) -> None:
+def test_an_unchanged_status_is_written_at_intervals(make_published: MakeNode, cluster: Cluster) -> None:
     node = make_published().start("--port", "0")
 
     def observed() -> datetime | None:
@@ -104,7 +104,7 @@ def test_without_a_change_it_is_written_now_and_then(make_published: MakeNode, c
     assert (later - first).total_seconds() >= 0.9, "at most once a second"
 
 
-def test_the_object_goes_with_its_node_and_comes_back_if_it_is_deleted(
+def test_the_gpu_node_is_owned_by_its_node_and_recreated_after_deletion(
     make_published: MakeNode, cluster: Cluster
 ) -> None:
     node = make_published()
@@ -149,7 +149,7 @@ def test_a_server_that_refuses_is_quoted_in_the_log(make_published: MakeNode, cl
 
 
 def node_token_kubeconfig(cluster: Cluster, folder: Path, node: str, namespace: str, account: str) -> Path:
-    """Return a kubeconfig as a pod of the DaemonSet on that node has it: its token says which node it is on."""
+    """Return a kubeconfig like that of a DaemonSet pod on the node: its token is bound to the pod and names the node."""
     pod = f"agent-on-{node}"
     cluster.apply(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}},

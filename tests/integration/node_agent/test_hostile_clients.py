@@ -47,7 +47,7 @@ WRONG_AFTER_HELLO = {
         '{"type":"release","turn":1,"iterations":1,"gpu_seconds":1e999}',
         "'gpu_seconds' is inf",
     ),
-    "a size of a megabyte's digits": (
+    "a number of 60,000 digits": (
         '{"type":"release","turn":%s,"iterations":1,"gpu_seconds":1}' % ("9" * 60_000),
         "not JSON",
     ),
@@ -103,7 +103,7 @@ def test_an_oversize_packet_is_refused(node: Node, bad: PeerProcess) -> None:
     assert "longer than 65536 bytes" in bad.expect("error")["reason"]
 
 
-def test_the_page_cannot_be_taken_away_under_the_agent(node: Node, bad: PeerProcess) -> None:
+def test_a_client_cannot_shrink_the_page_that_the_agent_uses(node: Node, bad: PeerProcess) -> None:
     bad.hello()
     assert "failed" in bad.do("shrink_page")
 

@@ -30,7 +30,7 @@ def bystander(node: Node) -> PeerProcess:
 
 
 def takes_a_turn(process: PeerProcess) -> None:
-    """It gets its session and its turn, and leaves."""
+    """Open a session, take one turn, and end the process."""
     process.hello()
     process.turn()
     process.end()

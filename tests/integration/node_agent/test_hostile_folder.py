@@ -1,5 +1,7 @@
-"""What a process does to its own folder, if it may write there at all (the plugin mounts it read-only): it shuts itself out at
-worst, and the agent neither hangs nor touches anything else."""
+"""Attacks on a container's own folder, if it is writable (the plugin mounts it read-only).
+
+At worst the container loses its own socket. The agent neither hangs nor touches anything else.
+"""
 
 from __future__ import annotations
 
@@ -118,10 +120,10 @@ def test_files_made_without_end_do_not_keep_others_from_their_turns(make_node: M
     comes_back(node, before)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="without root there is nobody whom a folder's mode keeps out")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the test needs root to give its folder to another user")
 def test_an_unreadable_folder_does_not_count_as_removed(make_node: MakeNode) -> None:
     node = make_node()
-    # As in its pod: root without the right to pass over a file's mode.
+    # As in its pod, the agent runs as root without the capabilities that bypass file permissions.
     node.starter = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
     node.start()
     container = node.container("hostile", 50).await_socket()

@@ -16,7 +16,7 @@ from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Container, Node, PeerProcess, eventually
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="pods' cgroups are root's")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can create pods' cgroups")
 
 MakeNode = Callable[..., Node]
 MakePod = Callable[[Node, str], tuple[Container, PodCgroup]]

@@ -31,7 +31,7 @@ def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: 
     other.do("train", seconds=SECONDS, iteration_seconds=0.004)
     turns = [turn for turn in node.get("/turns") if turn["end_seconds"] is not None]
     hog.finish()
-    # Both want the lane from the other's first turn to its last.
+    # Only the time from the first to the last turn of `other` counts: both want the lane then.
     of_other = [turn for turn in turns if turn["pod"] == "other"]
     first_seconds, last_seconds = of_other[0]["start_seconds"], of_other[-1]["end_seconds"]
     assert last_seconds - first_seconds > SECONDS / 2

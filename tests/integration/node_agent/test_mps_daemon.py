@@ -130,7 +130,7 @@ def test_a_program_that_is_installed_later_is_found(keeper: Keeper, programs: Pa
 
 
 def test_a_daemon_that_an_agent_left_behind_is_kept_until_it_ends(keeper: Keeper, programs: Path) -> None:
-    """Another one in its place would end the work of its clients."""
+    """Replacing it would end the work of its clients."""
     install(programs)
     keeper.folders.make()
     environment = {

@@ -115,7 +115,7 @@ def test_lanes_counters_and_profiles_survive(make_node: MakeNode) -> None:
 
 
 def test_a_session_that_waited_for_a_lane_waits_again_without_memory(make_node: MakeNode) -> None:
-    """Nothing is known of either, so the first counts with the whole GPU; the other never had a turn."""
+    """Neither is profiled, so the first counts with the whole GPU and the other never had a turn."""
     node = make_node().start()
     first = node.container("a", 100).await_socket().process()
     first.hello()
@@ -141,7 +141,7 @@ def test_a_session_that_waited_for_a_lane_waits_again_without_memory(make_node: 
     other.expect("grant", n=1)
 
 
-def test_a_spoiled_state_file_costs_the_memory_and_not_the_agent(make_node: MakeNode) -> None:
+def test_the_agent_starts_without_its_state_if_the_state_file_is_invalid(make_node: MakeNode) -> None:
     node = make_node().start()
     process = session(node, "a")
     node.kill()

@@ -94,7 +94,7 @@ def children(process: subprocess.Popen[str]) -> list[str]:
 
 
 def folders(node: Node) -> list[Path]:
-    """Those of jobs whose launchers live or were killed."""
+    """Return the container folders of jobs that still run or whose launchers were killed."""
     return [path for path in (node.root / "run/laneway/containers").iterdir() if path.name[0] != "."]
 
 

@@ -69,12 +69,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_without_a_node_name_the_error_says_how_to_set_it(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("")
-    status, said = run(tmp_path)  # without a cluster it would be the machine's own
+    status, said = run(tmp_path)  # with --standalone, the default would be the host name
     assert status == 2
     assert "set NODE_NAME" in said
 
 
-def test_without_an_api_server_it_names_both_ways_out(tmp_path: Path) -> None:
+def test_without_an_api_server_the_error_names_both_remedies(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("gpuSource: simulated")
     (tmp_path / "gpus.yaml").write_text("gpus: [{}]")
     status, said = run(tmp_path, "--node-name", "n1")
@@ -100,7 +100,7 @@ def test_without_a_driver_it_waits_for_one_and_ends_when_asked(make_node: MakeNo
     assert node.terminate() == 0
 
 
-def test_it_says_that_it_stands_alone_and_ends_when_asked(make_node: MakeNode) -> None:
+def test_standalone_mode_is_logged_and_sigterm_stops_the_agent(make_node: MakeNode) -> None:
     node = make_node().start()
     assert "standalone mode: no API server" in node.log
     assert node.terminate() == 0

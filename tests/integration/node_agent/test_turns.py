@@ -73,15 +73,15 @@ def test_a_stopped_holder_loses_its_turn_within_the_bound(make_node: MakeNode) -
     assert counted in node.get("/metrics")
 
 
-def test_a_process_that_leaves_its_data_loader_waiting_gives_others_its_lane(make_node: MakeNode) -> None:
+def test_a_process_that_waits_for_its_data_loader_yields_its_lane(make_node: MakeNode) -> None:
     node = make_node(lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 1000}).start()
     processes = trainers(node, "a", "b")
     for process in processes:
         process.start("train", seconds=4, iteration_seconds=0.1, gap_seconds=0.1)
     done = [len(process.finish()["iterations"]) for process in processes]
     handed = [turn["pod"] for turn in node.get("/turns")]
-    # If a turn lasted through the gaps, one would hold five iterations; so each holds one, unless no session waits at its
-    # end.
+    # A turn that lasted through the gaps would hold five iterations. Each holds only one, unless no other session waits
+    # when the iteration ends.
     assert len(handed) > sum(done) / 2, (handed, done)
     assert min(handed.count("a"), handed.count("b")) > max(3, len(handed) / 3), (handed, done)
 

@@ -211,7 +211,7 @@ def test_the_level_is_published_for_each_gpu_and_container(make_node: MakeNode, 
     assert message(node, "known") == said
 
 
-def test_a_watchdog_that_only_warns_is_none(make_node: MakeNode, make_pod: MakePod) -> None:
+def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, action="Warn", graceSeconds=0)
     pod = make_pod()
     node.container("a", 50, pod_uid=pod.uid).await_socket()

@@ -244,7 +244,7 @@ def test_an_error_of_the_script_itself_is_unchanged(case: Case) -> None:
     assert case.error().args == ()
     assert case.error("out of patience", 3).args == ("out of patience", 3)
     assert str(case.raised("out of patience")) == "out of patience"
-    assert OVERRUN in str(case.raised(PYTORCHS_TEXT)), "it was for the allocator's"
+    assert OVERRUN in str(case.raised(PYTORCHS_TEXT)), "the text was kept for the allocator's error"
 
 
 def test_a_refusal_by_the_scripts_own_limit_is_no_overrun(

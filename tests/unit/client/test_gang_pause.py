@@ -112,7 +112,7 @@ def test_all_ranks_stop_after_the_same_iteration_however_late_each_is_asked(
         rank.resumed = True
     for thread in threads:
         thread.join(60)
-    assert ranks[0].proposals.read() == [], "the next pause begins with a clean board"
+    assert ranks[0].proposals.read() == [], "no proposal is left for the next pause"
 
 
 def test_a_rank_inside_an_iteration_is_waited_for() -> None:

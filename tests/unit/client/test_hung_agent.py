@@ -116,7 +116,7 @@ def test_silence_before_the_first_ping_does_not_count() -> None:
     keepalive.start_waiting()
     clock.now_seconds += 1000
     assert keepalive.should_ping()
-    assert not keepalive.has_timed_out(), "it was this process that stood still"
+    assert not keepalive.has_timed_out(), "this process was suspended, so the agent's silence does not count"
     keepalive.start_waiting()
     clock.now_seconds += 54
     assert not keepalive.has_timed_out(), "another wait"

@@ -187,7 +187,7 @@ def test_the_remaining_time_follows_the_pace_and_the_profile_gets_it_in_iteratio
     for step in range(10, 15):
         script.iterations = 3 * step
         script.says(after_seconds=2, step=step, steps=100)
-    assert script.agent.sent[0]["remaining_seconds"] is None, "one word makes no pace"
+    assert script.agent.sent[0]["remaining_seconds"] is None, "one report is not enough for a pace"
     assert script.last["remaining_seconds"] == pytest.approx(86 * 2)
     assert script.profiler._ends_at == 3 * 100, "announced with the second report, and correct since then"
     script.says(after_seconds=2, step=100)

@@ -263,7 +263,7 @@ def test_every_rank_stops_at_the_common_boundary_with_or_without_its_own_signal(
         terminate()
         case.end()
         sync_with_gang(case, gang, 4)
-        assert case.calls == ["own"], "its own signal comes later, and is no news"
+        assert case.calls == ["own"], "its own signal comes later and is not delivered again"
 
 
 def test_a_rank_without_agreement_stops_at_its_deadline(case: Case) -> None:

@@ -16,5 +16,5 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
     """
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"in vain waited until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting for: {what}"
         time.sleep(0.001)

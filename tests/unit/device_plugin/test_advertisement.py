@@ -34,7 +34,7 @@ class Node:
         return {"status": {"allocatable": {"cpu": "2", GPU_PERCENT: self.offers}}}
 
     async def another_look(self) -> None:
-        """Wait until it was read, and what was read taken note of."""
+        """Wait until the Node has been read and the result has been processed."""
         for _ in range(2):
             self.looked.clear()
             async with asyncio.timeout(20):

@@ -32,5 +32,5 @@ def test_the_level_of_other_gpus_does_not_matter() -> None:
     assert enforcement_shortfall("MPS", ids(1, (0,)), NODE) == ""
 
 
-def test_a_level_that_there_is_not_is_refused_everywhere() -> None:
+def test_an_unknown_level_is_refused_on_every_gpu() -> None:
     assert "write one of Cooperative, Watchdog, MPS" in enforcement_shortfall("strict", ids(1, (0,)), NODE)

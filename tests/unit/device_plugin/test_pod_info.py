@@ -47,7 +47,7 @@ def test_the_template_profile_is_recorded() -> None:
     "text",
     ["", "nonsense", "[]", '{"persistent_bytes": 1}', '{"persistent_bytes": -1, "ephemeral_bytes": 1}'],
 )
-def test_a_profile_that_is_none_is_as_if_it_were_not_there(text: str) -> None:
+def test_an_invalid_profile_is_ignored(text: str) -> None:
     record = record_of(HOLDER, pod("digits-3", annotations={names.PROFILE_ANNOTATION: text}))
     assert record.pod_uid == "uid-digits-3"
     assert record.profile is None

@@ -1,4 +1,4 @@
-"""What a container runtime's words on an image say of its PYTHONPATH, and which image it is that starts."""
+"""Reads an image's PYTHONPATH from the container runtime's answer, and finds the image of the starting container."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_pythonpath_of_an_image(environment: Sequence[str] | None, value: st
         ({"info": '{"imageSpec": {"config": {"Env": {"PYTHONPATH": "/a"}}}}'}, "an Env that is no list"),
     ],
 )
-def test_a_runtime_that_says_it_otherwise_is_not_guessed_at(info: Mapping[str, str], says: str) -> None:
+def test_an_answer_in_an_unknown_format_is_refused(info: Mapping[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         pythonpath_of(info)
 

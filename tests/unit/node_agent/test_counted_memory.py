@@ -13,7 +13,7 @@ from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
 
 
 def of_template(bench: GPUBench, pod: str, persistent: int, ephemeral: int, percent: int = 100) -> Lease:
-    """A container of whose template something is known."""
+    """A container whose template has a profile."""
     lease = bench.container(pod, percent)
     profile = TemplateProfile(persistent_bytes=persistent * MIB, ephemeral_bytes=ephemeral * MIB)
     return bench.turns.allocate(lease.record.model_copy(update={"profile": profile}))
@@ -61,7 +61,7 @@ def test_a_container_counts_with_the_larger_of_template_and_measurement() -> Non
     process.profile(20, 300)
     assert promised_mib(bench) == 400
     assert process.lease.sizes == Sizes(20 * MIB, 300 * MIB, iteration_seconds=0.05), (
-        "what is told is what was measured"
+        "the reported sizes are the measured ones"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_second_process_counts_from_its_first_request_on() -> None:
     assert promised_mib(bench) == 410
 
 
-def test_a_second_process_whose_memory_is_not_covered_runs_no_iteration_nor_does_the_first() -> None:
+def test_if_the_memory_of_a_second_process_is_not_covered_the_container_gets_no_turn() -> None:
     bench = GPUBench()
     other = bench.job("other", 300, 300, percent=100)
     first = bench.job("a", 100, 200, percent=80)
@@ -202,7 +202,10 @@ def test_service_is_proportional_to_share() -> None:
 
 
 def after_a_stall(idle_seconds: float) -> list[float]:
-    """Return what two have had of 4 s, after the second of them had kept the lane for 5 s and both were away for a while."""
+    """Return the service that `other` and `stalled` get within 4 s.
+
+    Before that, `stalled` holds the lane for 5 s while `other` waits, and then both are idle for `idle_seconds`.
+    """
     bench = GPUBench(max_lanes=1, timeout_seconds=60)
     stalled, other = bench.job("stalled", 100, 300), bench.job("other", 100, 300)
     stalled.request()
@@ -244,7 +247,7 @@ def test_las_runs_the_least_attained_service_across_lanes() -> None:
     served(bench, [old], 10)
     new = bench.job("new", 100, 300)
     had = served(bench, [old, new], 4)
-    assert had[1] > 3.5, "its queue is above that of who has had 10 s"
+    assert had[1] > 3.5, "it is in a higher queue than the job that has had 10 s"
     new.die()
     crowd = bench.job("crowd", 100, 700)
     assert old.lease.attained_seconds >= 10

@@ -1,4 +1,4 @@
-"""A container whose every turn is another process's gets its part of the lane's time and no more."""
+"""A container that uses a new process for each turn gets only its share of the lane's time."""
 
 from __future__ import annotations
 

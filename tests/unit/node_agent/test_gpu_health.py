@@ -59,7 +59,7 @@ class Source:
 
 
 class OneGPU(Source):
-    """The second of them alone."""
+    """Only the second GPU."""
 
     def discover(self) -> tuple[GPUInfo, ...]:
         return super().discover()[1:]
@@ -90,7 +90,7 @@ class Escalation:
         return self.monitor.health("GPU-0").reason
 
     def strike(self, *numbers: int) -> None:
-        """Have XIDs heard."""
+        """Report XIDs of the first GPU to the monitor."""
         self.monitor._on_xids(tuple(XidEvent("GPU-0", number) for number in numbers))
 
 

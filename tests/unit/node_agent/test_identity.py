@@ -41,7 +41,7 @@ def test_a_pods_cgroup_is_known_in_every_spelling(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", FOREIGN)
-def test_a_foreign_cgroup_is_not(spelling: str) -> None:
+def test_a_cgroup_outside_the_pod_is_rejected(spelling: str) -> None:
     assert not names_pod(FOREIGN[spelling], POD)
 
 

@@ -31,7 +31,7 @@ def state(process: Process) -> SessionState:
 
 
 def requests_to(process: Process) -> list[object]:
-    """The packets that it got besides turns, in order."""
+    """Return the kinds of the packets that the process got, without those about turns, in order."""
     return [packet[0] for packet in process.channel.sent if packet[0] not in ("grant", "yield", "revoke")]
 
 

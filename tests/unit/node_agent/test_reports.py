@@ -1,4 +1,4 @@
-"""What scripts report: which packets are one, and what the GPUNode and the metrics say of them."""
+"""Scripts' reports: which packets are valid, and how the GPUNode and the metrics show them."""
 
 from __future__ import annotations
 

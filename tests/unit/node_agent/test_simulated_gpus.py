@@ -1,4 +1,4 @@
-"""Simulated GPUs do what real ones do, and what goes wrong with those the file of faults does to these."""
+"""Simulated GPUs behave like real ones, and fail as the faults file says."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_full_gpu_has_one_byte_available() -> None:
     write_available_memory(pages, memory_bytes=1000, external_bytes=0)
     assert [page.available_bytes for page in pages] == [600, 100]
     write_available_memory(pages, memory_bytes=1000, external_bytes=1000)
-    assert [page.available_bytes for page in pages] == [1, 1], "0 would mean that nobody says"
+    assert [page.available_bytes for page in pages] == [1, 1], "0 would mean unknown"
 
 
 def test_memory_beyond_the_sessions_is_known_after_a_reading(node: Node) -> None:

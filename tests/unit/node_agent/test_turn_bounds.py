@@ -69,11 +69,11 @@ def test_a_turn_lasts_its_quantum_up_to_the_end_of_an_iteration(
         assert round(lasted / by_pod[turn.pod]) >= 1
         if policy == "fair":
             ahead[turn.pod] += lasted - quantum_seconds
-            assert ahead[turn.pod] >= -1e-5, "shorter by no more than those before were too long"
+            assert ahead[turn.pod] >= -1e-5, "a turn is shortened only by what earlier turns ran over"
         else:
             assert lasted >= quantum_seconds - 1e-6, "not before its quantum is over"
         assert lasted <= quantum_seconds + LOOK_SECONDS + by_pod[turn.pod] + 1e-6, (
-            "somebody waits: no longer than that"
+            "another session waits, so the turn ends at the next boundary"
         )
 
 

@@ -78,7 +78,7 @@ def test_a_preferred_holder_is_not_asked_to_yield() -> None:
 
 
 def test_processes_of_one_container_yield_together() -> None:
-    """Each at a boundary of its own, they would come back for one another and never be out at the same time."""
+    """If each yielded at its own boundary, one would always rejoin for the other's iteration, and both would never be out."""
     bench = GPUBench(max_lanes=1, quantum_seconds=0.004)
     lease = bench.container("ranks")
     ranks = [bench.process(lease), bench.process(lease)]

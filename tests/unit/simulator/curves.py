@@ -1,11 +1,11 @@
-"""A small application with curves of our own: what a job of it does can be reckoned by hand."""
+"""A small application with simple curves, so that results can be calculated by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 STEP_SECONDS = {"1": 1.0, "2": 1.2, "4": 1.4, "11": 1.6, "22": 2.0, "44": 2.4}
-"""Of a step with 10 samples for each replica; the pass itself takes 1 s. With 20 samples, both take 1 s more."""
+"""The duration of a step with 10 samples for each replica, 1 s of it computing; with 20 samples, both are 1 s longer."""
 
 HEADER = "name,time,application,num_replicas,batch_size\n"
 

@@ -22,7 +22,7 @@ ORDERS = ["fifo", "srtf", "srsf", "tiresias-las", "tiresias-gittins", "fair", "f
 
 @dataclass(frozen=True)
 class Turns:
-    """Jobs of a GPU take turns, so each is slowed down by as many as there are; half as fast after 10 s of work."""
+    """Jobs on a GPU take turns, so n jobs run at 1/n of the speed; each is half as fast after 10 s of work."""
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
         keys = dict.fromkeys(changes.runs)

@@ -177,7 +177,7 @@ def test_the_distribution_has_a_logarithmic_axis_where_times_differ_much() -> No
     assert axis(3, 299) is None
 
 
-def test_a_long_history_makes_no_larger_a_page() -> None:
+def test_a_long_history_does_not_make_the_page_larger() -> None:
     simulation = simulated(*many(3000), nodes="8x4", order="fifo")
     assert sum(1 for interval in simulation.intervals()) > MOST_HOLDS
     text = a_page(simulation)

@@ -36,7 +36,7 @@ def test_the_expected_duration_is_the_total_and_not_the_remainder() -> None:
     assert finishes(simulation) == {"a": 30, "b": 50}, "15 s of a are left when b comes with 20 s"
 
 
-def test_an_error_of_the_expectation_is_seeded_and_each_jobs_own() -> None:
+def test_the_error_of_expected_durations_is_seeded_and_differs_between_jobs() -> None:
     blurred = Knowledge(expected_error_ratio=0.5, seed=1)
     first = [blurred.expected_seconds(a_job(name, 100)) for name in ("a", "b")]
     assert first == [blurred.expected_seconds(a_job(name, 100)) for name in ("a", "b")]

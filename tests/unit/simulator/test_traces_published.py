@@ -337,7 +337,7 @@ class TestGavel:
             ),
         ],
     )
-    def test_throughputs_that_are_not_to_be_had(
+    def test_missing_or_ambiguous_throughputs_are_refused(
         self, tmp_path: Path, story: str, files: list[str], options: Mapping[str, str], says: str
     ) -> None:
         for name in files:

@@ -52,7 +52,7 @@ class PacketAttacks:
         return repeat(seconds, attack)
 
     def requests_in_turn(self, seconds: float) -> dict[str, Any]:
-        """Requests while the turn is held; each was once answered by a grant."""
+        """Request a turn that is already held; the agent answers each request with the same grant."""
 
         def attack(agent: AgentConnection) -> int:
             agent.send({"type": "request"})
@@ -73,7 +73,7 @@ class PacketAttacks:
         return repeat(seconds, attack)
 
     def deaf(self, seconds: float) -> dict[str, Any]:
-        """Requests to which the answers are never read, over a queue as short as the kernel allows."""
+        """Send requests and never read the answers, with the smallest receive buffer that the kernel allows."""
 
         def attack(agent: AgentConnection) -> int:
             agent.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)

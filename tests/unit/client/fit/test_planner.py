@@ -147,8 +147,8 @@ def test_no_module_is_recomputed_inside_another() -> None:
 
 
 def test_a_network_is_recomputed_by_its_parts_not_as_a_whole() -> None:
-    """The whole network is cheapest by the byte, as no storage between its parts is kept; but it has all of
-    it back at the same moment."""
+    """Recomputing the whole network costs least for each byte that it saves, but brings all storages back at
+    once."""
     parts = (
         ModuleCost("network", 0.3, 0, tuple(range(1, 6))),
         ModuleCost("first", 0.2, 0, (1, 2), enclosing=0),

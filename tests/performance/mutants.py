@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,11 @@ def result_of(folder: Path) -> dict[str, Any]:
         MutantsError: there are no mutants.
     """
     codes: dict[str, int | None] = {}
+    sources: dict[str, Path] = {}
     for file in sorted((folder / "mutants").rglob("*.meta")):
-        codes |= json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+        found = json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+        codes |= found
+        sources |= dict.fromkeys(found, file.relative_to(folder / "mutants").with_suffix(""))
     if not codes:
         raise MutantsError(f"{folder} has no mutants")
     out_of_time = sum(code in _OUT_OF_TIME for code in codes.values())
@@ -151,7 +155,10 @@ def result_of(folder: Path) -> dict[str, Any]:
         "killed_percent": round(100 * killed / len(codes), 1),
         "out_of_time": out_of_time,
         "not_tried": sum(code is None for code in codes.values()),
-        "survivors": [{"function": _function(name), "change": _change(folder, name)} for name in survivors],
+        "survivors": [
+            {"function": _function(name), "change": _change(folder, name, sources[name])}
+            for name in survivors
+        ],
         "reached_by_no_test": sorted({_function(name) for name in unreached}),
     }
 
@@ -167,9 +174,11 @@ def _function(mutant: str) -> str:
     return f"{module}.{name}"
 
 
-def _change(folder: Path, mutant: str) -> str:
-    command = [sys.executable, "-m", "mutmut", "show", mutant]
-    shown = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True).stdout
+def _change(folder: Path, mutant: str, source: Path) -> str:
+    with chdir(folder):  # mutmut reads its configuration from there when it is imported
+        from mutmut.mutation.diff_apply import get_diff_for_mutant
+
+        shown = get_diff_for_mutant(mutant, path=source)
     changed = [line for line in shown.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     before = " ".join(line[1:].strip() for line in changed if line.startswith("-"))
     after = " ".join(line[1:].strip() for line in changed if line.startswith("+"))

@@ -64,16 +64,16 @@ class Library:
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """Build the library. Once it is loaded, the loader gives it to pynvml, which asks for its soname."""
+    """Build the library and give it to pynvml, which would load it by its soname: the first of that name in the process."""
     path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
     source = Path(__file__).parents[2] / "support/node_agent/fake_nvml.c"
     subprocess.run(
         ["gcc", "-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1", "-o", str(path), str(source)],
         check=True,
     )
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(path))
     before = pynvml.nvmlLib
-    pynvml.nvmlLib = None
+    pynvml.nvmlLib = library
     pynvml._nvmlGetFunctionPointer_cache.clear()
     yield Library(library)
     pynvml.nvmlLib = before

@@ -64,7 +64,7 @@ def test_a_second_run_has_the_code_of_now_and_the_results_of_before(tmp_path: Pa
 def test_results_are_counted_by_what_became_of_each_mutant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutants, "_change", lambda folder, name: "a → b")
+    monkeypatch.setattr(mutants, "_change", lambda folder, name, source: f"{source}: a → b")
     codes = {
         "laneway.lanes.fitting.x_fits__mutmut_1": 1,
         "laneway.lanes.fitting.x_fits__mutmut_2": 152,
@@ -79,7 +79,7 @@ def test_results_are_counted_by_what_became_of_each_mutant(
         "killed_percent": 50.0,
         "out_of_time": 1,
         "not_tried": 0,
-        "survivors": [{"function": "laneway.lanes.table.LaneTable.admit", "change": "a → b"}],
+        "survivors": [{"function": "laneway.lanes.table.LaneTable.admit", "change": "a.py: a → b"}],
         "reached_by_no_test": ["laneway.lanes.fitting.fits"],
     }
 

@@ -95,6 +95,7 @@ def make_workspace(target: Target, folder: Path) -> None:
     kinds = {REPOSITORY / "tests" / each.parts[1] for each in target.tests}
     for kind in (REPOSITORY / "tests/support", *kinds):
         shutil.copytree(kind, folder / "tests" / kind.name, ignore=ignored)
+    shutil.copytree(REPOSITORY / "docs", folder / "docs", dirs_exist_ok=True)  # tests read examples there
     relative = (Path("src/laneway") / target.source.relative_to(target.portion)).as_posix()
     pattern = relative if target.source.is_file() else f"{relative}/*"
     (folder / "pyproject.toml").write_text(_configuration(pattern, target.tests), encoding="utf-8")
@@ -106,6 +107,7 @@ def _configuration(pattern: str, tests: Sequence[Path]) -> str:
         "tool.mutmut": {
             "source_paths": ["src"],
             "only_mutate": [pattern],
+            "also_copy": ["docs"],
             "pytest_add_cli_args_test_selection": [str(each) for each in tests],
             "use_git_change_detection": False,
         },

@@ -39,6 +39,19 @@ _NO_TESTS = {5, 33}
 """mutmut's exit codes by what became of the mutant (its module ``stats``)."""
 
 
+_CLEAR_CACHES = '''"""Each mutant is tried in a fork of a process that has run all tests: its caches hold results of the unchanged code."""
+
+import functools
+import gc
+
+
+def pytest_sessionstart():
+    for each in gc.get_objects():
+        if isinstance(each, functools._lru_cache_wrapper):
+            each.cache_clear()
+'''
+
+
 class MutantsError(Exception):
     """The run could not be made."""
 
@@ -96,6 +109,7 @@ def make_workspace(target: Target, folder: Path) -> None:
     for kind in (REPOSITORY / "tests/support", *kinds):
         shutil.copytree(kind, folder / "tests" / kind.name, ignore=ignored)
     shutil.copytree(REPOSITORY / "docs", folder / "docs", dirs_exist_ok=True)  # tests read examples there
+    (folder / "conftest.py").write_text(_CLEAR_CACHES, encoding="utf-8")
     relative = (Path("src/laneway") / target.source.relative_to(target.portion)).as_posix()
     pattern = relative if target.source.is_file() else f"{relative}/*"
     (folder / "pyproject.toml").write_text(_configuration(pattern, target.tests), encoding="utf-8")
@@ -107,7 +121,7 @@ def _configuration(pattern: str, tests: Sequence[Path]) -> str:
         "tool.mutmut": {
             "source_paths": ["src"],
             "only_mutate": [pattern],
-            "also_copy": ["docs"],
+            "also_copy": ["docs", "conftest.py"],
             "pytest_add_cli_args_test_selection": [str(each) for each in tests],
             "use_git_change_detection": False,
         },

@@ -381,4 +381,4 @@ def test_a_cordon_reaches_a_job_that_avoids_the_node_and_has_no_pod_on_it() -> N
     for cordoned, want in ((False, ["n1"]), (True, [])):
         state.note_node(state.nodes["n1"], a_node("n1", cordoned=cordoned))
         cache.update(state, state.take_delta(), WriteHistory({}, {}), (), NOW)
-        assert [each.node for each in cache.jobs["uid-a"].reconciled.job.status.avoid] == want
+        assert [each.node for each in cache.jobs["uid-a"].job.status.avoid] == want

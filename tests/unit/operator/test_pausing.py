@@ -256,7 +256,7 @@ class TestOrders:
         cache = JobCache(TIMEOUTS)
         cache.update(view, view.everything(), WriteHistory({}, {}), (), NOW)
         if job is not None:
-            cache.assume(job.uid, replace(cache.jobs[job.uid].reconciled, job=job))
+            cache.assume(job.uid, replace(cache.jobs[job.uid], job=job))
         return node_writes(view, cache)
 
     def writes(self, view: ClusterState, job: JobRecord | None = None) -> list[list[str]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
-from laneway.operator.cycle.job_cache import JobCache, Reconciled
+from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import figures_of
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
@@ -113,7 +113,7 @@ class Cycle:
         self._remembers = True
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
-        for uid in changed.gone:
+        for uid in changed - self._jobs.jobs.keys():
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
         self._sync.update(cluster, self._jobs, delta, changed, now_seconds)
@@ -149,13 +149,13 @@ class Cycle:
 
     def figures(self, now_seconds: float) -> Figures:
         """Return where the jobs stand by the last cycle."""
-        return figures_of((each.reconciled for each in self._jobs.jobs.values()), now_seconds)
+        return figures_of(self._jobs.jobs.values(), now_seconds)
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins
         with its placement."""
         this.starting = sum(
-            self._jobs.jobs[uid].reconciled.state is JobState.STARTING
+            self._jobs.jobs[uid].state is JobState.STARTING
             for uid in this.in_flight
             if uid in self._jobs.jobs
         )
@@ -181,7 +181,7 @@ class Cycle:
             uid = this.cluster.job_uids.get(key, "")
             if uid in this.in_flight or uid not in self._jobs.jobs:
                 continue
-            reconciled, status = self._jobs.jobs[uid].reconciled, self._jobs.jobs[uid].reconciled.job.status
+            reconciled, status = self._jobs.jobs[uid], self._jobs.jobs[uid].job.status
             written = explains(status, reason, self._sync.refused(key))
             if reason.code is WaitingCode.NOT_CONSIDERED or (
                 written and not self._estimates.is_news(key, status.waiting)
@@ -190,23 +190,23 @@ class Cycle:
             other = reconciled.state is JobState.WAITING and has_another_reason(status, reason)
             self._defer_explanation(this, uid, at_once=other)
 
-    def _concerned(self, this: CycleState, changed: Reconciled) -> list[str]:
+    def _concerned(self, this: CycleState, changed: set[str]) -> list[str]:
         """Return the jobs that have changed or that the decision concerns, less those with writes in flight."""
         decision, uids = this.decision, this.cluster.job_uids
         promoted = frozenset(decision.promotions)
         keys = {*decision.starts, *decision.preemptions, *decision.resumes, *(promoted - self._promoted)}
         self._promoted = promoted
         for key in this.requeued:
-            if key in uids and self._jobs.jobs[uids[key]].reconciled.state is not JobState.WAITING:
+            if key in uids and self._jobs.jobs[uids[key]].state is not JobState.WAITING:
                 keys.add(key)
         for key, reason in decision.waiting.items():
-            reconciled = self._jobs.jobs[uids[key]].reconciled
+            reconciled = self._jobs.jobs[uids[key]]
             by_step = (
                 reason.code is WaitingCode.AWAITING_PREEMPTION or reconciled.state is not JobState.WAITING
             )
             if by_step and has_another_reason(reconciled.job.status, reason):
                 keys.add(key)
-        concerned = {uids[key] for key in keys if key in uids} | changed.jobs
+        concerned = {uids[key] for key in keys if key in uids} | (changed & self._jobs.jobs.keys())
         return sorted(concerned.difference(this.in_flight))
 
     def _apply(self, this: CycleState, uid: str) -> None:
@@ -222,23 +222,22 @@ class Cycle:
 
     def _draft(self, this: CycleState, uid: str) -> tuple[ReconciledJob, JobWrite]:
         """Return a job as the decision has it, and what is to be written for that."""
-        cached = self._jobs.jobs[uid]
-        key = cached.reconciled.job.key
+        record, key = this.cluster.jobs[uid], this.cluster.jobs[uid].key
         reconciled = with_decision(
-            cached.reconciled,
+            self._jobs.jobs[uid],
             this.decision,
             self._waiting.get(key) if this.explained else None,
             queue=self._sync.scheduler.queue(key),
             promoted=key in self._promoted,
-            pods=cached.pods,
+            pods=this.cluster.pods.get(uid, ()),
             now_seconds=this.now_seconds,
             with_estimate=self._estimates.added,
             refused=self._sync.refused(key),
         )
-        return reconciled, job_write(cached.record, reconciled, self._sync.templates.of(cached.record))
+        return reconciled, job_write(record, reconciled, self._sync.templates.of(record))
 
     def _defer_figures(self, this: CycleState, uid: str, reconciled: ReconciledJob) -> None:
-        record, status = self._jobs.jobs[uid].record, reconciled.job.status
+        record, status = this.cluster.jobs[uid], reconciled.job.status
         if record.deleting:
             return
         if (status is not record.status and status != record.status) or record.wrong_summary:
@@ -264,7 +263,7 @@ class Cycle:
 
     def _not_considered(self, uid: str) -> bool:
         """Whether it is not known yet why a job waits."""
-        reason = self._waiting.get(self._jobs.jobs[uid].reconciled.job.key)
+        reason = self._waiting.get(self._jobs.jobs[uid].job.key)
         return reason is not None and reason.code is WaitingCode.NOT_CONSIDERED
 
     def _write_status(self, this: CycleState, uid: str) -> None:

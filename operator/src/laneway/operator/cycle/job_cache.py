@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from laneway.operator.config import TimeoutsConfig
@@ -32,35 +32,11 @@ from laneway.scheduling.state.timers import Timers
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class CachedJob:
-    """One job."""
-
-    record: JobRecord
-    """As the cluster had it when it was reconciled: what writes are compared with."""
-
-    pods: tuple[WorkerPod, ...]
-    reconciled: ReconciledJob
-    nodes: frozenset[str]
-    """Where its pods are, and which it avoids: changes of these nodes matter to it."""
-
-
-@dataclass(slots=True)
-class Reconciled:
-    """What an update of the cache did."""
-
-    jobs: set[str] = field(default_factory=set)
-    """Uids of jobs that were reconciled again."""
-
-    gone: set[str] = field(default_factory=set)
-    """Uids of jobs that are no longer there."""
-
-
 class JobCache:
     """All jobs, by uid."""
 
     def __init__(self, timeouts: TimeoutsConfig) -> None:
-        self.jobs: dict[str, CachedJob] = {}
+        self.jobs: dict[str, ReconciledJob] = {}
         self.preempted: set[str] = set()
         """Jobs that are paused or offloaded, or are asked to be."""
 
@@ -73,7 +49,10 @@ class JobCache:
 
         self._measured: dict[str, None] = {}
         self._due = Timers()
-        self._on_node: dict[str, set[str]] = {}
+        self._on_node: defaultdict[str, set[str]] = defaultdict(set)
+        """Jobs with a pod on a node, and those that avoid it. A change of the node takes them out; a job that still belongs
+        there is put back when it is reconciled for that change."""
+
         self._refused_before: tuple[Mapping[tuple[str, int], str], ...] = ({}, {})
 
     def due_seconds(self) -> float:
@@ -87,8 +66,8 @@ class JobCache:
         history: WriteHistory,
         in_flight: Collection[str],
         now_seconds: float,
-    ) -> Reconciled:
-        """Reconcile the changed jobs.
+    ) -> set[str]:
+        """Reconcile the changed jobs; return the uids of these, and of those that are gone.
 
         Args:
             state: what is known of the cluster.
@@ -98,11 +77,11 @@ class JobCache:
             now_seconds: Unix time.
         """
         self._changed |= self._take_changes(delta, history, now_seconds)
-        missing = {uid for uid in self._changed if uid not in state.jobs}
-        self._changed -= missing
-        gone = {uid for uid in missing if self._forget(uid)}
-        ready = {uid for uid in self._changed if uid not in in_flight or uid not in self.jobs}
-        self._changed -= ready
+        gone = {uid for uid in self._changed if uid not in state.jobs}
+        for uid in gone:
+            self._forget(uid)
+        ready = {uid for uid in self._changed - gone if uid not in in_flight or uid not in self.jobs}
+        self._changed -= gone | ready
         ready |= self._take_measured(in_flight)
         cluster = ClusterContext(state.nodes, state.sessions, self._timeouts, now_seconds, state.sick_gpus)
         context = ReconcileContext(
@@ -112,11 +91,11 @@ class JobCache:
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
             if uid in in_flight:
                 self._changed.add(uid)
-        return Reconciled(ready, gone)
+        return ready | gone
 
     def assume(self, uid: str, reconciled: ReconciledJob) -> None:
         """Have a job count as what it is to be, until its writes have ended."""
-        self.jobs[uid].reconciled = reconciled
+        self.jobs[uid] = reconciled
         self._index(uid, reconciled)
         self._due.put(uid, math.inf)
         self._changed.add(uid)
@@ -124,7 +103,7 @@ class JobCache:
     def _take_changes(self, delta: Delta, history: WriteHistory, now_seconds: float) -> set[str]:
         changed = delta.jobs | self._due.pop_due(now_seconds)
         for node in delta.nodes:
-            changed |= self._on_node.get(node, set())
+            changed |= self._on_node.pop(node, set())
         if delta.priority_classes:
             changed |= self.jobs.keys()
         refused = (dict(history.refusals), dict(history.template_refusals))
@@ -143,15 +122,10 @@ class JobCache:
 
     def _reconcile(self, record: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> None:
         uid, reconciled = record.uid, reconciled_or_refused(record, pods, context)
-        nodes = frozenset(pod.node for pod in pods if pod.node).union(
-            each.node for status in (record.status, reconciled.job.status) for each in status.avoid
-        )
-        before = self.jobs.get(uid)
-        if before is None or before.nodes != nodes:
-            self._leave_nodes(uid, frozenset() if before is None else before.nodes)
-            for node in nodes:
-                self._on_node.setdefault(node, set()).add(uid)
-        self.jobs[uid] = CachedJob(record, pods, reconciled, nodes)
+        avoided = {each.node for status in (record.status, reconciled.job.status) for each in status.avoid}
+        for node in {pod.node for pod in pods if pod.node} | avoided:
+            self._on_node[node].add(uid)
+        self.jobs[uid] = reconciled
         self._measured.pop(uid, None)
         self._index(uid, reconciled)
         due = [reconciled.due_seconds, *_due_by_pods(pods, context)]
@@ -165,23 +139,12 @@ class JobCache:
         ):
             (members.add if belongs else members.discard)(uid)
 
-    def _forget(self, uid: str) -> bool:
-        """Forget a job; return whether it was known."""
+    def _forget(self, uid: str) -> None:
         self._due.forget(uid)
         self._measured.pop(uid, None)
-        self.preempted.discard(uid)
-        self.refused.discard(uid)
-        known = self.jobs.pop(uid, None)
-        if known is not None:
-            self._leave_nodes(uid, known.nodes)
-        return known is not None
-
-    def _leave_nodes(self, uid: str, nodes: Iterable[str]) -> None:
-        for node in nodes:
-            there = self._on_node.get(node, set())
-            there.discard(uid)
-            if not there:
-                self._on_node.pop(node, None)
+        self.jobs.pop(uid, None)
+        for members in (self.preempted, self.refused, *self._on_node.values()):
+            members.discard(uid)
 
 
 def reconciled_or_refused(

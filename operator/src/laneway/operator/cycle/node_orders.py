@@ -38,7 +38,7 @@ def node_writes(state: ClusterState, cache: JobCache) -> tuple[NodeWrite, ...]:
     """Return the nodes whose orders are not as they are to be."""
     wanted: dict[str, dict[str, tuple[PodOrder, str]]] = {}
     for uid in sorted(cache.preempted):
-        job = cache.jobs[uid].reconciled.job
+        job = cache.jobs[uid].job
         action = pausing.pause_action(job.status) if _has_pods(job) else None
         if action is None or job.status.preemption is None:
             continue
@@ -74,9 +74,10 @@ def _is_ending(pod: WorkerPod | None, cache: JobCache) -> bool:
     """Whether a pod is told to end, or is about to be."""
     if pod is None or pod.ended:
         return False
-    cached = cache.jobs.get(pod.job_uid)
-    job = None if cached is None else cached.reconciled.job
-    return pod.deleting or job is None or not _has_pods(job) or job.status.attempt != pod.attempt
+    if pod.deleting or pod.job_uid not in cache.jobs:
+        return True
+    job = cache.jobs[pod.job_uid].job
+    return not _has_pods(job) or job.status.attempt != pod.attempt
 
 
 def _has_pods(job: JobRecord) -> bool:

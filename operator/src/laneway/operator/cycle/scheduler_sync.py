@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from laneway.lanes import LaneRules
-from laneway.operator.cycle.job_cache import JobCache, Reconciled
+from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
@@ -70,7 +70,7 @@ class SchedulerSync:
         return self._refused.get(key, "")
 
     def update(
-        self, state: ClusterState, cache: JobCache, delta: Delta, changed: Reconciled, now_seconds: float
+        self, state: ClusterState, cache: JobCache, delta: Delta, changed: set[str], now_seconds: float
     ) -> None:
         """Give the scheduler what has changed.
 
@@ -78,15 +78,14 @@ class SchedulerSync:
             state: what is known of the cluster.
             cache: the jobs, reconciled.
             delta: what has changed of the cluster.
-            changed: what has changed of the jobs.
+            changed: uids of jobs that were reconciled or are gone.
             now_seconds: Unix time.
         """
-        for uid in changed.gone:
+        for uid in changed:
+            self.templates.note(uid, state.jobs.get(uid))
+        for uid in changed - cache.jobs.keys():
             self._forget_job(uid)
-            self.templates.note(uid, None)
-        for uid in changed.jobs:
-            self.templates.note(uid, cache.jobs[uid].record)
-        jobs = changed.jobs | (self.templates.refresh() & cache.jobs.keys())
+        jobs = (changed | self.templates.refresh()) & cache.jobs.keys()
         nodes = delta.nodes & (state.gpu_nodes.keys() | self._nodes.keys())
         if self._gpus_moved(state, nodes):
             self._node_of = first_reporters(state.gpu_nodes.values())
@@ -94,10 +93,9 @@ class SchedulerSync:
             jobs |= {
                 uid
                 for uid, job in cache.jobs.items()
-                if job.reconciled.state is not None
-                and (uid in self._jobs) is not self._can_place(job.reconciled)
+                if job.state is not None and (uid in self._jobs) is not self._can_place(job)
             }
-        for uid in jobs | changed.gone | (delta.jobs - cache.jobs.keys()):
+        for uid in jobs | changed:
             nodes |= self._sync_footprint(uid, state, cache)
         nodes |= self._due.pop_due(now_seconds)
         self._sync_nodes(nodes, state, now_seconds)
@@ -105,9 +103,9 @@ class SchedulerSync:
             state.nodes[name] for name in self._nodes if name in state.nodes
         )
         for uid in jobs:
-            self.sync_job(cache.jobs[uid].reconciled, state, now_seconds)
+            self.sync_job(cache.jobs[uid], state, now_seconds)
         for uid in self._jobs.keys() - jobs if other_choice else ():
-            self._sync_avoided(cache.jobs[uid].reconciled, now_seconds)
+            self._sync_avoided(cache.jobs[uid], now_seconds)
 
     def sync_job(self, reconciled: ReconciledJob, state: ClusterState, now_seconds: float) -> None:
         """Give the scheduler a job, as it is or as it is to be."""
@@ -139,8 +137,7 @@ class SchedulerSync:
 
     def _sync_footprint(self, uid: str, state: ClusterState, cache: JobCache) -> set[str]:
         """Note where a gang is; return the nodes on which that concerns others."""
-        cached, pods = cache.jobs.get(uid), state.pods.get(uid, ())
-        reconciled = None if cached is None else cached.reconciled
+        reconciled, pods = cache.jobs.get(uid), state.pods.get(uid, ())
         placeable = reconciled is not None and self._can_place(reconciled)
         before = self._footprints.pop(uid, NOWHERE)
         after = footprint(reconciled, pods, placeable, state.sessions)

@@ -245,12 +245,14 @@ class Allocations:
                 self._change_level(before, level)
             return
         self.remove(job.key)
-        shares = tuple(
-            (self.number[uuid], worker.share_percent)
-            for worker in placement
-            for uuid in worker.gpus
-            if uuid in self.number  # else its node has left the cluster
-        )
+        on_gpu: Counter[int] = Counter()
+        for worker in placement:
+            for uuid in worker.gpus:
+                if uuid in self.number:  # else its node has left the cluster
+                    on_gpu[self.number[uuid]] += (
+                        worker.share_percent
+                    )  # a node may report two workers on one GPU
+        shares = tuple(on_gpu.items())
         percent = sum(percent for _, percent in shares)
         entry = self.of_job[job.key] = Allocation(job, placement, status, shares, percent, level, action)
         for number, share_percent in shares:

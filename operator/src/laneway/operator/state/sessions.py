@@ -92,8 +92,8 @@ def _drop(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str) ->
 
 def actual_gpus(pod: WorkerPod, sessions: SessionIndex) -> tuple[str, ...]:
     """Return the GPUs that the pod has by its node's word; those chosen for it while the node says nothing."""
-    held = tuple(sorted(hold.gpu.uuid for hold in sessions.of(pod) if hold.node == pod.node))
-    return held or pod.gpus
+    held = {hold.gpu.uuid for hold in sessions.of(pod) if hold.node == pod.node}
+    return tuple(sorted(held)) or pod.gpus
 
 
 def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> ProfileStatus | None:

@@ -26,7 +26,7 @@ from laneway.operator.lifecycle.gang import ClusterContext
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
 from laneway.operator.metrics import Figures
-from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.node_record import NodeRecord, parse_node
@@ -362,19 +362,34 @@ def a_view(
     return state
 
 
+class SchedulerView:
+    """The scheduler's input, kept from cycle to cycle."""
+
+    def __init__(self, active_percent: int | None = None) -> None:
+        self._cache = JobCache(TIMEOUTS)
+        self._sync = SchedulerSync(policies(), LaneRules(), active_percent)
+
+    def update(self, view: ClusterState, delta: Delta, now: float = NOW) -> ClusterSnapshot:
+        """Give the scheduler what has changed; return all that it has."""
+        changed = self._cache.update(view, delta, WriteHistory({}, {}), (), now)
+        self._sync.update(view, self._cache, delta, changed, now)
+        return scheduler_input(self._sync)
+
+
+def scheduler_input(sync: SchedulerSync) -> ClusterSnapshot:
+    """What the scheduler has been given up to now."""
+    nodes = [sync._nodes[name] for name in sorted(sync._nodes)]
+    releasing = (job for node in nodes for job in node.releasing.values())
+    return ClusterSnapshot(
+        nodes=tuple(each.node for each in nodes),
+        jobs=tuple(sorted((*sync._jobs.values(), *releasing), key=lambda job: job.key)),
+        avoid={key: sync._avoid[key] for key in sorted(sync._avoid) if sync._avoid[key]},
+    )
+
+
 def snapshot_of(view: ClusterState, now: float = NOW, active_percent: int | None = None) -> ClusterSnapshot:
     """What the scheduler has been given."""
-    cache = JobCache(TIMEOUTS)
-    sync = SchedulerSync(policies(), LaneRules(), active_percent)
-    delta = view.everything()
-    changed = cache.update(view, delta, WriteHistory({}, {}), (), now)
-    sync.update(view, cache, delta, changed, now)
-    releasing = (job for node in sync._nodes.values() for job in node.releasing.values())
-    return ClusterSnapshot(
-        nodes=tuple(each.node for each in sync._nodes.values()),
-        jobs=(*sync._jobs.values(), *releasing),
-        avoid={key: nodes for key, nodes in sync._avoid.items() if nodes},
-    )
+    return SchedulerView(active_percent).update(view, view.everything(), now)
 
 
 def context_of(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from laneway.api import names
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.config import OperatorConfig
@@ -23,7 +24,16 @@ from laneway.operator.metrics import Figures
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
 
-from tests.unit.operator.builders import GIB, NOW, a_gpu_node, a_job, a_node, a_view, gpu_uuid
+from tests.unit.operator.builders import (
+    GIB,
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_node,
+    a_view,
+    gpu_uuid,
+    scheduler_input,
+)
 
 NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
@@ -72,10 +82,17 @@ class WithMemory(RuleBasedStateMachine):
     def known(self, store: str) -> list[str]:
         return sorted(key.split("/", 1)[1] for key in self.raw if key.startswith(f"{store}/"))
 
-    @initialize(gpus=st.integers(1, 3))
-    def begin(self, gpus: int) -> None:
+    @initialize(gpus=st.integers(1, 3), running=st.integers(0, 2), waiting=st.integers(0, 2))
+    def begin(self, gpus: int, running: int, waiting: int) -> None:
         for name in NODES[:2]:
             self.add_node(name, gpus)
+        for _ in range(running):
+            self.submit(1, None, {}, None)
+        self.cycle("all")
+        for gang in self.gangs().values():
+            self.run_pods(gang)
+        for _ in range(waiting):
+            self.submit(2, None, {}, None)
 
     def add_node(self, name: str, gpus: int) -> None:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(self.now)}
@@ -165,6 +182,51 @@ class WithMemory(RuleBasedStateMachine):
             raw["spec"] = {**raw["spec"], "nodeName": _pinned(raw)}
             raw["status"] = {"phase": phase, "containerStatuses": [_container(phase, self.now)]}
         self.put("pods", name, raw)
+
+    @rule(data=st.data())
+    def run_a_gang(self, data: st.DataObject) -> None:
+        """All pods of a job run, and their nodes report them where they were placed."""
+        gangs = self.gangs()
+        if gangs:
+            self.run_pods(gangs[data.draw(st.sampled_from(sorted(gangs)))])
+
+    def run_pods(self, pods: list[str]) -> None:
+        for name in pods:
+            raw = dict(self.raw[f"pods/{name}"])
+            node = _pinned(raw)
+            raw["spec"] = {**raw["spec"], "nodeName": node}
+            raw["status"] = {"phase": "Running", "containerStatuses": [_container("Running", self.now)]}
+            self.put("pods", name, raw)
+            if f"gpu_nodes/{node}" not in self.raw:
+                continue
+            gpu_node = self.raw[f"gpu_nodes/{node}"]
+            gpus = [dict(gpu) for gpu in gpu_node["status"]["gpus"]]
+            for gpu in gpus:
+                if gpu["uuid"] in raw["metadata"]["annotations"][names.GPUS_ANNOTATION].split(","):
+                    gpu["sessions"] = [*gpu["sessions"], _session(raw, self.versions)]
+            self.put("gpu_nodes", node, {**gpu_node, "status": {**gpu_node["status"], "gpus": gpus}})
+
+    @rule(data=st.data(), at_once=st.booleans())
+    def lose_a_gang(self, data: st.DataObject, at_once: bool) -> None:
+        """A job vanishes, and with it or after it all of its pods, as where a relist finds none of them."""
+        gangs = self.gangs()
+        if not gangs:
+            return
+        job = data.draw(st.sampled_from(sorted(gangs)))
+        if f"jobs/{job}" in self.raw:
+            self.drop("jobs", job)
+        if not at_once:
+            self.decides_the_same()
+        for name in gangs[job]:
+            self.drop("pods", name)
+
+    def gangs(self) -> dict[str, list[str]]:
+        """The names of pods by the name of their job, which may be gone."""
+        found: dict[str, list[str]] = {}
+        for name in self.known("pods"):
+            job = self.raw[f"pods/{name}"]["metadata"]["labels"][names.JOB_LABEL]
+            found.setdefault(job, []).append(name)
+        return found
 
     @rule(data=st.data(), change=st.sampled_from(["session", "ended", "plain", "figures", "sick", "unready"]))
     def report(self, data: st.DataObject, change: str) -> None:
@@ -276,6 +338,7 @@ class WithMemory(RuleBasedStateMachine):
         fresh = fresh_cycle.run(self.state(), self.history(), self.now)
         remembered = self.decided()
         assert remembered.decision == fresh.decision
+        assert scheduler_input(self.remembering._sync) == scheduler_input(fresh_cycle._sync)
         assert remembered.waiting == fresh.waiting
         assert list(remembered.waiting) == list(fresh.waiting)
         assert _without_estimates(remembered) == _without_estimates(fresh)

@@ -2,13 +2,170 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.scheduling import ClusterSnapshot, WaitingCode
 
-from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, a_session, a_view
+from tests.unit.operator.builders import (
+    NOW,
+    SchedulerView,
+    a_gpu_node,
+    a_job,
+    a_node,
+    a_pod,
+    a_session,
+    a_view,
+    snapshot_of,
+)
+
+Step = Callable[[ClusterState], object]
+
+JOB = a_job("g").gang(2).placed("n1", "n2").running().record
+PODS = [a_pod(JOB, rank).running().record for rank in (0, 1)]
+ENDING = [a_pod(JOB, rank).running().deleting().record for rank in (0, 1)]
+SESSIONS = [a_session(pod, job="g", rank=rank) for rank, pod in enumerate(PODS)]
+N1 = a_gpu_node("n1", 2, sessions={0: [SESSIONS[0]]})
+N2 = a_gpu_node("n2", 2, sessions={0: [SESSIONS[1]]})
+EMPTY = a_gpu_node("n1", 2)
+ELSEWHERE = a_gpu_node("n1", 2, sessions={1: [SESSIONS[0]]})
+"""The worker is on another GPU than its placement says."""
+
+
+def a_gang_runs(state: ClusterState) -> None:
+    for gpu_node in (N1, N2):
+        state.note_gpu_node(None, gpu_node)
+        state.note_node(None, a_node(gpu_node.name))
+    state.note_job(None, JOB)
+    for pod in PODS:
+        state.note_pod(None, pod)
+
+
+def only_a_worker_is_there(state: ClusterState) -> None:
+    state.note_gpu_node(None, EMPTY)
+    state.note_node(None, a_node("n1"))
+    state.note_pod(None, PODS[0])
+
+
+def a_worker_without_a_job_is_on_another_gpu(state: ClusterState) -> None:
+    only_a_worker_is_there(state)
+    state.note_gpu_node(EMPTY, ELSEWHERE)
+
+
+def the_job_is_deleted(state: ClusterState) -> None:
+    state.note_job(JOB, None)
+
+
+def the_pods_are_told_to_end(state: ClusterState) -> None:
+    for pod, ending in zip(PODS, ENDING, strict=True):
+        state.note_pod(pod, ending)
+
+
+def the_pods_vanish(state: ClusterState) -> None:
+    for uid in [pod.uid for pod in state.pods[JOB.uid]]:
+        state.note_pod(state.pod(uid), None)
+
+
+def a_pod_vanishes(state: ClusterState) -> None:
+    state.note_pod(state.pods[JOB.uid][0], None)
+
+
+STORIES: dict[str, tuple[Step, ...]] = {
+    "its job is deleted, then its pods vanish": (a_gang_runs, the_job_is_deleted, the_pods_vanish),
+    "its pods end before they vanish": (
+        a_gang_runs,
+        the_job_is_deleted,
+        the_pods_are_told_to_end,
+        the_pods_vanish,
+    ),
+    "its pods vanish one by one, then its job, then its session": (
+        a_gang_runs,
+        a_pod_vanishes,
+        a_pod_vanishes,
+        the_job_is_deleted,
+        lambda state: state.note_gpu_node(N1, EMPTY),
+    ),
+    "a node of it vanishes before it does": (
+        a_gang_runs,
+        lambda state: state.note_gpu_node(N2, None),
+        the_job_is_deleted,
+        the_pods_vanish,
+    ),
+    "a worker of it is on another GPU": (
+        a_gang_runs,
+        lambda state: state.note_gpu_node(N1, ELSEWHERE),
+        a_pod_vanishes,
+        the_job_is_deleted,
+    ),
+    "an orphan vanishes before it is reported": (only_a_worker_is_there, a_pod_vanishes),
+    "an orphan on another GPU vanishes": (a_worker_without_a_job_is_on_another_gpu, a_pod_vanishes),
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
+def test_a_kept_view_counts_the_same_tenants_as_a_new_one(story: tuple[Step, ...]) -> None:
+    state, kept = ClusterState(), SchedulerView()
+    for step in story:
+        step(state)
+        delta = state.take_delta()
+        assert counted(kept.update(state, delta)) == counted(snapshot_of(state)), step.__name__
+
+
+def test_a_job_waits_for_the_gpus_of_a_deleted_job_whose_pods_vanished_at_once() -> None:
+    state = a_view([a_job("next").gang(4).visited().record])
+    a_gang_runs(state)
+    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    history = WriteHistory({}, {})
+    cycle.run(state, history, NOW)
+    the_job_is_deleted(state)
+    cycle.run(state, history, NOW + 1)
+    the_pods_vanish(state)
+    assert cycle.run(state, history, NOW + 2).waiting["ns/next"].code == WaitingCode.AWAITING_RELEASE
+
+
+def test_a_starting_job_whose_worker_is_reported_already_counts_once() -> None:
+    """Its writes are still in flight, so the job itself counts as what is being written."""
+    first = a_job("first").share(40).visited()
+    state = a_view([first.record], gpu_nodes=[a_gpu_node("n1", 1)])
+    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    history = WriteHistory({}, {})
+    (write,) = cycle.run(state, history, NOW).writes
+    placed = first.record.with_status(write.status)
+    pod = a_pod(placed).running().record
+    state.note_job(first.record, placed)
+    state.note_pod(None, pod)
+    session = a_session(pod, job="first", rank=0)
+    state.note_gpu_node(state.gpu_nodes["n1"], a_gpu_node("n1", 1, sessions={0: [session]}))
+    state.note_job(None, a_job("second").share(40).visited().record)
+    result = cycle.run(state, history, NOW + 1, in_flight={first.record.uid})
+    assert list(result.decision.starts) == ["ns/second"], result.waiting
+
+
+def test_a_job_waits_for_the_gpus_of_a_job_that_is_deleted_while_its_start_is_in_flight() -> None:
+    """Its pod vanishes in the same moment, and its node still reports the session."""
+    first = a_job("first").visited()
+    state = a_view([first.record], gpu_nodes=[a_gpu_node("n1", 1)])
+    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    history = WriteHistory({}, {})
+    (write,) = cycle.run(state, history, NOW).writes
+    in_flight = {first.record.uid}
+    placed = first.record.with_status(write.status)
+    pod = a_pod(placed).running().record
+    state.note_job(first.record, placed)
+    state.note_pod(None, pod)
+    session = a_session(pod, job="first", rank=0)
+    state.note_gpu_node(state.gpu_nodes["n1"], a_gpu_node("n1", 1, sessions={0: [session]}))
+    cycle.run(state, history, NOW + 1, in_flight)
+    state.note_job(placed, None)
+    state.note_pod(pod, None)
+    state.note_job(None, a_job("next").visited().record)
+    result = cycle.run(state, history, NOW + 2, in_flight)
+    assert result.waiting["ns/next"].code == WaitingCode.AWAITING_RELEASE
 
 
 @pytest.mark.parametrize("story", ["two containers of a worker on one GPU", "two workers on one GPU"])
@@ -24,3 +181,12 @@ def test_a_preempted_gang_whose_sessions_share_a_gpu_against_the_plan_can_go(sto
     for pod in pods:
         state.note_pod(pod, None)
     assert cycle.run(state, WriteHistory({}, {}), NOW + 1).problem == ""
+
+
+def counted(snapshot: ClusterSnapshot) -> tuple[object, ...]:
+    foreign = {
+        gpu.uuid: sorted((tenant.key, tenant.share_percent) for tenant in gpu.foreign)
+        for node in snapshot.nodes
+        for gpu in node.gpus
+    }
+    return foreign, sorted((job.key, job.placement) for job in snapshot.jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,11 +12,10 @@ from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
 from laneway.operator.cycle.template_book import TemplateBook
-from laneway.operator.cycle.tenants import NOWHERE, Footprint, footprint, node_tenants
+from laneway.operator.cycle.tenants import node_tenants
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
-from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Job, JobState, Node, Policies, Scheduler
 from laneway.scheduling.state.timers import Timers
 
@@ -51,11 +51,11 @@ class SchedulerSync:
         self._jobs: dict[str, Job] = {}
         """By uid."""
 
-        self._footprints: dict[str, Footprint] = {}
-        """By the uid of a gang's job, which may be gone."""
+        self._gangs_on: defaultdict[str, set[str]] = defaultdict(set)
+        """By node: uids of jobs, gone ones too, with workers there."""
 
-        self._foreign_on: dict[str, dict[str, Footprint]] = {}
-        """By GPU and gang: those that hold some of it in no placement that the scheduler has."""
+        self._nodes_of: dict[str, set[str]] = {}
+        """The same, by uid."""
 
         self._avoid: dict[str, frozenset[str]] = {}
         self._refused: dict[str, str] = {}
@@ -95,10 +95,10 @@ class SchedulerSync:
                 for uid, job in cache.jobs.items()
                 if job.state is not None and (uid in self._jobs) is not self._can_place(job)
             }
-        for uid in jobs | changed:
-            nodes |= self._sync_footprint(uid, state, cache)
+        for uid in jobs | changed | delta.jobs:
+            nodes |= self._locate(uid, state, cache)
         nodes |= self._due.pop_due(now_seconds)
-        self._sync_nodes(nodes, state, now_seconds)
+        self._sync_nodes(nodes, state, cache, now_seconds)
         other_choice = bool(nodes) and self._choice.set_nodes(
             state.nodes[name] for name in self._nodes if name in state.nodes
         )
@@ -135,28 +135,27 @@ class SchedulerSync:
         """Whether nodes report all GPUs that a job holds."""
         return all(gpu in self._node_of for worker in reconciled.holds for gpu in worker.gpus)
 
-    def _sync_footprint(self, uid: str, state: ClusterState, cache: JobCache) -> set[str]:
-        """Note where a gang is; return the nodes on which that concerns others."""
-        reconciled, pods = cache.jobs.get(uid), state.pods.get(uid, ())
-        placeable = reconciled is not None and self._can_place(reconciled)
-        before = self._footprints.pop(uid, NOWHERE)
-        after = footprint(reconciled, pods, placeable, state.sessions)
-        if after != NOWHERE:
-            self._footprints[uid] = after
-        for gpu, _ in before.foreign_tenants:
-            gangs = self._foreign_on.get(gpu, {})
-            gangs.pop(uid, None)
-            if not gangs:
-                self._foreign_on.pop(gpu, None)
-        for gpu, _ in after.foreign_tenants:
-            self._foreign_on.setdefault(gpu, {})[uid] = after
-        gpus = {gpu for each in (before, after) for gpu, _ in each.foreign_tenants}
-        gpus |= {gpu for each in (before, after) for _, gpu in each.covered}
-        nodes = {self._node_of[gpu] for gpu in gpus if gpu in self._node_of}
-        nodes |= {pod.node for pod in pods}
-        return nodes | {hold.node for pod in pods for hold in state.sessions.of(pod)}
+    def _is_unplanned(self, reconciled: ReconciledJob) -> bool:
+        """Whether a job holds GPUs, but the scheduler cannot have it, as no node reports one of these."""
+        return reconciled.state is not None and not self._can_place(reconciled)
 
-    def _sync_nodes(self, names: Iterable[str], state: ClusterState, now_seconds: float) -> None:
+    def _locate(self, uid: str, state: ClusterState, cache: JobCache) -> set[str]:
+        """Note on which nodes a gang is, or is to be; return these, and those on which it was."""
+        now = {pod.node for pod in state.pods.get(uid, ())}
+        if uid in cache.jobs:
+            now |= {worker.node for worker in cache.jobs[uid].holds}
+        before = self._nodes_of.pop(uid, set())
+        for node in before - now:
+            self._gangs_on[node].discard(uid)
+        for node in now:
+            self._gangs_on[node].add(uid)
+        if now:
+            self._nodes_of[uid] = now
+        return before | now
+
+    def _sync_nodes(
+        self, names: Iterable[str], state: ClusterState, cache: JobCache, now_seconds: float
+    ) -> None:
         changed = False
         for name in names:
             record, before = state.gpu_nodes.get(name), self._nodes.get(name)
@@ -165,12 +164,9 @@ class SchedulerSync:
                 changed |= self._nodes.pop(name, None) is not None
                 self._sync_releasing(before, {})
                 continue
-            tenants = node_tenants(state.sessions.on(name), state.pod_of, self._covers, now_seconds)
-            for gpu in record.gpus:
-                for there in self._foreign_on.get(gpu.uuid, {}).values():
-                    tenants.foreign.setdefault(gpu.uuid, []).extend(
-                        tenant for where, tenant in there.foreign_tenants if where == gpu.uuid
-                    )
+            gangs = self._gangs_on[name]
+            unplanned = {uid for uid in gangs & cache.jobs.keys() if self._is_unplanned(cache.jobs[uid])}
+            tenants = node_tenants(name, gangs, state, cache.jobs, unplanned, now_seconds)
             node = scheduler_node(
                 record,
                 state.nodes.get(name),
@@ -211,9 +207,6 @@ class SchedulerSync:
         if self._avoid.get(job.key, frozenset()) != nodes:
             self._avoid[job.key] = nodes
             self.scheduler.avoid(job.key, nodes)
-
-    def _covers(self, pod: WorkerPod, gpu: str) -> bool:
-        return (pod.uid, gpu) in self._footprints.get(pod.job_uid, NOWHERE).covered
 
     def _forget_job(self, uid: str) -> None:
         job = self._jobs.pop(uid, None)

@@ -4,21 +4,20 @@ Every share of a GPU that somebody holds counts exactly once: as the placement o
 worker that ended, whose node has yet to report it), or as a foreign tenant (a plain pod, a worker whose job is gone, a worker on
 another GPU than its placement says).
 
-A gang's own pods and placement make its :class:`Footprint`; with those of all gangs, and what its node reports, the tenants of a node's
-GPUs are known.
+A node reports who is on its GPUs. What is to be there and is not reported yet follows from the gangs' placements and pods.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from laneway.api.gpu_node import SessionStatus
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
-from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.operator.state.sessions import Hold, SessionIndex
+from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.sessions import Hold
 from laneway.scheduling import Demand, ForeignTenant, Job, JobState, WorkerPlacement
 
 _RELEASE_SECONDS = 10.0
@@ -28,63 +27,11 @@ as a foreign tenant, which may stay forever: a preemptor would then give up the 
 worker holds nothing even if its session is still reported; its pod is kept for its logs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """Where a gang is on GPUs."""
-
-    covered: frozenset[tuple[str, str]] = frozenset()
-    """Uids of pods, and the GPUs on which its placement stands for them."""
-
-    foreign_tenants: tuple[tuple[str, ForeignTenant], ...] = ()
-    """By GPU: what it holds there that the planner sees in no placement."""
-
-
-NOWHERE = Footprint()
-
-
-def footprint(
-    reconciled: ReconciledJob | None, pods: tuple[WorkerPod, ...], planned: bool, sessions: SessionIndex
-) -> Footprint:
-    """Return where a gang is.
-
-    Args:
-        reconciled: where its job stands; None: it has no job any more.
-        pods: all that carry its uid.
-        planned: whether the planner sees its job.
-        sessions: what the nodes report.
-    """
-    covered: set[tuple[str, str]] = set()
-    foreign_tenants: list[tuple[str, ForeignTenant]] = []
-    if reconciled is not None and reconciled.state is not None:
-        gpus = {worker.worker: worker.gpus for worker in reconciled.holds}
-        for pod in pods:
-            if pod.uid in reconciled.accounted:
-                covered.update((pod.uid, gpu) for gpu in gpus.get(pod.rank, ()))
-        if not planned:
-            # It holds a GPU of a node that does not report it any more, so it cannot be planned with; what it holds elsewhere
-            # is taken all the same.
-            foreign_tenants += [
-                (
-                    gpu,
-                    ForeignTenant(
-                        f"{reconciled.job.key}/{worker.worker}", worker.share_percent, spans_gpus=True
-                    ),
-                )
-                for worker in reconciled.holds
-                for gpu in worker.gpus
-            ]
-    seen = {uid for uid, _ in covered}
-    for pod in pods:
-        if not pod.ended and pod.uid not in seen and not sessions.of(pod):
-            foreign_tenants += [(gpu, _unreported(pod)) for gpu in pod.gpus]
-    return Footprint(frozenset(covered), tuple(foreign_tenants))
-
-
 @dataclass(slots=True)
 class NodeTenants:
     """Who is on the GPUs of a node beside the planner's jobs."""
 
-    foreign: dict[str, list[ForeignTenant]] = field(default_factory=dict)
+    foreign: defaultdict[str, list[ForeignTenant]] = field(default_factory=lambda: defaultdict(list))
     departures: list[Job] = field(default_factory=list)
     """Sessions that are about to end, each as a job that leaves."""
 
@@ -93,29 +40,35 @@ class NodeTenants:
 
 
 def node_tenants(
-    holds: tuple[Hold, ...],
-    pod_of: Callable[[SessionStatus], WorkerPod | None],
-    covers: Callable[[WorkerPod, str], bool],
+    node: str,
+    gangs: Iterable[str],
+    state: ClusterState,
+    jobs: Mapping[str, ReconciledJob],
+    unplanned: Collection[str],
     now_seconds: float,
 ) -> NodeTenants:
-    """Return the tenants that a node reports and that no placement accounts for.
+    """Return the tenants of a node that no placement accounts for.
 
     Args:
-        holds: its sessions.
-        pod_of: a session's worker; None: there is no pod, or it is a plain one.
-        covers: whether the placement of a worker's gang stands for it on a GPU.
+        node: its name.
+        gangs: uids of the jobs, gone ones too, that have or are to have workers there.
+        state: what is known of the cluster.
+        jobs: the reconciled jobs, by uid.
+        unplanned: uids of those that hold a GPU which no node reports any more. The planner cannot see these jobs, but what
+            they hold elsewhere is taken.
         now_seconds: Unix time.
     """
     found = NodeTenants()
+    holds = state.sessions.on(node)
     gpus_of_key = Counter(hold.session.key for hold in holds)
     for hold in holds:
         if hold.ended:
             continue
-        pod = pod_of(hold.session)
+        pod = state.pod_of(hold.session)
         if pod is None:
             # A worker's session without a pod: the pod is deleted already.
             departs = hold.session.job is not None
-        elif covers(pod, hold.gpu.uuid):
+        elif pod.job_uid in jobs and jobs[pod.job_uid].covers(pod, hold.gpu.uuid):
             continue
         elif not pod.ended:
             departs = pod.deleting
@@ -129,8 +82,30 @@ def node_tenants(
             found.departures.append(_departure(hold))
         else:
             tenant = _tenant(hold.session, gpus_of_key[hold.session.key] > 1)
-            found.foreign.setdefault(hold.gpu.uuid, []).append(tenant)
+            found.foreign[hold.gpu.uuid].append(tenant)
+    for uid in gangs:
+        for gpu, tenant in _unreported(uid, state, jobs.get(uid), uid in unplanned):
+            found.foreign[gpu].append(tenant)
     return found
+
+
+def _unreported(
+    uid: str, state: ClusterState, job: ReconciledJob | None, unplanned: bool
+) -> Iterator[tuple[str, ForeignTenant]]:
+    """Yield, with its GPU, what a gang holds that neither a placement nor a session shows."""
+    if job is not None and unplanned:
+        for worker in job.holds:
+            key = f"{job.job.key}/{worker.worker}"
+            for gpu in worker.gpus:
+                yield gpu, ForeignTenant(key, worker.share_percent, spans_gpus=True)
+    for pod in state.pods.get(uid, ()):
+        if pod.ended or state.sessions.of(pod):
+            continue
+        if job is not None and any(job.covers(pod, gpu) for gpu in pod.gpus):
+            continue
+        key = f"{pod.namespace}/{pod.name}/{pod.uid}"
+        for gpu in pod.gpus:
+            yield gpu, ForeignTenant(key, pod.share_percent, spans_gpus=len(pod.gpus) > 1)
 
 
 def _departure(hold: Hold) -> Job:
@@ -153,12 +128,4 @@ def _tenant(session: SessionStatus, spans_gpus: bool) -> ForeignTenant:
         ephemeral_bytes=session.ephemeral_bytes,
         profiled=session.profiled,
         spans_gpus=spans_gpus,
-    )
-
-
-def _unreported(pod: WorkerPod) -> ForeignTenant:
-    return ForeignTenant(
-        key=f"{pod.namespace}/{pod.name}/{pod.uid}",
-        share_percent=pod.share_percent,
-        spans_gpus=len(pod.gpus) > 1,
     )

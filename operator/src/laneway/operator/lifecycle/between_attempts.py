@@ -34,19 +34,16 @@ def leaving(
     # The pods of a finished job stay for their logs; those of one that is to start again are in its way.
     pods_to_delete = tuple(pod for pod in (alive if reconciled.job.finished else pods) if not pod.deleting)
     holding: dict[int, WorkerPlacement] = {}
-    accounted = set()
     for pod in alive:
         gpus = actual_gpus(pod, context.cluster.sessions)
         if gpus and pod.share_percent and pod.rank not in holding:
             holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
-            accounted.add(pod.uid)
     holds = tuple(holding[rank] for rank in sorted(holding))
     pods_to_force_delete, due_seconds = _pods_to_force_delete(pods, context.cluster)
     return replace(
         reconciled,
         state=JobState.TERMINATING if holds and reconciled.job.desired is not None else None,
         holds=holds,
-        accounted=frozenset(accounted) if reconciled.job.desired is not None else frozenset(),
         pods_to_delete=pods_to_delete,
         pods_to_force_delete=pods_to_force_delete,
         present=frozenset(),

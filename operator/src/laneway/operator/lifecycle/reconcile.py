@@ -79,7 +79,7 @@ def _terms(job: JobRecord) -> _Terms:
 
 def _unplannable(reconciled: ReconciledJob) -> ReconciledJob:
     """A job whose spec became wrong while it runs goes on; the planner sees foreign tenants on its GPUs that cannot move."""
-    return replace(reconciled, state=None, holds=(), accounted=frozenset())
+    return replace(reconciled, state=None, holds=())
 
 
 def _follow(
@@ -236,8 +236,7 @@ _PAUSED_WORDS = {
 
 def _holding(reconciled: ReconciledJob, mine: tuple[WorkerPod, ...], state: JobState) -> ReconciledJob:
     """The job has what its placement says."""
-    accounted = frozenset(pod.uid for pod in mine)
-    return replace(reconciled, state=state, holds=_as_plan(reconciled.job.status), accounted=accounted)
+    return replace(reconciled, state=state, holds=_as_plan(reconciled.job.status))
 
 
 def _measured(

@@ -36,9 +36,6 @@ class ReconciledJob:
     holds: tuple[WorkerPlacement, ...] = ()
     """What the scheduler counts as held by it."""
 
-    accounted: frozenset[str] = frozenset()
-    """Uids of the pods that ``holds`` stands for."""
-
     pods_to_delete: tuple[WorkerPod, ...] = ()
     """Pods to be deleted."""
 
@@ -67,6 +64,12 @@ class ReconciledJob:
 
     expired: bool = False
     """It ended long enough ago to be deleted."""
+
+    def covers(self, pod: WorkerPod, gpu: str) -> bool:
+        """Whether what the scheduler counts as held by the job includes the part that one of its pods has of a GPU."""
+        return self.state is not None and any(
+            each.worker == pod.rank and gpu in each.gpus for each in self.holds
+        )
 
     def becomes(self, status: TrainingJobStatus, *events: JobEvent) -> ReconciledJob:
         """Return this job with another status, and with further events."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from laneway.api import names
 from laneway.api.conditions import Condition
 from laneway.api.rfc3339 import format_time
-from laneway.api.training_job_status import TrainingJobStatus
+from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
 from laneway.lanes import LaneRules
 from laneway.operator.config import OperatorConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
@@ -433,6 +433,17 @@ def figures_of(view: ClusterState) -> Figures:
     cycle = Cycle(config.scheduling.policies(), config)
     cycle.run(view, WriteHistory({}, {}), NOW)
     return cycle.figures(NOW)
+
+
+def a_write(
+    before: JobRecord,
+    after: TrainingJobStatus,
+    *,
+    writes_status: bool = True,
+    creates: tuple[WorkerPlacementStatus, ...] = (),
+) -> JobWrite:
+    """The writes that give a job another status, and make pods."""
+    return JobWrite(before, ReconciledJob(before.with_status(after), None), writes_status, creates)
 
 
 def write_of(result: CycleResult, job: str) -> JobWrite | None:

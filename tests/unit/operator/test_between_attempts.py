@@ -211,7 +211,7 @@ def test_who_is_suspended_while_it_waits_after_a_failure_says_that_it_is_suspend
     assert write is not None
     assert write.status.waiting is not None
     assert write.status.waiting.reason == "Suspended"
-    assert [each.reason for each in write.events] == ["Suspended"]
+    assert [each.reason for each in write.after.events] == ["Suspended"]
 
 
 @pytest.mark.parametrize(

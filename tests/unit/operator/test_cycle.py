@@ -38,7 +38,7 @@ def test_a_new_job_is_admitted_and_placed_in_one_write_that_names_the_workers_to
     write = write_of(decided(view), "a")
     assert write is not None
     assert write.writes_status
-    assert [each.reason for each in write.events] == ["Accepted", "Placed"]
+    assert [each.reason for each in write.after.events] == ["Accepted", "Placed"]
     assert write.status.attempt == 1
     assert [(worker.worker, worker.node) for worker in write.creates] == [(0, "n1"), (1, "n1")]
 
@@ -82,7 +82,7 @@ def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone
 
     low = write_of(first, "low")
     assert low is not None
-    assert low.pods_to_delete == (pod,)
+    assert low.after.pods_to_delete == (pod,)
     assert condition_of(low.status, "Preempted") == ("True", "HigherPriority")
     assert "ns/high" in next(each.message for each in low.status.conditions if each.type == "Preempted")
     assert low.status.preemptions == 1
@@ -131,10 +131,10 @@ def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
     pod = a_pod(job).running().record
     write = write_of(decided(a_view([job], [pod], [a_gpu_node("n1")])), "a")
     assert write is not None
-    assert write.pods_to_delete == (pod,)
+    assert write.after.pods_to_delete == (pod,)
     assert write.status.preemptions == 0
     assert condition_of(write.status, "Preempted") == ("False", "NeverPreempted")
-    assert [each.reason for each in write.events] == ["Suspended"]
+    assert [each.reason for each in write.after.events] == ["Suspended"]
 
 
 def test_a_job_that_cannot_be_reconciled_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

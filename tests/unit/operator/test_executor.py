@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.writer import Writer
 from laneway.operator.lifecycle import transitions
@@ -15,7 +14,7 @@ from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
-from tests.unit.operator.builders import NOW, a_job
+from tests.unit.operator.builders import NOW, a_job, a_write
 
 Between = Callable[[ClusterCache, Raw], object]
 
@@ -78,7 +77,7 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
     cache, ended = ClusterCache(lambda: 0.0), list[bool]()
     cache.jobs.observe(job.raw)
     executor = an_executor(cache, _Watched(cache, _version(job.raw, "2"), between), ended)
-    executor.begin(JobWrite(job.record, job.record.status, writes_status=True), 0.0)
+    executor.begin(a_write(job.record, job.record.status), 0.0)
     assert executor.in_flight == {job.record.uid}
     await executor.end()
     assert (ended, executor.in_flight) == ([soon], set())
@@ -91,11 +90,11 @@ async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over(
     for attempt in (1, 2, 3):
         before, after = job.record, job.placed("n1").record
         assert after.status.attempt == attempt
-        start = JobWrite(before, after.status, writes_status=True, creates=after.status.placement)
+        start = a_write(before, after.status, creates=after.status.placement)
         executor.begin(start, NOW)
         await executor.end()
         assert set(executor.refusals) == {(before.uid, attempt)}
         over = job.after(transitions.unplaced, "PodRefused", "no such policy", NOW, NOW).record
-        executor.begin(JobWrite(after, over.status, writes_status=True), NOW)
+        executor.begin(a_write(after, over.status), NOW)
         await executor.end()
         assert executor.refusals == {}

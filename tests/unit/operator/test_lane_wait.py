@@ -79,7 +79,7 @@ class TestAWorkerWithoutALane:
             starting.status.waiting.since,
         )
         granted = self.reconciled(waits, lane=0)
-        assert job_write(waits, granted, NOTHING_KNOWN).waited_seconds == pytest.approx(100)
+        assert job_write(waits, granted, (), NOTHING_KNOWN).waited_seconds == pytest.approx(100)
 
     def test_the_wait_of_a_job_that_ran_begins_when_that_is_seen_and_is_not_one_for_gpus(self) -> None:
         running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30).record
@@ -87,7 +87,7 @@ class TestAWorkerWithoutALane:
         assert waits.status.waiting is not None
         assert waits.status.waiting.since == format_time(NOW)
         granted = self.reconciled(waits, lane=0)
-        assert job_write(waits, granted, NOTHING_KNOWN).waited_seconds is None
+        assert job_write(waits, granted, (), NOTHING_KNOWN).waited_seconds is None
 
     def test_a_moment_in_which_a_worker_does_not_seem_to_run_does_not_begin_another_wait(self) -> None:
         running = a_job().placed("n1", at=NOW - 60).running(since=NOW - 30)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import PreemptionStatus, ProfileStatus
+from laneway.operator.cycle.templates import NOTHING_KNOWN
+from laneway.operator.cycle.writes import job_write
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.scheduling import JobState, PreemptionAction
@@ -87,7 +89,7 @@ def test_a_starting_gang_holds_its_gpus_though_no_pod_is_there_yet() -> None:
     reconciled = reconciled_job_of(job)
     assert reconciled.state is JobState.STARTING
     assert [worker.gpus for worker in reconciled.holds] == [("n1/0",), ("n2/0",)]
-    assert reconciled.present == frozenset()
+    assert [each.worker for each in job_write(job, reconciled, (), NOTHING_KNOWN).creates] == [0, 1]
     assert reconciled.due_seconds == pytest.approx(NOW - 10 + TIMEOUTS.gang_timeout_seconds)
 
 

@@ -374,7 +374,7 @@ class WithMemory(RuleBasedStateMachine):
             pod["status"] = {"phase": "Pending"}
             if f"pods/{name}" not in self.raw:
                 self.put("pods", name, pod)
-        for pods_to_delete in write.pods_to_delete:
+        for pods_to_delete in write.after.pods_to_delete:
             if f"pods/{pods_to_delete.name}" in self.raw:
                 self.drop("pods", pods_to_delete.name)
 
@@ -390,9 +390,10 @@ def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
     found = {}
     for write in result.writes:
         status, known = _without_estimate(write.status), _without_estimate(write.job.status)
-        acts = write.creates or write.pods_to_delete or write.pods_to_force_delete or write.events
+        after = write.after
+        acts = write.creates or after.pods_to_delete or after.pods_to_force_delete or after.events
         if acts or status != known:
-            found[write.job.uid] = replace(write, status=status)
+            found[write.job.uid] = replace(write, after=replace(after, job=after.job.with_status(status)))
     return found
 
 

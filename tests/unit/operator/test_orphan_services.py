@@ -21,7 +21,7 @@ from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 from laneway.operator.watch.relist import list_gang_services
 
-from tests.unit.operator.builders import NOW, JobBuilder, a_job
+from tests.unit.operator.builders import NOW, JobBuilder, a_job, a_write
 
 PATIENCE_SECONDS = 60.0
 STRANGER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "uid-r", "controller": True}
@@ -203,7 +203,7 @@ async def test_one_that_may_not_be_written_to_is_left_until_the_next_look_and_st
 
 def _start(job: JobBuilder) -> JobWrite:
     record = job.record
-    return JobWrite(record, record.status, writes_status=False, creates=record.status.placement)
+    return a_write(record, record.status, writes_status=False, creates=record.status.placement)
 
 
 async def test_each_attempt_sees_to_its_service_once_and_writes_only_where_it_is_gone() -> None:

@@ -183,16 +183,16 @@ def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     assert new is not None
     assert old.status.preemption is not None
     assert (old.status.preemption.action, old.status.preemption.preemptor) == ("Pause", "ns/new")
-    assert not old.pods_to_delete
+    assert not old.after.pods_to_delete
     assert condition_of(old.status, "Running")[0] == "True", "until its node says that it has stopped"
     assert old.status.preemption.cost_milliseconds == 200
-    (preempted,) = old.events
+    (preempted,) = old.after.events
     assert preempted.reason == "Preempted"
     assert preempted.message.endswith("The job is told to pause; expected cost 0.2 s.")
-    (preempting,) = [each for each in new.events if each.reason == "Preempting"]
+    (preempting,) = [each for each in new.after.events if each.reason == "Preempting"]
     assert "ns/old is paused (HigherPriority, expected cost 0.2 s)" in preempting.message
-    assert old.victims == (pod,), "it is read again before anything is written"
-    assert new.awaits == {"ns/old"}, "and only then the other is told of it"
+    assert old.after.victims == (pod,), "it is read again before anything is written"
+    assert new.after.awaits == {"ns/old"}, "and only then the other is told of it"
     assert not decision.orders, "why it is ordered is written first"
     for each in (old, new):
         view.note_job(each.job, each.job.with_status(each.status))
@@ -238,7 +238,7 @@ def test_who_has_no_client_ends() -> None:
     decision = decided(_two(job), config=CONFIG)
     old = write_of(decision, "old")
     assert old is not None
-    assert old.pods_to_delete
+    assert old.after.pods_to_delete
     assert not decision.orders
 
 

@@ -44,10 +44,10 @@ def test_a_gang_is_moved_off_a_gpu_that_stays_out_of_use() -> None:
     status = write.status
     assert condition_of(status, "Placed") == ("False", "GPUUnhealthy")
     assert condition_of(status, "Running") == ("False", "GPUUnhealthy")
-    assert {pod.name for pod in write.pods_to_delete} == {"job-0", "job-1"}
+    assert {pod.name for pod in write.after.pods_to_delete} == {"job-0", "job-1"}
     assert (status.restarts, status.preemptions) == (0, 0)
     assert status.avoid == (), "the node's other GPUs are as good as before"
-    (event,) = write.events
+    (event,) = write.after.events
     assert event.reason == "Disrupted"
     assert "worker 0 is on GPU n1/0 of n1, which is out of use: XID 79" in event.message
 

@@ -12,11 +12,11 @@ from laneway.operator.execute.write_order import WriteOrder
 from laneway.operator.lifecycle import transitions
 from laneway.scheduling import PreemptionAction, WorkerPlacement
 
-from tests.unit.operator.builders import NOW, a_job, a_pod
+from tests.unit.operator.builders import NOW, a_job, a_pod, a_write
 
 
 def write(before: TrainingJobStatus, after: TrainingJobStatus, name: str = "j") -> JobWrite:
-    return JobWrite(a_job(name).record.with_status(before), after, writes_status=True)
+    return a_write(a_job(name).record.with_status(before), after)
 
 
 def placed(gpu: str) -> TrainingJobStatus:
@@ -85,8 +85,9 @@ async def test_nobody_waits_for_a_status_that_is_not_written() -> None:
 
 async def test_a_job_starts_after_the_statuses_of_its_victims_are_written() -> None:
     pod = a_pod(a_job("old").placed("n1").record).record
-    victim = replace(write(RUNS, TOLD, "old"), victims=(pod,))
-    preemptor = replace(write(WAITS, WAITS, "new"), awaits=frozenset({"ns/old"}))
+    victim, preemptor = write(RUNS, TOLD, "old"), write(WAITS, WAITS, "new")
+    victim = replace(victim, after=replace(victim.after, victims=(pod,)))
+    preemptor = replace(preemptor, after=replace(preemptor.after, awaits=frozenset({"ns/old"})))
     for written in (True, False):
         write_order = WriteOrder()
         write_order.begin(victim)

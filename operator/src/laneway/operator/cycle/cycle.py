@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
@@ -24,7 +25,6 @@ from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite, job_write
 from laneway.operator.lifecycle import accounting
-from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.metrics import Figures
 from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_seconds
 from laneway.operator.state.cluster_state import ClusterState
@@ -68,7 +68,7 @@ class CycleState:
     decision: Decision = field(default_factory=Decision)
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
-    writes: dict[str, tuple[JobWrite, ReconciledJob]] = field(default_factory=dict)
+    writes: dict[str, JobWrite] = field(default_factory=dict)
     """By uid."""
 
 
@@ -126,12 +126,12 @@ class Cycle:
             self._apply(this, uid)
         self._flush_statuses(this)
         # 6. Execute: done by the engine. Until a job's writes have ended, its desired state is assumed.
-        for uid, (_, reconciled) in this.writes.items():
+        for uid, write in this.writes.items():
             self._deferred.forget(uid)
-            self._jobs.assume(uid, reconciled)
-            self._sync.sync_job(reconciled, cluster, now_seconds)
+            self._jobs.assume(uid, write.after)
+            self._sync.sync_job(write.after, cluster, now_seconds)
         result = CycleResult(
-            writes=tuple(write for write, _ in this.writes.values()),
+            writes=tuple(this.writes.values()),
             orders=self._orders(this),
             due_seconds=self._due_seconds(this),
             decision=this.decision,
@@ -212,32 +212,33 @@ class Cycle:
     def _apply(self, this: CycleState, uid: str) -> None:
         """Write what a job's steps demand, or defer what can wait."""
         self._deferred.forget(uid)
-        reconciled, write = self._draft(this, uid)
+        write = self._draft(this, uid)
         if write.empty:
-            self._defer_figures(this, uid, reconciled)
-        elif _merely_explains(write, reconciled):
+            self._defer_figures(this, uid, write.status)
+        elif _merely_explains(write):
             self._defer_explanation(this, uid, at_once=True)
         else:
-            this.writes[uid] = _counted(write, this.now_seconds), reconciled
+            this.writes[uid] = _counted(write, this.now_seconds)
 
-    def _draft(self, this: CycleState, uid: str) -> tuple[ReconciledJob, JobWrite]:
-        """Return a job as the decision has it, and what is to be written for that."""
-        record, key = this.cluster.jobs[uid], this.cluster.jobs[uid].key
-        reconciled = with_decision(
+    def _draft(self, this: CycleState, uid: str) -> JobWrite:
+        """Return what is to be written of a job as the decision has it."""
+        record, pods = this.cluster.jobs[uid], this.cluster.pods.get(uid, ())
+        key = record.key
+        after = with_decision(
             self._jobs.jobs[uid],
             this.decision,
             self._waiting.get(key) if this.explained else None,
             queue=self._sync.scheduler.queue(key),
             promoted=key in self._promoted,
-            pods=this.cluster.pods.get(uid, ()),
+            pods=pods,
             now_seconds=this.now_seconds,
             with_estimate=self._estimates.added,
             refused=self._sync.refused(key),
         )
-        return reconciled, job_write(record, reconciled, self._sync.templates.of(record))
+        return job_write(record, after, pods, self._sync.templates.of(record))
 
-    def _defer_figures(self, this: CycleState, uid: str, reconciled: ReconciledJob) -> None:
-        record, status = this.cluster.jobs[uid], reconciled.job.status
+    def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:
+        record = this.cluster.jobs[uid]
         if record.deleting:
             return
         if (status is not record.status and status != record.status) or record.wrong_summary:
@@ -267,10 +268,9 @@ class Cycle:
         return reason is not None and reason.code is WaitingCode.NOT_CONSIDERED
 
     def _write_status(self, this: CycleState, uid: str) -> None:
-        reconciled, write = self._draft(this, uid)
-        write = _counted(replace(write, writes_status=True), this.now_seconds)
-        if write.events or write.status != write.job.status or write.job.wrong_summary:
-            this.writes[uid] = write, reconciled
+        write = _counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
+        if write.after.events or write.status != write.job.status or write.job.wrong_summary:
+            this.writes[uid] = write
 
     def _orders(self, this: CycleState) -> tuple[NodeWrite, ...]:
         """Return the nodes whose orders change now; the reasons are already written."""
@@ -293,13 +293,13 @@ class Cycle:
         )
 
 
-def _merely_explains(write: JobWrite, reconciled: ReconciledJob) -> bool:
+def _merely_explains(write: JobWrite) -> bool:
     """Whether a write only explains why a job waits."""
     return (
-        reconciled.state is JobState.WAITING
+        write.after.state is JobState.WAITING
         and not write.changes_objects
         and not write.job.placed
-        and all(each.reason == "Accepted" for each in write.events)
+        and all(each.reason == "Accepted" for each in write.after.events)
     )
 
 
@@ -307,4 +307,4 @@ def _counted(write: JobWrite, now_seconds: float) -> JobWrite:
     """Count the service up to now in a status that is written."""
     if not write.writes_status:
         return write
-    return replace(write, status=accounting.counted(write.status, now_seconds))
+    return replace(write, after=write.after.becomes(accounting.counted(write.status, now_seconds)))

@@ -72,7 +72,7 @@ def with_decision(
         )
         event = JobEvent("Placed", f"Placed {message} (attempt {status.attempt}).")
         started = reconciled.becomes(status, event)
-        return replace(started, state=JobState.STARTING, holds=workers, present=frozenset())
+        return replace(started, state=JobState.STARTING, holds=workers)
     if (preemption := decision.preemptions.get(job.key)) is not None:
         return _preempt(reconciled.becomes(status), preemption, pods, now_seconds)
     if job.key in decision.resumes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from laneway.api.job_conditions import ConditionType
@@ -9,7 +10,7 @@ from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus, WorkerPlacementStatus
 from laneway.operator.cycle.templates import KnownTemplate
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState
@@ -22,7 +23,7 @@ class JobWrite:
     job: JobRecord
     """As the cluster has it."""
 
-    status: TrainingJobStatus
+    after: ReconciledJob
     """As it is to be."""
 
     writes_status: bool
@@ -34,24 +35,10 @@ class JobWrite:
     profile: ProfileStatus | None = None
     """What is known of their template; None: nothing."""
 
-    pods_to_delete: tuple[WorkerPod, ...] = ()
-    """Pods to be deleted."""
-
-    pods_to_force_delete: tuple[WorkerPod, ...] = ()
-    """Pods to be deleted with grace period 0, because their node does not answer."""
-
-    victims: tuple[WorkerPod, ...] = ()
-    """The workers of a preempted job: nothing is written unless they are unchanged since the decision."""
-
-    awaits: frozenset[str] = frozenset()
-    """Keys of the jobs that are preempted for it: their statuses are written first."""
-
-    events: tuple[JobEvent, ...] = ()
-    expired: bool = False
-    """The job is to be deleted."""
-
-    waited_seconds: float | None = None
-    """How long it had waited, where it is seen to run for the first time since."""
+    @property
+    def status(self) -> TrainingJobStatus:
+        """The status as it is to be."""
+        return self.after.job.status
 
     @property
     def frees(self) -> frozenset[str]:
@@ -71,64 +58,62 @@ class JobWrite:
     @property
     def releases(self) -> frozenset[str]:
         """What other jobs' statuses wait for: GPUs, and the key of a preempted job."""
-        return self.frees | {self.job.key} if self.victims else self.frees
+        return self.frees | {self.job.key} if self.after.victims else self.frees
 
     @property
     def depends_on(self) -> frozenset[str]:
         """What must be released before its status is written."""
-        return self.takes | self.awaits
+        return self.takes | self.after.awaits
 
     @property
     def acts(self) -> bool:
         """Whether more is to be done than to write a status in which only figures and sentences are new."""
-        return self.changes_objects or bool(self.events) or gist(self.status) != gist(self.job.status)
+        return self.changes_objects or is_step(self.job.status, self.after)
 
     @property
     def changes_objects(self) -> bool:
         """Whether pods are to be made or deleted, or the job is."""
-        return bool(self.creates or self.pods_to_delete or self.pods_to_force_delete or self.expired)
+        after = self.after
+        return bool(self.creates or after.pods_to_delete or after.pods_to_force_delete or after.expired)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do."""
         return not (self.writes_status or self.changes_objects)
 
+    @property
+    def waited_seconds(self) -> float | None:
+        """How long it had waited, where it is seen to run for the first time since; a wait for a lane amid an attempt is none."""
+        before, after = self.job.status, self.status
+        runs = self.after.job.running and not self.job.running
+        if not runs or before.waiting is None or before.waiting.since is None:
+            return None
+        since_seconds = parse_time(before.waiting.since)
+        placed_seconds = transitions.since_seconds(after, ConditionType.PLACED, since_seconds)
+        if transitions.awaits_lane(before) and since_seconds > placed_seconds:
+            return None
+        return max(0.0, transitions.since_seconds(after, ConditionType.RUNNING, 0.0) - since_seconds)
 
-def job_write(job: JobRecord, reconciled: ReconciledJob, template: KnownTemplate) -> JobWrite:
-    """Return the writes that a reconciled job demands; a status with only new figures is not written yet."""
-    status = reconciled.job.status
-    goes_on = reconciled.state is JobState.STARTING and reconciled.job.placed and not reconciled.job.finished
-    missing = (
-        [worker for worker in status.placement if worker.worker not in reconciled.present] if goes_on else []
-    )
-    differs = gist(status) != gist(job.status) or bool(reconciled.events)
+
+def job_write(
+    job: JobRecord, after: ReconciledJob, pods: Iterable[WorkerPod], template: KnownTemplate
+) -> JobWrite:
+    """Return the writes that a job demands; a status with only new figures is not written yet."""
+    present = {pod.rank for pod in pods if pod.attempt == after.job.status.attempt}
+    starts = after.state is JobState.STARTING
+    missing = tuple(each for each in after.job.status.placement if starts and each.worker not in present)
     return JobWrite(
         job=job,
-        status=status,
-        writes_status=differs and not job.deleting,
-        creates=tuple(missing),
+        after=after,
+        writes_status=is_step(job.status, after) and not job.deleting,
+        creates=missing,
         profile=template.profile if missing else None,
-        pods_to_delete=reconciled.pods_to_delete,
-        pods_to_force_delete=reconciled.pods_to_force_delete,
-        victims=reconciled.victims,
-        awaits=reconciled.awaits,
-        events=reconciled.events,
-        expired=reconciled.expired,
-        waited_seconds=_waited_seconds(job.status, status)
-        if reconciled.job.running and not job.running
-        else None,
     )
 
 
-def _waited_seconds(before: TrainingJobStatus, after: TrainingJobStatus) -> float | None:
-    """Return how long a job had waited that runs now; None where it merely waited for a lane in the midst of an attempt."""
-    if before.waiting is None or before.waiting.since is None:
-        return None
-    since_seconds = parse_time(before.waiting.since)
-    placed_seconds = transitions.since_seconds(after, ConditionType.PLACED, since_seconds)
-    if transitions.awaits_lane(before) and since_seconds > placed_seconds:
-        return None
-    return max(0.0, transitions.since_seconds(after, ConditionType.RUNNING, 0.0) - since_seconds)
+def is_step(before: TrainingJobStatus, after: ReconciledJob) -> bool:
+    """Whether something happened to a job, and its status has not merely new figures and sentences."""
+    return bool(after.events) or gist(after.job.status) != gist(before)
 
 
 def _active_gpus(status: TrainingJobStatus) -> frozenset[str]:

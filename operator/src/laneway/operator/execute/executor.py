@@ -202,7 +202,7 @@ class Executor:
                 await asyncio.sleep(RETRY_WRITE_SECONDS)
         except Outdated as error:
             logger.info("write outdated", extra={"job": job.key, "problem": str(error)})
-            if write.victims:
+            if write.after.victims:
                 self.needs_refresh[job.uid] = job
         except FencedOff as error:
             self.fenced_off = True
@@ -226,17 +226,16 @@ class Executor:
         if write.writes_status:
             async with slots:
                 changed = await self._writer.write_status(job, write.status)
-            after = job.with_status(write.status)
-            if not after.placed or after.status.attempt != job.status.attempt:
+            if not write.after.job.placed or write.status.attempt != job.status.attempt:
                 # Only of an attempt that is not over is it asked what was refused.
                 self.refusals.pop((job.uid, job.status.attempt), None)
             self._write_order.end(write, written=True)
             self._note(write, now_seconds)
         if write.creates and job.desired is not None:
             await self._create(write, job.desired.spec)
-        await _together(self.delete(pod) for pod in write.pods_to_delete)
-        await _together(self._force_delete(pod) for pod in write.pods_to_force_delete)
-        if write.expired:
+        await _together(self.delete(pod) for pod in write.after.pods_to_delete)
+        await _together(self._force_delete(pod) for pod in write.after.pods_to_force_delete)
+        if write.after.expired:
             async with slots:
                 await self._writer.delete_job(job)
         return changed
@@ -248,9 +247,9 @@ class Executor:
             Outdated: it has changed.
             ApiError, UnknownOutcome
         """
-        if write.victims:
+        if write.after.victims:
             async with self._others:
-                unchanged = await self._unchanged(write.victims)
+                unchanged = await self._unchanged(write.after.victims)
             if not unchanged:
                 raise Outdated("a victim's worker has ended or is gone")
         if not await self._write_order.landed(write):
@@ -309,7 +308,7 @@ class Executor:
         """Record what was written in the log, the metrics and the job's events."""
         job, status = write.job, write.status
         self.written_seconds[job.uid] = now_seconds
-        for number, event in enumerate(write.events):
+        for number, event in enumerate(write.after.events):
             level = logging.WARNING if event.warning else logging.INFO
             logger.log(level, event.message, extra={"job": job.key, "reason": event.reason})
             reporter = self._leadership.identity
@@ -317,8 +316,8 @@ class Executor:
             if event.reason == "Rollback":
                 self._metrics.gang_rollbacks.inc()
         self._metrics.preemptions.inc(status.preemptions - job.status.preemptions)
-        if write.waited_seconds is not None:
-            self._metrics.wait_duration.observe(write.waited_seconds)
+        if (waited_seconds := write.waited_seconds) is not None:
+            self._metrics.wait_duration.observe(waited_seconds)
 
 
 async def _together(steps: Iterable[Awaitable[None]]) -> None:

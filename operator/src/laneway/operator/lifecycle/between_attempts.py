@@ -46,7 +46,6 @@ def leaving(
         holds=holds,
         pods_to_delete=pods_to_delete,
         pods_to_force_delete=pods_to_force_delete,
-        present=frozenset(),
         due_seconds=min(
             (each for each in (due_seconds, reconciled.due_seconds) if each is not None), default=None
         ),

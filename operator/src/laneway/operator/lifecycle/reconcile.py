@@ -110,7 +110,6 @@ def _follow(
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
         status = accounting.uncharged(reconciled.job.status)
         reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
-    reconciled = replace(reconciled, present=frozenset(pod.rank for pod in mine))
     if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
         return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))
     strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)

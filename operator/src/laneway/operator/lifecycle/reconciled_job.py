@@ -48,9 +48,6 @@ class ReconciledJob:
     awaits: frozenset[str] = frozenset()
     """Keys of the jobs that are preempted for it."""
 
-    present: frozenset[int] = frozenset()
-    """Ranks of the current attempt that have a pod."""
-
     events: tuple[JobEvent, ...] = ()
     priority: int = 0
     pausable: bool = False

@@ -47,7 +47,7 @@ CONFIG: Raw = {
         "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}},
         "activePercent": 100,
     },
-    "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30, "serviceSeconds": 2},
+    "cycle": {"debounceMilliseconds": 5, "resyncSeconds": 1, "relistSeconds": 30},
     "timeouts": {
         "gangTimeoutSeconds": 300,
         "avoidNodeSeconds": 0,

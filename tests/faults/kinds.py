@@ -38,10 +38,6 @@ arrived. Only the concurrent writes differ, so one seed is the default."""
 _LISTS_OFTEN: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "relistSeconds": 1}}
 """A lost watch event is found by the next list, every five minutes by default."""
 
-_SERVICE_SELDOM: Raw = {**CONFIG, "cycle": {**CONFIG["cycle"], "serviceSeconds": 300}}
-"""For an operator that dies at its first write each time: on a slow machine, attained service would be due in
-each process, and would always be that write."""
-
 Begin = Callable[[Cell, int], Awaitable[Fault]]
 
 
@@ -90,7 +86,7 @@ async def _killed_at(moment: Moment, cell: Cell, number: int) -> Fault:
 
 async def _killed_at_every(cell: Cell, _: int) -> Fault:
     fault = KilledAtEvery(lambda: cell.kill_and_start(replica))
-    replica = await cell.add_replica(fault, _SERVICE_SELDOM)
+    replica = await cell.add_replica(fault)
     replica.start()
     return fault
 

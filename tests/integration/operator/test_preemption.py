@@ -44,11 +44,13 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
     async def more() -> bool:
         return (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"] > attained
 
-    await until("service goes on from where it stood", more)
+    await cluster.change("long", {"ttlSecondsAfterFinished": 3600})
+    await until("a write brings the service along, which goes on from where it stood", more)
     assert "Preempted" in await cluster.events("long")
 
     operator.kill()
     attained = (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"]
+    await cluster.change("long", {"ttlSecondsAfterFinished": 7200})
     operator.start()
     await until("the restarted operator writes the status", more)
     status = (await cluster.job("long"))["status"]

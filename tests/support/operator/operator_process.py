@@ -17,7 +17,7 @@ FAST: dict[str, Any] = {
     "metricsPort": 0,
     "logLevel": "debug",
     "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
-    "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "estimateSeconds": 2, "serviceSeconds": 1},
+    "cycle": {"resyncSeconds": 1, "explainSeconds": 1, "estimateSeconds": 2},
     "timeouts": {
         "gangTimeoutSeconds": 60,  # no gang is given up that a slow machine plays
         "avoidNodeSeconds": 3,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from laneway.api.rfc3339 import format_time
 from laneway.cli import job_format
 from laneway.cli.verbs.events import last_seen_seconds
 from laneway.cli.verbs.get import description
@@ -175,6 +176,16 @@ def test_the_list() -> None:
         "team        a      Pending    GPUsBusy   -          50% GPU   0       2          2 GPU-s   1m35s",
         "team        b      Starting   -          40%        50% GPU   2       -          0 GPU-s   1m35s",
     ]
+
+
+def test_the_service_of_a_running_job_is_counted_up_to_now() -> None:
+    counted = {"attainedServiceGPUMilliseconds": 1500, "serviceCountedAt": format_time(NOW - 100)}
+    assert job_format.attained_service(a_job(placement=PLACED, **counted), NOW) == "52 GPU-s"
+    assert job_format.attained_service(a_job(placement=PLACED, **counted), NOW - 200) == "2 GPU-s"
+    assert (
+        job_format.attained_service(a_job(placement=PLACED, attainedServiceGPUMilliseconds=1500), NOW)
+        == "2 GPU-s"
+    )
 
 
 def test_the_description_has_profile_placement_and_conditions() -> None:

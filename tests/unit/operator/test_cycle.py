@@ -212,15 +212,17 @@ class TestRateOfStatusWrites:
         assert decision.waiting["ns/b"].code is WaitingCode.NOT_CONSIDERED
         assert [write.job.name for write in decision.writes] == ["a", "z"]
 
-    def test_service_is_written_now_and_then_while_a_job_runs(self) -> None:
-        service_seconds = OperatorConfig().cycle.service_seconds
-        job = a_job("a").placed("n1", at=NOW - 300).running(since=NOW - service_seconds).record
-        pod = a_pod(job).running(since=NOW - service_seconds).record
-        view = a_view([job], [pod], [a_gpu_node("n1")])
-        assert write_of(decided(view, now=NOW - 1), "a") is None
-        write = write_of(decided(view), "a")
+    def test_service_alone_is_not_written_while_a_job_runs(self) -> None:
+        """It follows from serviceCountedAt and the placement; the next other write brings it along."""
+        job = a_job("a").placed("n1", at=NOW - 300).running(since=NOW - 60)
+        pod = a_pod(job.record).running(since=NOW - 60).record
+        view = a_view([job.record], [pod], [a_gpu_node("n1")])
+        assert write_of(decided(view), "a") is None
+        assert write_of(decided(view, now=NOW + 600), "a") is None
+        suspended = job.spec(suspend=True).record
+        write = write_of(decided(a_view([suspended], [pod], [a_gpu_node("n1")])), "a")
         assert write is not None
-        assert write.status.attained_service_gpu_milliseconds == service_seconds * 1000
+        assert write.status.attained_service_gpu_milliseconds == 60_000
 
 
 def test_how_long_it_waited_is_told_once_when_it_runs() -> None:

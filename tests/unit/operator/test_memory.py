@@ -39,7 +39,7 @@ NODES = ("n1", "n2", "n3")
 CONFIG = OperatorConfig.model_validate(
     {
         "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
-        # At a low rate, a fresh cycle would have a fuller write budget than the one with cached state.
+        # At a low rate, a fresh cycle would have a fuller allowance than the one with cached state.
         "cycle": {"explanationsPerSecond": 1000},
     }
 )

@@ -79,9 +79,15 @@ def waiting(job: Object) -> Object | None:
     return found if found and not finished(job) else None
 
 
-def attained_service(job: Object) -> str:
-    """Return the attained service up to when it was last counted."""
-    return f"{status(job).get('attainedServiceGPUMilliseconds', 0) / 1000:.0f} GPU-s"
+def attained_service(job: Object, now_seconds: float) -> str:
+    """Return the attained service: what the status has counted, and what the placement has attained since then."""
+    counted = status(job)
+    attained_seconds = counted.get("attainedServiceGPUMilliseconds", 0) / 1000
+    if counted_at := counted.get("serviceCountedAt"):
+        placement = counted.get("placement") or ()
+        gpus = sum(len(each.get("gpus") or ()) * min(each["sharePercent"], 100) / 100 for each in placement)
+        attained_seconds += gpus * max(0.0, now_seconds - rfc3339.parse_time(counted_at))
+    return f"{attained_seconds:.0f} GPU-s"
 
 
 def age(job: Object, now_seconds: float) -> str:

@@ -181,12 +181,6 @@ class CycleConfig(Model):
         le=3600,
         description="Shortest time between two start estimates of a waiting job, and between two rounds of suggestions.",
     )
-    service_seconds: int = Field(
-        default=60,
-        ge=1,
-        le=3600,
-        description="Time between two writes of a running job's attained service.",
-    )
     explanations_per_second: int = Field(
         default=20,
         ge=1,

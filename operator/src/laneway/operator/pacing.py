@@ -7,7 +7,6 @@ What an administrator may want to change is in :mod:`laneway.operator.config` (`
 | a cycle after a change | ``debounceMilliseconds``, at least 3 times the last decision | most time goes to taking changes in |
 | a cycle when something is due | at least 50 times the last decision's processor time | due steps can wait for others |
 | explanations | ``explanationsPerSecond``, saved up over ``explainSeconds`` | thousands of waiting jobs must not flood etcd |
-| attained service | 2 a second, 100 saved up | anybody can work it out from the status |
 | a failed write | again after 1 s | the API server needs its time |
 | a gang that failed or did not start | doubles from ``restartBackoffSeconds`` to 300 s | a broken job must not spin |
 """
@@ -59,14 +58,9 @@ SERVICES_COLLECTED_AT_ONCE = 50
 DEFERRED_AGAIN_SECONDS = 1.0
 """Deferred statuses are looked at again after this at the earliest."""
 
-SERVICE_WRITES_PER_SECOND = 2.0
-SERVICE_WRITES_AT_ONCE = 100.0
-"""Attained service grows for every running job, and readers can compute it from the status."""
-
 MANY_STARTS = 32
 EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
-"""While more jobs than this start, this part of the budget for explanations remains, and none of the budget for service: the
-API server is busy with pods."""
+"""While more jobs than this start, this part of the allowance for explanations remains: the API server is busy with pods."""
 
 # ---- writes
 

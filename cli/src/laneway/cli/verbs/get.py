@@ -37,7 +37,7 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
     yield f"State:        {job_format.state_and_reason(job)}"
     yield f"Requests:     {job_format.requested(job)}"
     yield f"Age:          {job_format.age(job, now_seconds)}"
-    yield f"Service:      {job_format.attained_service(job)}, queue {status.get('queue', 0)}"
+    yield f"Service:      {job_format.attained_service(job, now_seconds)}, queue {status.get('queue', 0)}"
     yield (
         f"Attempts:     {status.get('attempt', 0)} (preemptions {status.get('preemptions', 0)}, "
         f"restarts after failures {status.get('restarts', 0)})"

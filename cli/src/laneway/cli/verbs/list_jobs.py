@@ -58,7 +58,7 @@ def job_table(jobs: list[dict[str, Any]], now_seconds: float, *, with_namespace:
             job_format.requested(job),
             str(status.get("queue", 0)),
             str((job_format.waiting(job) or {}).get("position") or "-"),
-            job_format.attained_service(job),
+            job_format.attained_service(job, now_seconds),
             job_format.age(job, now_seconds),
         ]
         rows.append([job["metadata"]["namespace"], *row] if with_namespace else row)

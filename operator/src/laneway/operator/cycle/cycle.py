@@ -30,8 +30,6 @@ from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_sec
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.scheduling import Decision, InvalidPlan, JobState, Policies, WaitingCode, WaitingReason
 
-_NONE: Collection[str] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
@@ -68,6 +66,9 @@ class CycleState:
     decision: Decision = field(default_factory=Decision)
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
+    concerned: set[str] = field(default_factory=set)
+    """Uids of jobs whose new reason to wait is a step, and is written at once."""
+
     writes: dict[str, JobWrite] = field(default_factory=dict)
     """By uid."""
 
@@ -97,7 +98,7 @@ class Cycle:
         cluster: ClusterState,
         history: WriteHistory,
         now_seconds: float,
-        in_flight: Collection[str] = _NONE,
+        in_flight: Collection[str] = (),
     ) -> CycleResult:
         """Return what is to be written now.
 
@@ -178,17 +179,22 @@ class Cycle:
         self._estimates.update(scheduler, waiting, now_seconds)
         self._explain_again_seconds = now_seconds + explain_interval_seconds(len(waiting))
         for key, reason in waiting.items():
-            uid = this.cluster.job_uids.get(key, "")
-            if uid in this.in_flight or uid not in self._jobs.jobs:
+            uid = this.cluster.job_uids[key]
+            if uid in this.in_flight:
                 continue
-            reconciled, status = self._jobs.jobs[uid], self._jobs.jobs[uid].job.status
-            written = explains(status, reason, self._sync.refused(key))
-            if reason.code is WaitingCode.NOT_CONSIDERED or (
-                written and not self._estimates.is_news(key, status.waiting)
+            job, status = self._jobs.jobs[uid], self._jobs.jobs[uid].job.status
+            by_step = reason.code is WaitingCode.AWAITING_PREEMPTION or job.state is not JobState.WAITING
+            if reason.code is WaitingCode.NOT_CONSIDERED:
+                continue
+            if has_another_reason(status, reason):
+                if by_step:
+                    this.concerned.add(uid)
+                else:
+                    self._defer(this, uid, at_once=True)
+            elif not explains(status, reason, self._sync.refused(key)) or self._estimates.is_news(
+                key, status.waiting
             ):
-                continue
-            other = reconciled.state is JobState.WAITING and has_another_reason(status, reason)
-            self._defer_explanation(this, uid, at_once=other)
+                self._defer(this, uid)
 
     def _concerned(self, this: CycleState, changed: set[str]) -> list[str]:
         """Return the jobs that have changed or that the decision concerns, less those with writes in flight."""
@@ -199,15 +205,8 @@ class Cycle:
         for key in this.requeued:
             if key in uids and self._jobs.jobs[uids[key]].state is not JobState.WAITING:
                 keys.add(key)
-        for key, reason in decision.waiting.items():
-            reconciled = self._jobs.jobs[uids[key]]
-            by_step = (
-                reason.code is WaitingCode.AWAITING_PREEMPTION or reconciled.state is not JobState.WAITING
-            )
-            if by_step and has_another_reason(reconciled.job.status, reason):
-                keys.add(key)
         concerned = {uids[key] for key in keys if key in uids} | (changed & self._jobs.jobs.keys())
-        return sorted(concerned.difference(this.in_flight))
+        return sorted((concerned | this.concerned).difference(this.in_flight))
 
     def _apply(self, this: CycleState, uid: str) -> None:
         """Write what a job's steps demand, or defer what can wait."""
@@ -216,7 +215,7 @@ class Cycle:
         if write.empty:
             self._defer_figures(this, uid, write.status)
         elif _merely_explains(write):
-            self._defer_explanation(this, uid, at_once=True)
+            self._defer(this, uid, at_once=True)
         else:
             this.writes[uid] = _counted(write, this.now_seconds)
 
@@ -242,35 +241,26 @@ class Cycle:
         if record.deleting:
             return
         if (status is not record.status and status != record.status) or record.wrong_summary:
-            self._defer_explanation(this, uid)
-        elif (since_seconds := accounting.counted_at_seconds(status)) is not None:
-            written_seconds = max(this.history.written_seconds.get(uid, 0.0), since_seconds)
-            self._deferred.defer_service(uid, written_seconds + self._config.cycle.service_seconds)
+            self._defer(this, uid)
 
-    def _defer_explanation(self, this: CycleState, uid: str, *, at_once: bool = False) -> None:
+    def _defer(self, this: CycleState, uid: str, *, at_once: bool = False) -> None:
         written_seconds = this.history.written_seconds.get(uid, 0.0)
         wait_seconds = 0.0 if at_once else self._config.cycle.explain_seconds
-        self._deferred.defer_explanation(uid, written_seconds + wait_seconds)
+        self._deferred.defer(uid, written_seconds + wait_seconds)
 
     def _flush_statuses(self, this: CycleState) -> None:
-        """Write deferred statuses that are due, within the budget."""
-        if this.explained:
-            for uid in self._deferred.take_explanations(
-                this.starting, this.now_seconds, self._not_considered
-            ):
-                self._write_status(this, uid)
-        for uid in self._deferred.take_service(this.starting, this.now_seconds):
-            self._write_status(this, uid)
+        """Write deferred statuses that are due, within the allowance."""
+        if not this.explained:
+            return
+        for uid in self._deferred.take(this.starting, this.now_seconds, self._not_considered):
+            write = _counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
+            if write.after.events or write.status != write.job.status or write.job.wrong_summary:
+                this.writes[uid] = write
 
     def _not_considered(self, uid: str) -> bool:
         """Whether it is not known yet why a job waits."""
         reason = self._waiting.get(self._jobs.jobs[uid].job.key)
         return reason is not None and reason.code is WaitingCode.NOT_CONSIDERED
-
-    def _write_status(self, this: CycleState, uid: str) -> None:
-        write = _counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
-        if write.after.events or write.status != write.job.status or write.job.wrong_summary:
-            this.writes[uid] = write
 
     def _orders(self, this: CycleState) -> tuple[NodeWrite, ...]:
         """Return the nodes whose orders change now; the reasons are already written."""

@@ -22,7 +22,6 @@ from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.gang import ClusterContext
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
 from laneway.operator.metrics import Figures
@@ -399,8 +398,7 @@ def context_of(
     timeouts: TimeoutsConfig = TIMEOUTS,
 ) -> ReconcileContext:
     """What the jobs of a view are judged by."""
-    cluster = ClusterContext(view.nodes, view.sessions, timeouts, now, view.sick_gpus)
-    return ReconcileContext(cluster, view.priority_classes, refusals or {})
+    return ReconcileContext(view, timeouts, now, refusals or {})
 
 
 def reconciled_job_of(

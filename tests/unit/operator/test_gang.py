@@ -6,13 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from laneway.operator.lifecycle.gang import Attempt, ClusterContext, Outcome, evaluate_attempt
+from laneway.operator.lifecycle.gang import Attempt, Outcome, evaluate_attempt
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.operator.state.sessions import index_sessions
 
-from tests.unit.operator.builders import NOW, TIMEOUTS, a_gpu_node, a_job, a_node, a_pod, a_session
+from tests.unit.operator.builders import (
+    NOW,
+    TIMEOUTS,
+    a_gpu_node,
+    a_job,
+    a_node,
+    a_pod,
+    a_session,
+    a_view,
+    context_of,
+)
 
 Pods = Callable[[JobRecord], list[WorkerPod]]
 
@@ -202,9 +211,9 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_evaluate_attempt(case: Case) -> None:
     job = a_job().gang(2).placed("n1", "n2").record
-    cluster = ClusterContext({node.name: node for node in case.nodes}, index_sessions(()), TIMEOUTS, NOW)
+    context = context_of(a_view(nodes=case.nodes))
     placed_on = {0: "n1", 1: "n2"}
-    result = evaluate_attempt(Attempt(2, case.placed, case.was_running, case.pods(job), placed_on), cluster)
+    result = evaluate_attempt(Attempt(2, case.placed, case.was_running, case.pods(job), placed_on), context)
     assert (result.outcome, result.reason) == (case.want, case.want_reason)
     assert case.want_message in ("", result.message)
     assert result.avoid == case.want_avoid
@@ -214,8 +223,8 @@ def test_what_the_node_noticed_is_part_of_the_failures_message() -> None:
     job = a_job().placed("n1").record
     pod = a_pod(job).ended(1, message="OutOfMemoryError").record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, message="it outgrew its quota of 1.0 GiB")]})
-    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    context = context_of(a_view(gpu_nodes=[node], nodes=[a_node("n1")]))
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), context)
     assert result.message.endswith("(Error): it outgrew its quota of 1.0 GiB: OutOfMemoryError")
 
 
@@ -228,8 +237,8 @@ def test_who_was_stopped_by_its_node_has_failed_for_that_reason(code: int) -> No
     peer = a_pod(job, 0).ended(1, message="lost my peer", at=NOW - 2).record
     pod = a_pod(job, 1).ended(code).record
     node = a_gpu_node("n2", sessions={0: [a_session(pod, **STOPPED)]})
-    cluster = ClusterContext({"n2": a_node("n2")}, index_sessions([node]), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(2, NOW - 10, True, [peer, pod]), cluster)
+    context = context_of(a_view(gpu_nodes=[node], nodes=[a_node("n2")]))
+    result = evaluate_attempt(Attempt(2, NOW - 10, True, [peer, pod]), context)
     assert (result.outcome, result.reason) == (Outcome.FAILED, "MemoryQuotaExceeded")
     assert result.message == (
         f"worker 1 on n2 ended with exit code {code} (MemoryQuotaExceeded): {STOPPED['message']}"
@@ -240,8 +249,8 @@ def test_an_attempt_still_runs_while_its_node_stops_one_of_its_processes() -> No
     job = a_job().placed("n1").record
     pod = a_pod(job).running().record
     node = a_gpu_node("n1", sessions={0: [a_session(pod, **STOPPED)]})
-    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
-    assert evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster).outcome is Outcome.RUNNING
+    context = context_of(a_view(gpu_nodes=[node], nodes=[a_node("n1")]))
+    assert evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), context).outcome is Outcome.RUNNING
 
 
 def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
@@ -252,20 +261,20 @@ def test_a_failures_message_is_a_sentence_and_not_a_traceback_twice() -> None:
         .ended(1, message=f"step 1\nTraceback (most recent call last):\n  File x\n{words}\n\n")
         .record
     )
-    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions(()), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    context = context_of(a_view(nodes=[a_node("n1")]))
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), context)
     assert result.message == f"worker 0 on n1 ended with exit code 1 (Error): {words}"
 
     noted = words.removeprefix("torch.OutOfMemoryError: ")
     node = a_gpu_node("n1", sessions={0: [a_session(pod, message=f"hit its quota: {noted}")]})
-    cluster = ClusterContext({"n1": a_node("n1")}, index_sessions([node]), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), cluster)
+    context = context_of(a_view(gpu_nodes=[node], nodes=[a_node("n1")]))
+    result = evaluate_attempt(Attempt(1, NOW - 10, True, [pod]), context)
     assert result.message == f"worker 0 on n1 ended with exit code 1 (Error): hit its quota: {noted}"
 
 
 def test_a_pod_that_the_api_server_refused_rolls_back_before_all_else() -> None:
-    cluster = ClusterContext({}, index_sessions(()), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(1, NOW, False, [], refused="it is invalid"), cluster)
+    context = context_of(a_view(nodes=[]))
+    result = evaluate_attempt(Attempt(1, NOW, False, [], refused="it is invalid"), context)
     assert (result.outcome, result.reason, result.message) == (
         Outcome.ROLLED_BACK,
         "PodRefused",
@@ -276,7 +285,7 @@ def test_a_pod_that_the_api_server_refused_rolls_back_before_all_else() -> None:
 def test_a_gang_has_started_when_its_last_worker_has() -> None:
     job = a_job().gang(2).placed("n1", "n2").record
     pods = [a_pod(job, 0).running(since=NOW - 9).record, a_pod(job, 1).running(since=NOW - 3).record]
-    cluster = ClusterContext({"n1": a_node("n1"), "n2": a_node("n2")}, index_sessions(()), TIMEOUTS, NOW)
-    assert evaluate_attempt(Attempt(2, NOW - 10, False, pods), cluster).started_seconds == pytest.approx(
+    context = context_of(a_view(nodes=[a_node("n1"), a_node("n2")]))
+    assert evaluate_attempt(Attempt(2, NOW - 10, False, pods), context).started_seconds == pytest.approx(
         NOW - 3
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.gang import Attempt, ClusterContext, Outcome, evaluate_attempt
+from laneway.operator.lifecycle.gang import Attempt, Outcome, evaluate_attempt
 from laneway.operator.lifecycle.refusals import blames_object, is_refusal, reason_of
-from laneway.operator.state.sessions import index_sessions
 from laneway.scheduling import JobState
 
-from tests.unit.operator.builders import NOW, TIMEOUTS, a_job, reconciled_job_of
+from tests.unit.operator.builders import NOW, TIMEOUTS, a_job, a_view, context_of, reconciled_job_of
 
 QUOTA = 'pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
 UNKNOWN_QUOTA = 'pods "a-0" is forbidden: status unknown for quota: few, resources: pods'
@@ -69,8 +68,8 @@ def test_transient_refusals_are_distinguished_from_faults_of_the_object(
 def test_a_gang_that_is_refused_backs_off_and_says_what_it_waits_for(
     message: str, reason: str, unblock: str
 ) -> None:
-    cluster = ClusterContext({}, index_sessions(()), TIMEOUTS, NOW)
-    result = evaluate_attempt(Attempt(2, NOW, False, [], refused=message), cluster)
+    context = context_of(a_view())
+    result = evaluate_attempt(Attempt(2, NOW, False, [], refused=message), context)
     assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, reason)
 
     refused = a_job().gang(2).placed("n1", "n1").after(transitions.unplaced, reason, message, NOW, NOW).record

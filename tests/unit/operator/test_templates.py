@@ -11,7 +11,7 @@ from laneway.operator.cycle.templates import NOTHING_KNOWN, from_node, known_tem
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.state.sessions import index_sessions, measured_profile
+from laneway.operator.state.sessions import measured_profile
 from laneway.scheduling import Profile
 
 from tests.unit.operator.builders import (
@@ -169,7 +169,7 @@ def test_what_the_nodes_measured_becomes_the_jobs_profile() -> None:
         "n1",
         sessions={0: [a_session(pods[0], **figures, **slow)], 1: [a_session(pods[1], **figures, **fast)]},
     )
-    profile = measured_profile(pods, index_sessions([node]))
+    profile = measured_profile(pods, a_view(gpu_nodes=[node]).sessions)
     assert profile is not None
     assert (
         profile.framework_bytes,

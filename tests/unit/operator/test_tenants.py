@@ -68,7 +68,7 @@ def the_pods_are_told_to_end(state: ClusterState) -> None:
 
 def the_pods_vanish(state: ClusterState) -> None:
     for uid in [pod.uid for pod in state.pods[JOB.uid]]:
-        state.note_pod(state.pod(uid), None)
+        state.note_pod(state.pod_by_uid[uid], None)
 
 
 def a_pod_vanishes(state: ClusterState) -> None:

@@ -20,7 +20,6 @@ from laneway.operator.config import TimeoutsConfig
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
-from laneway.operator.lifecycle.gang import ClusterContext
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
 from laneway.operator.pacing import MEASURED_PER_CYCLE
@@ -83,9 +82,8 @@ class JobCache:
         ready = {uid for uid in self._changed - gone if uid not in in_flight or uid not in self.jobs}
         self._changed -= gone | ready
         ready |= self._take_measured(in_flight)
-        cluster = ClusterContext(state.nodes, state.sessions, self._timeouts, now_seconds, state.sick_gpus)
         context = ReconcileContext(
-            cluster, state.priority_classes, history.refusals, history.template_refusals
+            state, self._timeouts, now_seconds, history.refusals, history.template_refusals
         )
         for uid in sorted(ready):
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
@@ -162,12 +160,12 @@ def reconciled_or_refused(
 
 def _due_by_pods(pods: tuple[WorkerPod, ...], context: ReconcileContext) -> Iterator[float]:
     """Yield the moments from which pods and their nodes count otherwise."""
-    now_seconds, timeouts = context.now_seconds, context.cluster.timeouts
+    now_seconds, timeouts = context.now_seconds, context.timeouts
     moments = []
     for pod in pods:
         if pod.unschedulable_since_seconds is not None:
             moments.append(pod.unschedulable_since_seconds + timeouts.unschedulable_seconds)
-        node = context.cluster.nodes.get(pod.node)
+        node = context.state.nodes.get(pod.node)
         if node is not None and node.not_ready_since_seconds is not None:
             moments.append(node.not_ready_since_seconds + timeouts.lost_node_seconds)
     yield from (moment for moment in moments if moment > now_seconds)

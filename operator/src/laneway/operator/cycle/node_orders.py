@@ -61,7 +61,7 @@ def _node_write(
 ) -> NodeWrite | None:
     orders = {uid: order for uid, (order, _) in wanted.items() if uid not in node.others_orders}
     # A paused worker that is told to end saves its checkpoint where it stands; without its order it would ask for turns again.
-    ordered = {order.pod_uid: state.pod(order.pod_uid) for order in node.own_orders}
+    ordered = {order.pod_uid: state.pod_by_uid.get(order.pod_uid) for order in node.own_orders}
     orders |= {order.pod_uid: order for order in node.own_orders if _is_ending(ordered[order.pod_uid], cache)}
     listed = tuple(orders[uid] for uid in sorted(orders))
     if listed == tuple(sorted(node.own_orders, key=lambda order: order.pod_uid)):

@@ -28,12 +28,12 @@ def admit(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Recon
     if job.desired is None:
         return _refuse(reconciled, "InvalidSpec", job.problem, now_seconds)
     name = job.desired.spec.effective_priority_class_name
-    priority = _priority(name, context.priority_classes)
+    priority = _priority(name, context.state.priority_classes)
     if priority is None and job.placed:
         # The class was deleted; what runs keeps its value.
         priority = max((pod.priority for pod in pods), default=0)
     if priority is None:
-        there = ", ".join(sorted(context.priority_classes)) or "those that you create"
+        there = ", ".join(sorted(context.state.priority_classes)) or "those that you create"
         message = f"PriorityClass {name!r} does not exist: create it, use one of {there}, or leave priorityClassName out."
         return _refuse(reconciled, "UnknownPriorityClass", message, now_seconds)
     reconciled = replace(reconciled, priority=priority)

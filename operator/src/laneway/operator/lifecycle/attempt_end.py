@@ -18,7 +18,7 @@ def end_attempt(
     ran: bool,
 ) -> ReconciledJob:
     """Apply the result of an attempt that is over to its job; ``ran``: whether all of its workers ran."""
-    status, now_seconds, timeouts = reconciled.job.status, context.now_seconds, context.cluster.timeouts
+    status, now_seconds, timeouts = reconciled.job.status, context.now_seconds, context.timeouts
     message = result.message
     end_seconds = now_seconds if result.ended_seconds is None else min(now_seconds, result.ended_seconds)
     if result.outcome == Outcome.SUCCEEDED:
@@ -72,7 +72,7 @@ def _learn_from(
 ) -> tuple[TrainingJobStatus, str]:
     """Keep the job away from a node on which its workers fail repeatedly, for longer after each further failure. The second
     result describes that; it is empty if the job is not kept away."""
-    timeouts, now_seconds = context.cluster.timeouts, context.now_seconds
+    timeouts, now_seconds = context.timeouts, context.now_seconds
     if not result.failed_on:
         return status, ""
     status = transitions.failed_on(status, result.failed_on, now_seconds)

@@ -15,7 +15,7 @@ from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.admission import is_admitted
 from laneway.operator.lifecycle.deadline import past_deadline
-from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, ClusterContext
+from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
 from laneway.operator.pacing import NAME_TAKEN_SECONDS, backoff_seconds
@@ -35,11 +35,11 @@ def leaving(
     pods_to_delete = tuple(pod for pod in (alive if reconciled.job.finished else pods) if not pod.deleting)
     holding: dict[int, WorkerPlacement] = {}
     for pod in alive:
-        gpus = actual_gpus(pod, context.cluster.sessions)
+        gpus = actual_gpus(pod, context.state.sessions)
         if gpus and pod.share_percent and pod.rank not in holding:
             holding[pod.rank] = WorkerPlacement(pod.rank, pod.node, gpus, pod.share_percent)
     holds = tuple(holding[rank] for rank in sorted(holding))
-    pods_to_force_delete, due_seconds = _pods_to_force_delete(pods, context.cluster)
+    pods_to_force_delete, due_seconds = _pods_to_force_delete(pods, context)
     return replace(
         reconciled,
         state=JobState.TERMINATING if holds and reconciled.job.desired is not None else None,
@@ -53,19 +53,19 @@ def leaving(
 
 
 def _pods_to_force_delete(
-    pods: tuple[WorkerPod, ...], cluster: ClusterContext
+    pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> tuple[tuple[WorkerPod, ...], float | None]:
     """Return the pods that are to be removed without their node, and when the next one is due."""
-    removal_seconds = cluster.timeouts.lost_node_removal_seconds
+    removal_seconds = context.timeouts.lost_node_removal_seconds
     if not removal_seconds:
         return (), None
     found, due_seconds = [], []
     for pod in pods:
-        node = cluster.nodes.get(pod.node)
+        node = context.state.nodes.get(pod.node)
         since = None if node is None else node.not_ready_since_seconds
         if not pod.deleting or not pod.bound or since is None:
             continue
-        if cluster.now_seconds >= since + removal_seconds:
+        if context.now_seconds >= since + removal_seconds:
             found.append(pod)
         else:
             due_seconds.append(since + removal_seconds)
@@ -108,7 +108,7 @@ def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Reconc
     )
     reconciled = reconciled.becomes(status)
     if pods:
-        return reconciled.becomes(_until_gone(status, pods, context.cluster))
+        return reconciled.becomes(_until_gone(status, pods, context))
     again_seconds = _backoff_until(status, context)
     if again_seconds is not None and again_seconds > now_seconds and not job.desired.spec.suspend:
         return replace(reconciled.becomes(_backing_off(status, again_seconds)), due_seconds=again_seconds)
@@ -122,7 +122,7 @@ def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatu
     unexpired = transitions.unexpired(job.status.avoid, context.now_seconds)
     if job.desired is None:
         return unexpired
-    pod_spec, nodes = job.desired.spec.template["spec"], context.cluster.nodes
+    pod_spec, nodes = job.desired.spec.template["spec"], context.state.nodes
     return tuple(
         each for each in unexpired if each.node not in nodes or not set_aside(pod_spec, nodes[each.node])
     )
@@ -139,11 +139,11 @@ def after_the_end(reconciled: ReconciledJob, context: ReconcileContext) -> Recon
 
 
 def _until_gone(
-    status: TrainingJobStatus, pods: tuple[WorkerPod, ...], cluster: ClusterContext
+    status: TrainingJobStatus, pods: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> TrainingJobStatus:
     names = ", ".join(f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:3])
     more = f" and {len(pods) - 3} more" if len(pods) > 3 else ""
-    removal_seconds = cluster.timeouts.lost_node_removal_seconds
+    removal_seconds = context.timeouts.lost_node_removal_seconds
     goes = "when the node is back, deleted, or tainted out-of-service"
     if removal_seconds:
         goes = f"{goes}, or has not been ready for {removal_seconds} s"
@@ -156,7 +156,7 @@ def _backoff_until(status: TrainingJobStatus, context: ReconcileContext) -> floa
     placed = transitions.condition(status, ConditionType.PLACED)
     if placed is None or placed.status != "False":
         return None
-    since_seconds, timeouts = parse_time(placed.last_transition_time), context.cluster.timeouts
+    since_seconds, timeouts = parse_time(placed.last_transition_time), context.timeouts
     if placed.reason == "WorkerFailed":
         in_a_row = sum(each.count for each in transitions.lately_failed(status, since_seconds))
         return since_seconds + backoff_seconds(timeouts.restart_backoff_seconds, in_a_row)

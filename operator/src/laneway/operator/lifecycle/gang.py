@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from laneway.operator.config import TimeoutsConfig
+from laneway.api.gpu_node import GPUStatus
+from laneway.api.rfc3339 import parse_time
+from laneway.operator.lifecycle.reconciled_job import ReconcileContext
 from laneway.operator.lifecycle.refusals import reason_of
-from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.worker_pod import WorkerFailure, WorkerPod
-from laneway.operator.state.sessions import SessionIndex, evicted, noteworthy
-from laneway.operator.state.sick_gpus import SickGPUs, on_sick_gpus
+from laneway.operator.state.sessions import evicted, noteworthy
+from laneway.operator.state.sick_gpus import on_sick_gpus
 
 _TELLING = 60
 """So many characters at its end tell one message from another."""
@@ -93,31 +94,20 @@ class Attempt:
     """Why the API server refused one of its pods or its Service, as a sentence; empty if it refused none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterContext:
-    """What a gang is judged by, beside its pods."""
-
-    nodes: Mapping[str, NodeRecord]
-    sessions: SessionIndex
-    timeouts: TimeoutsConfig
-    now_seconds: float
-    sick: SickGPUs = field(default_factory=dict)
-
-
-def evaluate_attempt(attempt: Attempt, cluster: ClusterContext) -> AttemptResult:
+def evaluate_attempt(attempt: Attempt, context: ReconcileContext) -> AttemptResult:
     """Return what became of the attempt. What weighs most comes first: who is to blame decides what happens next."""
     if attempt.refused:
-        return _ended(Outcome.ROLLED_BACK, reason_of(attempt.refused), attempt.refused, cluster)
+        return _ended(Outcome.ROLLED_BACK, reason_of(attempt.refused), attempt.refused, context)
     return (
-        _refused_by_kubelet(attempt, cluster)
-        or _disrupted(attempt, cluster)
-        or _taken_unseen(attempt, cluster)
-        or _on_sick_gpu(attempt, cluster)
-        or _failed(attempt, cluster)
-        or _lost(attempt, cluster)
+        _refused_by_kubelet(attempt, context)
+        or _disrupted(attempt, context)
+        or _taken_unseen(attempt, context)
+        or _on_sick_gpu(attempt, context)
+        or _failed(attempt, context)
+        or _lost(attempt, context)
         or _succeeded(attempt)
         or _running(attempt)
-        or _stuck(attempt, cluster)
+        or _stuck(attempt, context)
         or _starting(attempt)
     )
 
@@ -128,21 +118,21 @@ def has_run(attempt: Attempt) -> bool:
 
 
 def _ended(
-    outcome: Outcome, reason: str, message: str, cluster: ClusterContext, avoid: tuple[str, ...] = ()
+    outcome: Outcome, reason: str, message: str, context: ReconcileContext, avoid: tuple[str, ...] = ()
 ) -> AttemptResult:
-    return AttemptResult(outcome, reason, message, avoid, ended_seconds=cluster.now_seconds)
+    return AttemptResult(outcome, reason, message, avoid, ended_seconds=context.now_seconds)
 
 
-def _refused_by_kubelet(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _refused_by_kubelet(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     refused = [pod for pod in attempt.pods if pod.refusal]
     if not refused:
         return None
     first = refused[0]
     message = f"worker {first.rank} could not start on {first.node}: {first.refusal}"
-    return _ended(Outcome.ROLLED_BACK, DisruptionReason.WORKER_REFUSED, message, cluster, _nodes(refused))
+    return _ended(Outcome.ROLLED_BACK, DisruptionReason.WORKER_REFUSED, message, context, _nodes(refused))
 
 
-def _disrupted(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _disrupted(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     taken = [pod for pod in attempt.pods if pod.disruption or (pod.deleting and pod.phase != "Succeeded")]
     if not taken:
         return None
@@ -151,10 +141,10 @@ def _disrupted(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | Non
     message = f"worker {first.rank} was taken away from {first.node or 'its node'}: {why}"
     # A node that evicts does so for a reason; one whose pod a person deleted is as good as before.
     evicting = _nodes(pod for pod in taken if pod.disruption)
-    return _ended(Outcome.DISRUPTED, DisruptionReason.WORKER_DISRUPTED, message, cluster, evicting)
+    return _ended(Outcome.DISRUPTED, DisruptionReason.WORKER_DISRUPTED, message, context, evicting)
 
 
-def _taken_unseen(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _taken_unseen(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     """A worker was taken away while nobody looked, as when its node was drained with the operator on it: if the others have failed since,
     they failed because they lost it."""
     missing = _missing(attempt)
@@ -163,36 +153,38 @@ def _taken_unseen(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | 
     node = attempt.placed_on.get(missing[0], "")
     where = f", which was on {node}," if node else ""
     message = f"the pod of worker {missing[0]}{where} is gone"
-    return _ended(Outcome.DISRUPTED, DisruptionReason.WORKER_DISRUPTED, message, cluster)
+    return _ended(Outcome.DISRUPTED, DisruptionReason.WORKER_DISRUPTED, message, context)
 
 
-def _on_sick_gpu(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _on_sick_gpu(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     """Workers leave an unhealthy GPU only after ``unhealthy_gpu_seconds``, because it may recover. If a worker has failed
     meanwhile, the GPU is blamed at once, even if it is a peer's GPU."""
     failed = next((pod for pod in attempt.pods if pod.failure), None)
-    for pod, gpu in on_sick_gpus(attempt.pods, cluster.sessions, cluster.sick):
-        if (
-            failed is None
-            and cluster.now_seconds < gpu.since_seconds + cluster.timeouts.unhealthy_gpu_seconds
-        ):
+    for pod, gpu in on_sick_gpus(attempt.pods, context.state):
+        if failed is None and context.now_seconds < _sick_since(gpu) + context.timeouts.unhealthy_gpu_seconds:
             continue
-        message = f"worker {pod.rank} is on GPU {gpu.uuid} of {gpu.node}, which is out of use: {gpu.reason}"
+        reason = gpu.health_reason or "its node gives no reason"
+        message = f"worker {pod.rank} is on GPU {gpu.uuid} of {pod.node}, which is out of use: {reason}"
         if failed is not None:
             message = f"worker {failed.rank} failed while {message}"
-        return _ended(Outcome.DISRUPTED, DisruptionReason.GPU_UNHEALTHY, message, cluster)
+        return _ended(Outcome.DISRUPTED, DisruptionReason.GPU_UNHEALTHY, message, context)
     return None
 
 
-def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], cluster: ClusterContext) -> float | None:
+def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], context: ReconcileContext) -> float | None:
     """Return when the first of these workers is to leave a GPU that is out of use; None where none is on one."""
-    unhealthy_seconds = cluster.timeouts.unhealthy_gpu_seconds
-    since = (gpu.since_seconds for _, gpu in on_sick_gpus(pods, cluster.sessions, cluster.sick))
-    return min((each + unhealthy_seconds for each in since), default=None)
+    sick = on_sick_gpus(pods, context.state)
+    return min((_sick_since(gpu) + context.timeouts.unhealthy_gpu_seconds for _, gpu in sick), default=None)
 
 
-def _failed(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _sick_since(gpu: GPUStatus) -> float:
+    """By its node's word; 0, long ago, where the node does not say."""
+    return 0.0 if gpu.unhealthy_since is None else parse_time(gpu.unhealthy_since)
+
+
+def _failed(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     """A worker that its node stopped for what it did has failed, whatever its script makes of SIGTERM."""
-    stopped = {pod.rank: evicted(pod, cluster.sessions) for pod in attempt.pods if pod.ended}
+    stopped = {pod.rank: evicted(pod, context.state.sessions) for pod in attempt.pods if pod.ended}
     failed = [pod for pod in attempt.pods if pod.failure or stopped.get(pod.rank)]
     if not failed:
         return None
@@ -201,7 +193,7 @@ def _failed(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
     reason = stopped.get(cause.rank) or failure.reason
     code = "" if failure.exit_code is None else f" with exit code {failure.exit_code}"
     message = f"worker {cause.rank} on {cause.node or 'no node'} ended{code} ({reason})"
-    noted, words = noteworthy(cause, cluster.sessions), failure.message
+    noted, words = noteworthy(cause, context.state.sessions), failure.message
     if noted and words[-_TELLING:] in noted:
         words = ""  # the node says it too
     details = [text for text in (noted, words) if text]
@@ -212,7 +204,7 @@ def _failed(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
         ": ".join([message, *details]),
         failed_on=cause.node if cause.bound else "",
         started_seconds=started_seconds,
-        ended_seconds=_all_ended_seconds(attempt) or cluster.now_seconds,
+        ended_seconds=_all_ended_seconds(attempt) or context.now_seconds,
     )
 
 
@@ -223,18 +215,18 @@ def _likely_cause(pod: WorkerPod) -> tuple[bool, float, bool, int]:
     return not killed, finished, pod.failure is None or not pod.failure.message, pod.rank
 
 
-def _lost(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
+def _lost(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
     for pod in attempt.pods:
         if pod.ended or not pod.bound:
             continue
-        node = cluster.nodes.get(pod.node)
+        node = context.state.nodes.get(pod.node)
         if node is None:
             message = f"worker {pod.rank} was on {pod.node}, which is gone"
-            return _ended(Outcome.DISRUPTED, DisruptionReason.NODE_LOST, message, cluster)
+            return _ended(Outcome.DISRUPTED, DisruptionReason.NODE_LOST, message, context)
         since = node.not_ready_since_seconds
-        if since is not None and cluster.now_seconds - since >= cluster.timeouts.lost_node_seconds:
-            message = f"worker {pod.rank} is on {pod.node}, which has not been ready for {cluster.now_seconds - since:.0f} s"
-            return _ended(Outcome.DISRUPTED, DisruptionReason.NODE_LOST, message, cluster, (pod.node,))
+        if since is not None and context.now_seconds - since >= context.timeouts.lost_node_seconds:
+            message = f"worker {pod.rank} is on {pod.node}, which has not been ready for {context.now_seconds - since:.0f} s"
+            return _ended(Outcome.DISRUPTED, DisruptionReason.NODE_LOST, message, context, (pod.node,))
     return None
 
 
@@ -259,8 +251,8 @@ def _running(attempt: Attempt) -> AttemptResult | None:
     return AttemptResult(Outcome.RUNNING, "AllWorkersRun", workers, started_seconds=started_seconds)
 
 
-def _stuck(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
-    now_seconds, timeouts = cluster.now_seconds, cluster.timeouts
+def _stuck(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:
+    now_seconds, timeouts = context.now_seconds, context.timeouts
     refused = [
         pod
         for pod in attempt.pods
@@ -271,12 +263,12 @@ def _stuck(attempt: Attempt, cluster: ClusterContext) -> AttemptResult | None:
         first = refused[0]
         message = f"kube-scheduler does not let worker {first.rank} on {first.node}: {first.unschedulable}"
         return _ended(
-            Outcome.ROLLED_BACK, DisruptionReason.WORKER_UNSCHEDULABLE, message, cluster, _nodes(refused)
+            Outcome.ROLLED_BACK, DisruptionReason.WORKER_UNSCHEDULABLE, message, context, _nodes(refused)
         )
     if now_seconds - attempt.placed_seconds >= timeouts.gang_timeout_seconds:
         late = [pod for pod in attempt.pods if not pod.started]
         message = f"not all workers ran within {timeouts.gang_timeout_seconds} s: {_progress(attempt)}"
-        return _ended(Outcome.ROLLED_BACK, DisruptionReason.GANG_TIMEOUT, message, cluster, _nodes(late))
+        return _ended(Outcome.ROLLED_BACK, DisruptionReason.GANG_TIMEOUT, message, context, _nodes(late))
     return None
 
 

@@ -16,7 +16,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.gang import ClusterContext
+from laneway.operator.lifecycle.reconciled_job import ReconcileContext
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex, noteworthy
 from laneway.scheduling import JobState, PreemptionAction
@@ -65,27 +65,27 @@ def can_pause(pods: Sequence[WorkerPod], sessions: SessionIndex) -> bool:
 
 
 def coming_back_until_seconds(
-    status: TrainingJobStatus, pods: Sequence[WorkerPod], cluster: ClusterContext
+    status: TrainingJobStatus, pods: Sequence[WorkerPod], context: ReconcileContext
 ) -> float | None:
     """Return until when a resumed job's nodes have time to report that it runs; None if they have, or the time is over.
 
     Until then the nodes still report the earlier pause, so a new order to pause would seem to be done already.
     """
-    since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, cluster.now_seconds)
-    until_seconds = since_seconds + cluster.timeouts.pause_seconds
-    states = (state for pod in pods for state in _states(pod, cluster.sessions))
+    since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, context.now_seconds)
+    until_seconds = since_seconds + context.timeouts.pause_seconds
+    states = (state for pod in pods for state in _states(pod, context.state.sessions))
     stands = any(state in _DONE[PreemptionAction.PAUSE] for state in states)
-    return until_seconds if stands and cluster.now_seconds < until_seconds else None
+    return until_seconds if stands and context.now_seconds < until_seconds else None
 
 
 def look(
     status: TrainingJobStatus,
     depth: PreemptionAction,
     pods: Sequence[WorkerPod],
-    cluster: ClusterContext,
+    context: ReconcileContext,
 ) -> PauseProgress:
     """Return how far the job has come, by its nodes' word."""
-    sessions, timeouts, now_seconds = cluster.sessions, cluster.timeouts, cluster.now_seconds
+    sessions, timeouts, now_seconds = context.state.sessions, context.timeouts, context.now_seconds
     preemption = status.preemption
     assert preemption is not None
     if preemption.reached_at is not None:

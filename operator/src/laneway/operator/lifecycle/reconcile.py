@@ -101,12 +101,12 @@ def _follow(
         placed_on={each.worker: each.node for each in job.status.placement},
         refused=context.refusals.get((job.uid, job.status.attempt), ""),
     )
-    result = evaluate_attempt(attempt, context.cluster)
+    result = evaluate_attempt(attempt, context)
     starts = result.started_seconds is not None and not attempt.was_running
     if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
     no_turn = pause is None and job.status.turns == job.status.turns_before_attempt
-    if (starts or no_turn) and any(without_lane(pod, context.cluster.sessions) for pod in mine):
+    if (starts or no_turn) and any(without_lane(pod, context.state.sessions) for pod in mine):
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
         status = accounting.uncharged(reconciled.job.status)
         reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
@@ -143,7 +143,7 @@ def _go_on(
     context: ReconcileContext,
 ) -> ReconciledJob:
     status, now_seconds = reconciled.job.status, context.now_seconds
-    due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, context.cluster)
+    due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, context)
     if result.outcome == Outcome.STARTING:
         waiting = status.waiting or WaitingStatus(reason=transitions.STARTING, message="")
         waiting = waiting.model_copy(
@@ -151,7 +151,7 @@ def _go_on(
         )
         status = transitions.changed(status, waiting=waiting)
         placed_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
-        due_seconds = placed_seconds + context.cluster.timeouts.gang_timeout_seconds
+        due_seconds = placed_seconds + context.timeouts.gang_timeout_seconds
     else:
         due_seconds = deadline_due_seconds(status, terms.deadline_seconds, now_seconds)
     running = result.outcome == Outcome.RUNNING
@@ -160,11 +160,11 @@ def _go_on(
     back_seconds = None
     if running:
         status, events = _with_lanes(status, mine, context)
-        back_seconds = pausing.coming_back_until_seconds(status, mine, context.cluster)
+        back_seconds = pausing.coming_back_until_seconds(status, mine, context)
     due = (due_seconds, move_seconds, back_seconds)
     return replace(
         _holding(reconciled.becomes(_corrected(status, mine, context), *events), mine, state),
-        pausable=running and pausing.can_pause(mine, context.cluster.sessions),
+        pausable=running and pausing.can_pause(mine, context.state.sessions),
         coming_back=back_seconds is not None,
         due_seconds=min((each for each in due if each is not None), default=None),
     )
@@ -175,7 +175,7 @@ def _with_lanes(
 ) -> tuple[TrainingJobStatus, tuple[JobEvent, ...]]:
     """Return the status of a job whose workers all run, by whether each of them has a lane; a gang runs only with all of its workers."""
     awaited = transitions.awaits_lane(status)
-    message = next((text for pod in mine if (text := without_lane(pod, context.cluster.sessions))), "")
+    message = next((text for pod in mine if (text := without_lane(pod, context.state.sessions))), "")
     if message:
         events = () if awaited else (JobEvent(WAITING_FOR_LANE, message),)
         return transitions.lane_awaited(status, message, context.now_seconds), events
@@ -193,13 +193,13 @@ def _follow_pause(
     context: ReconcileContext,
 ) -> ReconciledJob:
     """Follow a job that was told to pause or offload."""
-    status, now_seconds, cluster = reconciled.job.status, context.now_seconds, context.cluster
+    status, now_seconds = reconciled.job.status, context.now_seconds
     assert status.preemption is not None
     if reconciled.job.desired is not None and reconciled.job.desired.spec.suspend:
         message = "Suspended by spec.suspend while preempted: its workers save a checkpoint and end."
         suspended = transitions.unplaced(status, "Suspended", message, now_seconds, now_seconds)
         return reconciled.becomes(suspended, JobEvent("Suspended", message))
-    seen = pausing.look(status, depth, mine, cluster)
+    seen = pausing.look(status, depth, mine, context)
     if seen.in_vain:
         message = f"{status.preemption.message} {seen.in_vain[0].upper()}{seen.in_vain[1:]}."
         was = transitions.condition(status, ConditionType.PREEMPTED)
@@ -216,13 +216,13 @@ def _follow_pause(
     reconciled = _holding(reconciled.becomes(_corrected(status, mine, context)), mine, seen.state)
     due = (
         seen.due_seconds,
-        due_on_sick_gpus_seconds(mine, cluster),
+        due_on_sick_gpus_seconds(mine, context),
         deadline_due_seconds(status, limit_seconds, now_seconds),
     )
     return replace(
         reconciled,
         # Who is paused can go further without ending; who is offloaded cannot.
-        pausable=seen.state is JobState.PAUSED and pausing.can_pause(mine, cluster.sessions),
+        pausable=seen.state is JobState.PAUSED and pausing.can_pause(mine, context.state.sessions),
         due_seconds=min((each for each in due if each is not None), default=None),
     )
 
@@ -242,7 +242,7 @@ def _measured(
     status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> TrainingJobStatus:
     """Return the status with what the nodes measured of this attempt; figures never go back."""
-    sessions = context.cluster.sessions
+    sessions = context.state.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
     profile = measured_profile(mine, sessions) or status.profile
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
@@ -253,7 +253,7 @@ def _corrected(
     status: TrainingJobStatus, mine: tuple[WorkerPod, ...], context: ReconcileContext
 ) -> TrainingJobStatus:
     """Return the status with the GPUs that the kubelets really gave, where these make a placement of distinct GPUs."""
-    actual = {pod.rank: actual_gpus(pod, context.cluster.sessions) for pod in mine}
+    actual = {pod.rank: actual_gpus(pod, context.state.sessions) for pod in mine}
     placement = tuple(
         worker.model_copy(update={"gpus": actual[worker.worker]})
         if len(actual.get(worker.worker, ())) == len(worker.gpus)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from laneway.api.training_job_status import TrainingJobStatus
-from laneway.operator.lifecycle.gang import ClusterContext
+from laneway.operator.config import TimeoutsConfig
+from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.job_record import JobRecord
-from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, WorkerPlacement
 
@@ -79,15 +79,11 @@ class ReconciledJob:
 class ReconcileContext:
     """What all jobs are reconciled by."""
 
-    cluster: ClusterContext
-    priority_classes: Mapping[str, PriorityClassRecord]
+    state: ClusterState
+    timeouts: TimeoutsConfig
+    now_seconds: float
     refusals: Mapping[tuple[str, int], str]
     """By job uid and attempt: what the API server said when it refused one of the attempt's objects."""
 
     template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
     """By job uid and generation: what the API server said of a pod template when it was asked whether it would take it."""
-
-    @property
-    def now_seconds(self) -> float:
-        """The time of the cycle."""
-        return self.cluster.now_seconds

@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from laneway.api.gpu_node import SessionStatus
-from laneway.operator.state.gangs import Gangs
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex
-from laneway.operator.state.sick_gpus import SickGPU, sick_gpus
 
 
 @dataclass(slots=True)
@@ -52,38 +50,30 @@ class ClusterState:
         """Nodes whose agent has not written for a while."""
 
         self.sessions = SessionIndex()
-        self.sick_gpus: dict[str, SickGPU] = {}
         self.ordered_nodes: set[str] = set()
         """Nodes with orders of the operator's."""
 
         self.gangs_without_job: set[str] = set()
         """Uids of jobs that are gone and have workers."""
 
-        self._gangs = Gangs()
+        self.pods: dict[str, tuple[WorkerPod, ...]] = {}
+        """Workers by the uid of their job, ordered by rank and attempt; no empty gangs."""
+
+        self.pod_by_uid: dict[str, WorkerPod] = {}
+        self.unowned_pods: dict[str, WorkerPod] = {}
+        """Workers without an owner reference to their job, by uid."""
+
+        self._pod_by_name: dict[tuple[str, str], WorkerPod] = {}
         self._delta = Delta()
 
-    @property
-    def pods(self) -> dict[str, tuple[WorkerPod, ...]]:
-        """Workers by the uid of their job, ordered by rank and attempt."""
-        return self._gangs.of
-
-    @property
-    def unowned_pods(self) -> dict[str, WorkerPod]:
-        """Workers without an owner reference to their job, by uid."""
-        return self._gangs.unowned
-
-    def pod(self, uid: str) -> WorkerPod | None:
-        """Return a worker by its uid."""
-        return self._gangs.by_uid.get(uid)
-
     def pod_of(self, session: SessionStatus) -> WorkerPod | None:
-        """Return a session's worker; None for a plain pod, and where there is no pod."""
-        return self._gangs.pod_of(session)
+        """Return a session's worker; None for a plain pod, and where there is no pod.
 
-    def job(self, key: str) -> JobRecord | None:
-        """Return a job by ``namespace/name``."""
-        uid = self.job_uids.get(key)
-        return None if uid is None else self.jobs[uid]
+        A session whose pod the node could not name by uid yet is found by the pod's name.
+        """
+        if session.pod_uid:
+            return self.pod_by_uid.get(session.pod_uid)
+        return self._pod_by_name.get((session.namespace, session.pod))
 
     def take_delta(self) -> Delta:
         """Return the changes since the last call."""
@@ -111,10 +101,23 @@ class ClusterState:
 
     def note_pod(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
         """Note a worker that is new, has changed or is gone (None)."""
-        self._gangs.note(before, after)
-        for pod in (before, after):
-            if pod is not None:
-                self._changed_gang(pod.job_uid)
+        if before is not None:
+            self.pod_by_uid.pop(before.uid, None)
+            self.unowned_pods.pop(before.uid, None)
+            self._pod_by_name.pop((before.namespace, before.name), None)
+            self._keep(before.job_uid, [pod for pod in self.pods[before.job_uid] if pod is not before])
+        if after is not None:
+            self.pod_by_uid[after.uid] = self._pod_by_name[after.namespace, after.name] = after
+            if not after.owned:
+                self.unowned_pods[after.uid] = after
+            self._keep(after.job_uid, [*self.pods.get(after.job_uid, ()), after])
+
+    def _keep(self, job_uid: str, pods: list[WorkerPod]) -> None:
+        if pods:
+            self.pods[job_uid] = tuple(sorted(pods, key=lambda pod: (pod.rank, pod.attempt)))
+        else:
+            del self.pods[job_uid]
+        self._changed_gang(job_uid)
 
     def note_gpu_node(self, before: GPUNodeRecord | None, after: GPUNodeRecord | None) -> None:
         """Note a GPUNode that is new, has changed or is gone (None)."""
@@ -126,12 +129,9 @@ class ClusterState:
         gangs |= self._gangs_on(record.name)
         if before is not None:
             del self.gpu_nodes[before.name]
-            for gpu in before.gpus:
-                self.sick_gpus.pop(gpu.uuid, None)
         self.ordered_nodes.discard(record.name)
         if after is not None:
             self.gpu_nodes[after.name] = after
-            self.sick_gpus.update(sick_gpus([after]))
             if after.own_orders:
                 self.ordered_nodes.add(after.name)
         if before is not None and after is not None and before.decisive == after.decisive:

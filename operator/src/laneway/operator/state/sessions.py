@@ -6,16 +6,16 @@ the session is right.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from laneway.api.gpu_node import GPUStatus, SessionState, SessionStatus
 from laneway.api.training_job_status import ProfileStatus
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, awaits_lane
 from laneway.operator.state.records.worker_pod import WorkerPod
 
-Key = TypeVar("Key", bound=Hashable)
+PodName = str | tuple[str, str]
+"""A pod's uid, or its namespace and name where the node could not name its uid yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,62 +37,34 @@ class SessionIndex:
 
     def __init__(self) -> None:
         self._on: dict[str, tuple[Hold, ...]] = {}
-        self._by_uid: dict[str, dict[str, tuple[Hold, ...]]] = {}
-        self._by_name: dict[tuple[str, str], dict[str, tuple[Hold, ...]]] = {}
+        self._of: dict[str, dict[PodName, tuple[Hold, ...]]] = {}
+        """By node and pod."""
 
     def report(self, node: str, record: GPUNodeRecord | None) -> None:
         """Replace what a node says; None: it is not there any more."""
-        for hold in self._on.pop(node, ()):
-            _drop(self._by_uid, hold.session.pod_uid, node)
-            _drop(self._by_name, (hold.session.namespace, hold.session.pod), node)
-        holds = tuple(
-            Hold(node, gpu, session)
-            for gpu in (() if record is None else record.gpus)
-            for session in gpu.sessions
-        )
-        if not holds:
+        self._on.pop(node, None)
+        self._of.pop(node, None)
+        if record is None:
             return
-        self._on[node] = holds
-        for hold in holds:
-            session = hold.session
-            if session.pod_uid:
-                _add(self._by_uid, session.pod_uid, node, hold)
-            else:
-                _add(self._by_name, (session.namespace, session.pod), node, hold)
+        self._on[node] = tuple(Hold(node, gpu, session) for gpu in record.gpus for session in gpu.sessions)
+        there = self._of[node] = dict[PodName, tuple[Hold, ...]]()
+        for hold in self._on[node]:
+            pod = hold.session.pod_uid or (hold.session.namespace, hold.session.pod)
+            there[pod] = (*there.get(pod, ()), hold)
 
     def on(self, node: str) -> tuple[Hold, ...]:
         """Return the sessions of a node."""
         return self._on.get(node, ())
 
     def of(self, pod: WorkerPod) -> tuple[Hold, ...]:
-        """Return the sessions of a pod. One whose pod the node could not name by uid yet is found by the pod's name."""
-        found = self._by_uid.get(pod.uid) or self._by_name.get((pod.namespace, pod.name))
-        return () if found is None else tuple(hold for node in sorted(found) for hold in found[node])
-
-
-def index_sessions(nodes: Iterable[GPUNodeRecord]) -> SessionIndex:
-    """Return the sessions of all nodes."""
-    index = SessionIndex()
-    for node in nodes:
-        index.report(node.name, node)
-    return index
-
-
-def _add(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str, hold: Hold) -> None:
-    by_node = found.setdefault(key, {})
-    by_node[node] = (*by_node.get(node, ()), hold)
-
-
-def _drop(found: dict[Key, dict[str, tuple[Hold, ...]]], key: Key, node: str) -> None:
-    by_node = found.get(key, {})
-    by_node.pop(node, None)
-    if not by_node:
-        found.pop(key, None)
+        """Return the sessions of a pod on its node."""
+        there = self._of.get(pod.node, {})
+        return there.get(pod.uid) or there.get((pod.namespace, pod.name)) or ()
 
 
 def actual_gpus(pod: WorkerPod, sessions: SessionIndex) -> tuple[str, ...]:
     """Return the GPUs that the pod has by its node's word; those chosen for it while the node says nothing."""
-    held = {hold.gpu.uuid for hold in sessions.of(pod) if hold.node == pod.node}
+    held = {hold.gpu.uuid for hold in sessions.of(pod)}
     return tuple(sorted(held)) or pod.gpus
 
 

@@ -379,10 +379,11 @@ def scheduler_input(sync: SchedulerSync) -> ClusterSnapshot:
     """What the scheduler has been given up to now."""
     nodes = [sync._nodes[name] for name in sorted(sync._nodes)]
     releasing = (job for node in nodes for job in node.releasing.values())
+    avoided = sync.scheduler._state._avoid
     return ClusterSnapshot(
         nodes=tuple(each.node for each in nodes),
         jobs=tuple(sorted((*sync._jobs.values(), *releasing), key=lambda job: job.key)),
-        avoid={key: sync._avoid[key] for key in sorted(sync._avoid) if sync._avoid[key]},
+        avoid={key: avoided[key] for key in sorted(avoided) if avoided[key]},
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from laneway.operator.cycle.node_choice import NodeChoice
-from laneway.operator.state.eligibility import is_eligible, obstacle, set_aside
+from laneway.operator.state.eligibility import obstacle, set_aside
 from laneway.operator.state.records.node_record import NodeRecord
 
 from tests.unit.operator.builders import a_node
@@ -51,7 +51,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_selectors(spec: dict[str, Any], want: bool) -> None:
-    assert is_eligible(spec, a_node("n1", labels=LABELS)) is want
+    assert (not obstacle(spec, a_node("n1", labels=LABELS))) is want
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_selectors(spec: dict[str, Any], want: bool) -> None:
 )
 def test_taints(toleration: dict[str, Any] | None, want: bool) -> None:
     spec = {"tolerations": [toleration]} if toleration else {}
-    assert is_eligible(spec, a_node("n1", taints=[TAINT])) is want
+    assert (not obstacle(spec, a_node("n1", taints=[TAINT]))) is want
 
 
 def test_a_taint_that_only_prefers_keeps_nobody_off() -> None:
     node = a_node("n1", taints=[{"key": "x", "effect": "PreferNoSchedule"}])
-    assert is_eligible({}, node)
+    assert not obstacle({}, node)
 
 
 def test_a_cordon_is_told_as_a_cordon_not_as_its_taint() -> None:
     node = a_node(
         "n1", cordoned=True, taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
     )
-    assert is_eligible({}, node)
+    assert not obstacle({}, node)
     assert node.refusal == "it is cordoned"
 
 
@@ -91,8 +91,8 @@ EVICTS = {"key": "maintenance", "effect": "NoExecute"}
 def test_who_would_be_evicted_after_a_while_is_not_sent_there() -> None:
     node = a_node("n1", taints=[EVICTS])
     for_good = {"key": "maintenance", "operator": "Exists"}
-    assert is_eligible({"tolerations": [for_good]}, node)
-    assert not is_eligible({"tolerations": [for_good | {"tolerationSeconds": 300}]}, node)
+    assert not obstacle({"tolerations": [for_good]}, node)
+    assert obstacle({"tolerations": [for_good | {"tolerationSeconds": 300}]}, node)
 
 
 @pytest.mark.parametrize(

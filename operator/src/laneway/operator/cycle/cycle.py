@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.config import OperatorConfig
@@ -191,9 +192,9 @@ class Cycle:
                     this.concerned.add(uid)
                 else:
                     self._defer(this, uid, at_once=True)
-            elif not explains(status, reason, self._sync.refused(key)) or self._estimates.is_news(
-                key, status.waiting
-            ):
+            elif not explains(
+                status, reason, partial(self._sync.refused, job.job)
+            ) or self._estimates.is_news(key, status.waiting):
                 self._defer(this, uid)
 
     def _concerned(self, this: CycleState, changed: set[str]) -> list[str]:
@@ -232,7 +233,7 @@ class Cycle:
             pods=pods,
             now_seconds=this.now_seconds,
             with_estimate=self._estimates.added,
-            refused=self._sync.refused(key),
+            refused=partial(self._sync.refused, record),
         )
         return job_write(record, after, pods, self._sync.templates.of(record))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from laneway.operator.state.eligibility import is_constrained, obstacle, required_terms
+from laneway.operator.state.eligibility import obstacle, required_terms
 from laneway.operator.state.records.node_record import NodeRecord
 
 _NAMED = 3
@@ -24,41 +24,29 @@ class Refusals:
     """Which these are and why; empty where there are none."""
 
 
-NONE = Refusals()
-
-
 class NodeChoice:
     """The nodes with GPUs, and the answers about them."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, tuple[object, ...]] = {}
-        self._candidates: list[NodeRecord] = []
-        self._tainted: list[NodeRecord] = []
+        self._nodes: list[NodeRecord] = []
         self._answers: dict[str, Refusals] = {}
 
     def set_nodes(self, nodes: Iterable[NodeRecord]) -> bool:
         """Replace the nodes that have GPUs; return whether that may change an answer."""
-        candidates = list(nodes)
-        wanted = {node.name: (node.labels, node.taints) for node in candidates}
-        if wanted == self._nodes:
+        nodes = list(nodes)
+        if nodes == self._nodes:
             return False
-        self._nodes, self._candidates = dict(wanted), candidates
-        self._tainted = [node for node in candidates if node.taints]
+        self._nodes = nodes
         self._answers.clear()
         return True
 
     def refused(self, pod_spec: dict[str, Any]) -> Refusals:
         """Return the nodes to which a pod with this spec cannot go."""
-        constrained = is_constrained(pod_spec)
-        if not constrained and not self._tainted:
-            return NONE
         said = [pod_spec.get("nodeSelector"), required_terms(pod_spec), pod_spec.get("tolerations")]
         question = json.dumps(said, sort_keys=True)
-        found = self._answers.get(question)
-        if found is None:
-            found = _refusals(pod_spec, self._candidates if constrained else self._tainted)
-            self._answers[question] = found
-        return found
+        if question not in self._answers:
+            self._answers[question] = _refusals(pod_spec, self._nodes)
+        return self._answers[question]
 
 
 def _refusals(pod_spec: dict[str, Any], nodes: Iterable[NodeRecord]) -> Refusals:
@@ -67,7 +55,7 @@ def _refusals(pod_spec: dict[str, Any], nodes: Iterable[NodeRecord]) -> Refusals
         if why := obstacle(pod_spec, node):
             by_reason.setdefault(why, []).append(node.name)
     if not by_reason:
-        return NONE
+        return Refusals()
     refused = "; ".join(f"{_listed(sorted(there))}, since {why}" for why, there in sorted(by_reason.items()))
     return Refusals(
         frozenset(name for there in by_reason.values() for name in there),

@@ -41,7 +41,7 @@ def with_decision(
     pods: tuple[WorkerPod, ...],
     now_seconds: float,
     with_estimate: WithEstimate,
-    refused: str = "",
+    refused: Callable[[], str],
 ) -> ReconciledJob:
     """Return a job after the step that a decision wants of it.
 
@@ -54,7 +54,7 @@ def with_decision(
         pods: its pods.
         now_seconds: Unix time.
         with_estimate: see :data:`WithEstimate`.
-        refused: to which nodes its template does not let it, as a sentence.
+        refused: says to which nodes its template does not let it, as a sentence.
     """
     job, status = reconciled.job, reconciled.job.status
     if reconciled.state is None:
@@ -138,7 +138,7 @@ def _suspended(status: TrainingJobStatus, reason: WaitingReason) -> tuple[JobEve
     return (JobEvent("Suspended", reason.message),)
 
 
-def explains(status: TrainingJobStatus, reason: WaitingReason, refused: str) -> bool:
+def explains(status: TrainingJobStatus, reason: WaitingReason, refused: Callable[[], str]) -> bool:
     """Whether a status already gives this reason, and names the nodes that the job's template excludes."""
     waiting = status.waiting
     return (
@@ -148,7 +148,7 @@ def explains(status: TrainingJobStatus, reason: WaitingReason, refused: str) -> 
         and waiting.message.startswith(reason.message)
         and waiting.unblock == reason.unblock
         and waiting.blockers == reason.blockers
-        and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused in waiting.message)
+        and (reason.code is not WaitingCode.NODES_UNAVAILABLE or refused() in waiting.message)
     )
 
 
@@ -163,12 +163,12 @@ def _explained(
     reason: WaitingReason,
     now_seconds: float,
     with_estimate: WithEstimate,
-    refused: str,
+    refused: Callable[[], str],
 ) -> TrainingJobStatus:
     """Return the status of a waiting job with why it waits."""
     lately = (f"Kept away from {each.node} until {each.until}: {each.message}." for each in status.avoid)
-    by_template = (refused,) if refused and reason.code is WaitingCode.NODES_UNAVAILABLE else ()
-    message = " ".join([reason.message, *by_template, *lately])
+    by_template = refused() if reason.code is WaitingCode.NODES_UNAVAILABLE else ""
+    message = " ".join(filter(None, [reason.message, by_template, *lately]))
     waiting = WaitingStatus(
         reason=str(reason.code),
         message=message,

@@ -16,6 +16,7 @@ from laneway.operator.cycle.tenants import node_tenants
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
+from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Policies, Scheduler
 from laneway.scheduling.state.timers import Timers
 
@@ -57,17 +58,13 @@ class SchedulerSync:
         self._nodes_of: dict[str, set[str]] = {}
         """The same, by uid."""
 
-        self._avoid: dict[str, frozenset[str]] = {}
-        self._refused: dict[str, str] = {}
-        """By key of a waiting job: to which nodes its template does not let it, as a sentence; only where there are any."""
-
     def due_seconds(self) -> float:
         """Return when the first node changes by itself; infinite: none does."""
         return self._due.next_seconds()
 
-    def refused(self, key: str) -> str:
-        """Return to which nodes a waiting job's template does not let it, and why; empty where to all."""
-        return self._refused.get(key, "")
+    def refused(self, job: JobRecord) -> str:
+        """Return to which nodes a job's template does not let it, and why; empty where to all."""
+        return "" if job.desired is None else self._choice.refused(job.desired.spec.template["spec"]).sentence
 
     def update(
         self, state: ClusterState, cache: JobCache, delta: Delta, changed: set[str], now_seconds: float
@@ -115,10 +112,7 @@ class SchedulerSync:
             return
         template = self.templates.of(reconciled.job)
         job = scheduler_job(reconciled, state.pods.get(uid, ()), template, now_seconds)
-        before = self._jobs.get(uid)
-        if before is not None and before.key != job.key:
-            self._forget_job(uid)
-        if before != job:
+        if self._jobs.get(uid) != job:
             self._jobs[uid] = job
             self.scheduler.observe(job)
         self._sync_avoided(reconciled, now_seconds)
@@ -194,23 +188,13 @@ class SchedulerSync:
 
     def _sync_avoided(self, reconciled: ReconciledJob, now_seconds: float) -> None:
         """Keep a waiting job away from nodes that its template does not allow, or on which it failed to start lately."""
-        nodes, sentence = frozenset[str](), ""
-        job = reconciled.job
+        job, nodes = reconciled.job, frozenset[str]()
         if reconciled.state is JobState.WAITING and job.desired is not None:
             lately = {each.node for each in transitions.unexpired(job.status.avoid, now_seconds)}
-            refused = self._choice.refused(job.desired.spec.template["spec"])
-            nodes, sentence = refused.nodes | lately, refused.sentence
-        if sentence:
-            self._refused[job.key] = sentence
-        else:
-            self._refused.pop(job.key, None)
-        if self._avoid.get(job.key, frozenset()) != nodes:
-            self._avoid[job.key] = nodes
-            self.scheduler.avoid(job.key, nodes)
+            nodes = self._choice.refused(job.desired.spec.template["spec"]).nodes | lately
+        self.scheduler.avoid(job.key, nodes)
 
     def _forget_job(self, uid: str) -> None:
         job = self._jobs.pop(uid, None)
         if job is not None:
             self.scheduler.forget(job.key)
-            self._avoid.pop(job.key, None)
-            self._refused.pop(job.key, None)

@@ -14,16 +14,6 @@ from laneway.operator.state.records.node_record import NodeRecord, Taint
 PodSpec = Mapping[str, Any]
 
 
-def is_constrained(pod_spec: PodSpec) -> bool:
-    """Whether the spec itself narrows the choice (taints of nodes may narrow it in any case)."""
-    return bool(pod_spec.get("nodeSelector")) or bool(required_terms(pod_spec))
-
-
-def is_eligible(pod_spec: PodSpec, node: NodeRecord) -> bool:
-    """Whether a pod with this spec may go to the node, taints included."""
-    return not obstacle(pod_spec, node)
-
-
 def obstacle(pod_spec: PodSpec, node: NodeRecord) -> str:
     """Return why a pod with this spec may not go to the node, as a clause; empty where it may."""
     selector = pod_spec.get("nodeSelector") or {}

@@ -8,7 +8,7 @@ import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from laneway.operator.config import OperatorConfig
-from laneway.operator.cycle.templates import known_template
+from laneway.operator.cycle.templates import evidence_of, known_template
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.metrics import Metrics
@@ -143,7 +143,7 @@ def test_a_job_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_tem
         .status(executed_milliseconds=7000)
         .record
     )
-    template = known_template([*succeeded, failed, silent])
+    template = known_template(evidence_of(job) for job in (*succeeded, failed, silent))
     assert template.expected_seconds == 150
     assert expected_seconds(silent.status, NOW, template.expected_seconds) == 150
     assert expected_seconds(silent.status, NOW, None) is None

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.cycle.template_book import TemplateBook
-from laneway.operator.cycle.templates import NOTHING_KNOWN, from_node, known_template, larger, to_node
+from laneway.operator.cycle.templates import (
+    NOTHING_KNOWN,
+    TemplateBook,
+    evidence_of,
+    from_node,
+    known_template,
+    larger,
+    to_node,
+)
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
@@ -96,7 +103,7 @@ def seen(name: str, profile: ProfileStatus | None = MEASURED, **metadata: Any) -
 
 def test_a_template_is_known_by_all_of_its_jobs_with_the_most_memory_that_one_needed() -> None:
     big = MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB, "iterations": 3, "persistent_bytes": 1})
-    template = known_template([seen("a"), seen("b", big), seen("c", None)])
+    template = known_template(evidence_of(job) for job in (seen("a"), seen("b", big), seen("c", None)))
     assert template.profile == MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
     assert larger(big, MEASURED) == template.profile
 

@@ -11,7 +11,7 @@ from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
-from laneway.operator.cycle.template_book import TemplateBook
+from laneway.operator.cycle.templates import TemplateBook
 from laneway.operator.cycle.tenants import node_tenants
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob

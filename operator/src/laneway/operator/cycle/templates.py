@@ -7,6 +7,7 @@ expected run time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -43,16 +44,27 @@ class KnownTemplate:
 NOTHING_KNOWN = KnownTemplate()
 
 
-def known_template(jobs: Iterable[JobRecord]) -> KnownTemplate:
-    """Return what is known of the template of these jobs."""
+Evidence = tuple[ProfileStatus | None, float | None]
+"""What one job has shown: its profile, and how long it ran if it succeeded."""
+
+NO_EVIDENCE: Evidence = (None, None)
+
+
+def evidence_of(job: JobRecord) -> Evidence:
+    """Return what a job has shown."""
+    succeeded = is_true(job.status.conditions, ConditionType.COMPLETE)
+    return job.status.profile, accounting.executed_seconds(job.status) if succeeded else None
+
+
+def known_template(evidence: Iterable[Evidence]) -> KnownTemplate:
+    """Return what is known of a template by what its jobs have shown."""
     known = NOTHING_KNOWN
-    for job in jobs:
-        before, profile = known.profile, job.status.profile
-        succeeded = is_true(job.status.conditions, ConditionType.COMPLETE)
+    for profile, run_seconds in evidence:
+        before = known.profile
         known = KnownTemplate(
             profile=larger(before, profile) if before and profile else before or profile,
-            runs=known.runs + succeeded,
-            run_seconds=known.run_seconds + (accounting.executed_seconds(job.status) if succeeded else 0.0),
+            runs=known.runs + (run_seconds is not None),
+            run_seconds=known.run_seconds + (run_seconds or 0.0),
         )
     return known
 
@@ -71,6 +83,60 @@ def larger(one: ProfileStatus, other: ProfileStatus) -> ProfileStatus:
             for name in ("persistent_bytes", "ephemeral_bytes", "framework_bytes")
         }
     )
+
+
+class TemplateBook:
+    """What is known of each template, kept up to date as jobs change."""
+
+    def __init__(self) -> None:
+        self._known: dict[TemplateKey, KnownTemplate] = {}
+        self._template: dict[str, TemplateKey] = {}
+        """By the job's uid."""
+
+        self._jobs: defaultdict[TemplateKey, dict[str, Evidence]] = defaultdict(dict)
+        """By uid: what each job of a template has shown."""
+
+        self._stale: set[TemplateKey] = set()
+
+    def note(self, uid: str, job: JobRecord | None) -> None:
+        """Note a job that is new, has changed or is gone (None)."""
+        before, key = self._template.get(uid), None if job is None else template_of(job)
+        if before is not None and before != key:
+            self._leave(uid, before)
+        if job is None or key is None:
+            return
+        self._template[uid] = key
+        known, evidence = self._jobs[key].get(uid, NO_EVIDENCE), evidence_of(job)
+        self._jobs[key][uid] = evidence
+        if evidence != known:
+            self._stale.add(key)
+
+    def of(self, job: JobRecord) -> KnownTemplate:
+        """Return what is known of a job's template."""
+        key = template_of(job)
+        return NOTHING_KNOWN if key is None else self._known.get(key, NOTHING_KNOWN)
+
+    def refresh(self) -> set[str]:
+        """Recompute the stale templates; return the uids of the jobs for whose template the result has changed."""
+        changed: set[str] = set()
+        for key in self._stale:
+            jobs = self._jobs.get(key, {})
+            shown = sorted(uid for uid, evidence in jobs.items() if evidence != NO_EVIDENCE)
+            known = known_template(jobs[uid] for uid in shown)
+            if known != self._known.get(key, NOTHING_KNOWN):
+                changed |= jobs.keys()
+                self._known[key] = known
+            if known == NOTHING_KNOWN:
+                self._known.pop(key, None)
+        self._stale.clear()
+        return changed
+
+    def _leave(self, uid: str, key: TemplateKey) -> None:
+        del self._template[uid]
+        if self._jobs[key].pop(uid) != NO_EVIDENCE:
+            self._stale.add(key)
+        if not self._jobs[key]:
+            del self._jobs[key]
 
 
 def to_node(profile: ProfileStatus) -> TemplateProfile:

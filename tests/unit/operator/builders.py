@@ -24,7 +24,6 @@ from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
-from laneway.operator.metrics import Figures
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.state.records.job_record import JobRecord, parse_job
@@ -32,6 +31,7 @@ from laneway.operator.state.records.node_record import NodeRecord, parse_node
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import ClusterSnapshot, WorkerPlacement, policies
+from prometheus_client.core import GaugeMetricFamily
 
 GIB = 2**30
 NOW = 1_000_000.0
@@ -426,12 +426,18 @@ def decided(
     return Cycle(config.scheduling.policies(), config).run(view, WriteHistory({}, written or {}), now)
 
 
-def figures_of(view: ClusterState) -> Figures:
+def samples_of(gauges: Iterable[GaugeMetricFamily]) -> dict[tuple[str, ...], float]:
+    """The values that Prometheus reads, other than 0, by name and labels: ``("laneway_jobs", "waiting")``."""
+    samples = (sample for gauge in gauges for sample in gauge.samples)
+    return {(each.name, *each.labels.values()): each.value for each in samples if each.value}
+
+
+def gauges_of(view: ClusterState) -> dict[tuple[str, ...], float]:
     """What the metrics show after a cycle that sees the cluster for the first time."""
     config = OperatorConfig()
     cycle = Cycle(config.scheduling.policies(), config)
     cycle.run(view, WriteHistory({}, {}), NOW)
-    return cycle.figures(NOW)
+    return samples_of(cycle.gauges(NOW))
 
 
 def a_write(

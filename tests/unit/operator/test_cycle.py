@@ -25,8 +25,9 @@ from tests.unit.operator.builders import (
     a_view,
     condition_of,
     decided,
-    figures_of,
+    gauges_of,
     reconciled_job_of,
+    samples_of,
     write_of,
 )
 
@@ -91,7 +92,7 @@ def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone
     high = write_of(first, "high")
     assert high is not None
     assert high.creates == ()
-    assert figures_of(view).by_state == {"preempting": 1, "waiting": 1}
+    assert states(gauges_of(view)) == {"preempting": 1, "waiting": 1}
 
     leaving = a_pod(victim).running(since=NOW - 200).deleting().record
     low_then, high_then = victim.with_status(low.status), urgent.with_status(high.status)
@@ -250,30 +251,37 @@ def test_a_promoted_job_keeps_its_service_at_promotion() -> None:
     assert write.status.queue == 0
 
 
-def test_figures_show_who_has_which_gpu() -> None:
+def test_gauges_show_who_has_which_gpu() -> None:
     job = a_job("a").share(40).placed("n1", percent=40).running(since=NOW - 10).record
-    figures = figures_of(a_view([job], [a_pod(job).running(since=NOW - 10).record], [a_gpu_node("n1")]))
-    (of_job,) = figures.jobs
-    assert [(share.node, share.gpu, share.percent) for share in of_job.shares] == [("n1", "n1/0", 40)]
-    assert of_job.attained_gpu_seconds == pytest.approx(4)
-    assert of_job.waiting_seconds is None
-    assert figures.by_state == {"running": 1}
-    assert figures.by_queue == {0: 1}
+    view = a_view([job], [a_pod(job).running(since=NOW - 10).record], [a_gpu_node("n1")])
+    assert gauges_of(view) == {
+        ("laneway_jobs", "running"): 1,
+        ("laneway_queue_jobs", "0"): 1,
+        ("laneway_job_attained_service_gpu_seconds", "ns", "a"): pytest.approx(4),
+        ("laneway_job_gpu_percent", "ns", "a", "n1", "n1/0"): 40,
+    }
 
 
-def test_figures_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
+def test_gauges_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
     job = a_job("a").placed("n1").running(since=NOW - 10).record
     pod = a_pod(job).running(since=NOW - 10).record
     session = a_session(pod, state="Waiting", lane=None)
-    figures = figures_of(a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})]))
-    assert figures.by_state == {"waiting": 1}
-    assert figures.jobs[0].waiting_seconds is not None
+    view = a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})])
+    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    gauges = samples_of(cycle.gauges(NOW + 5))
+    assert states(gauges) == {"waiting": 1}
+    assert gauges["laneway_job_waiting_seconds", "ns", "a"] == 5
 
 
-def test_figures_leave_out_jobs_of_another_controller() -> None:
+def test_gauges_leave_out_jobs_of_another_controller() -> None:
     job = a_job("a").spec(managedBy="example.com/other").record
-    figures = figures_of(a_view([job], gpu_nodes=[a_gpu_node("n1")]))
-    assert (figures.jobs, figures.by_state, figures.by_queue) == ((), {}, {})
+    assert gauges_of(a_view([job], gpu_nodes=[a_gpu_node("n1")])) == {}
+
+
+def states(gauges: dict[tuple[str, ...], float]) -> dict[str, float]:
+    """How many jobs are in each state."""
+    return {key[1]: value for key, value in gauges.items() if key[0] == "laneway_jobs"}
 
 
 class TestAdvice:

@@ -14,7 +14,7 @@ from laneway.operator.config import OperatorConfig
 from laneway.operator.engine import Engine
 from laneway.operator.execute import garbage_collector
 from laneway.operator.execute.writer import Writer
-from laneway.operator.metrics import Figures, Metrics
+from laneway.operator.metrics import Gauges, Metrics
 from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiServer
@@ -36,14 +36,14 @@ def an_engine(
 
 
 class _StandsBy(Metrics):
-    """Sets ``stands_by`` when the engine clears its figures, which is its last step before it stands by."""
+    """Sets ``stands_by`` when the engine clears its gauges, which is its last step before it stands by."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stands_by = asyncio.Event()
 
-    def show(self, figures: Callable[[], Figures]) -> None:
-        super().show(figures)
+    def show(self, gauges: Gauges) -> None:
+        super().show(gauges)
         self.stands_by.set()
 
 

@@ -20,7 +20,6 @@ from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import transitions
-from laneway.operator.metrics import Figures
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
 
@@ -32,6 +31,7 @@ from tests.unit.operator.builders import (
     a_node,
     a_view,
     gpu_uuid,
+    samples_of,
     scheduler_input,
 )
 
@@ -343,7 +343,8 @@ class WithMemory(RuleBasedStateMachine):
         assert list(remembered.waiting) == list(fresh.waiting)
         assert _without_estimates(remembered) == _without_estimates(fresh)
         assert remembered.orders == fresh.orders
-        assert _figures(self.remembering, self.now) == _figures(fresh_cycle, self.now)
+        gauges, fresh_gauges = self.remembering.gauges(self.now), fresh_cycle.gauges(self.now)
+        assert samples_of(gauges) == samples_of(fresh_gauges)
 
     # ---- the operator
 
@@ -377,12 +378,6 @@ class WithMemory(RuleBasedStateMachine):
         for pods_to_delete in write.after.pods_to_delete:
             if f"pods/{pods_to_delete.name}" in self.raw:
                 self.drop("pods", pods_to_delete.name)
-
-
-def _figures(cycle: Cycle, now: float) -> Figures:
-    """The figures of all jobs, in an order that does not depend on what came first."""
-    figures = cycle.figures(now)
-    return replace(figures, jobs=tuple(sorted(figures.jobs, key=lambda job: job.job)))
 
 
 def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:

@@ -6,8 +6,11 @@ import asyncio
 import urllib.error
 import urllib.request
 
+from laneway.operator.cycle.job_figures import job_gauges, no_job_gauges
 from laneway.operator.http_server import serve
-from laneway.operator.metrics import Figures, GPUShare, JobFigures, Metrics
+from laneway.operator.metrics import Metrics
+
+from tests.unit.operator.builders import NOW, a_job, a_pod, reconciled_job_of
 
 SERVICE = 'laneway_job_attained_service_gpu_seconds{job="a",namespace="ns"} 12.5'
 HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40.0'
@@ -15,16 +18,20 @@ HOLDS = 'laneway_job_gpu_percent{gpu="n1/0",job="a",namespace="ns",node="n1"} 40
 
 def test_a_jobs_series_vanish_with_the_job() -> None:
     metrics = Metrics()
-    job = JobFigures("ns", "a", 12.5, None, (GPUShare("n1", "n1/0", 40),))
-    metrics.show(lambda: Figures(jobs=(job,), by_state={"running": 1}, by_queue={0: 1}))
+    builder = a_job("a").share(40).placed("n1", percent=40).running(since=NOW)
+    job = builder.status(attained_service_gpu_milliseconds=12_500).record
+    reconciled = reconciled_job_of(job, a_pod(job).running(since=NOW).record)
+    metrics.show(lambda: job_gauges([reconciled], NOW))
     page = metrics.render().decode()
     assert SERVICE in page
     assert HOLDS in page
     assert 'laneway_jobs{state="running"} 1.0' in page
     assert 'laneway_jobs{state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
-    metrics.show(Figures)
-    assert 'job="a"' not in metrics.render().decode()
+    metrics.show(no_job_gauges)
+    page = metrics.render().decode()
+    assert 'job="a"' not in page
+    assert 'laneway_jobs{state="running"} 0.0' in page
 
 
 async def test_health_is_told_with_the_reason() -> None:

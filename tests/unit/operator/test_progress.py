@@ -8,7 +8,9 @@ import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.templates import evidence_of, known_template
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.metrics import Metrics
@@ -22,7 +24,6 @@ from tests.unit.operator.builders import (
     a_session,
     a_view,
     decided,
-    figures_of,
     write_of,
 )
 
@@ -162,9 +163,9 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
     reported = ProgressStatus(step=250, steps=1000, loss="NaN", remaining_seconds=90)
     job = a_job().placed("n1").running().status(profile=measured, progress=reported).record
     silent = a_job("silent").placed("n1").running().record
-    metrics = Metrics()
-    figures = figures_of(a_view([job, silent], [a_pod(job).running().record]))
-    metrics.show(lambda: figures)
+    metrics, cycle = Metrics(), Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle.run(a_view([job, silent], [a_pod(job).running().record]), WriteHistory({}, {}), NOW)
+    metrics.show(lambda: cycle.gauges(NOW))
     lines = {line for line in metrics.render().decode().splitlines() if 'job="job"' in line}
     for name, value in {
         "laneway_job_step": "250.0",

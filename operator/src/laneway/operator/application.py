@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.job_figures import no_job_gauges
 from laneway.operator.engine import Engine
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.writer import Writer
@@ -70,6 +71,7 @@ class _Replica:
         self._streamed = streamed
         self._api = api
         self._metrics = Metrics()
+        self._metrics.show(no_job_gauges)
         api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
         self._cache = ClusterCache(time.monotonic)
         lease_path = LEASES.path(namespace, config.lease.name)

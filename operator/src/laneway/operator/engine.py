@@ -17,13 +17,14 @@ from functools import partial
 from laneway.operator.collector import FullCollections, paused_collector
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.cycle.job_figures import no_job_gauges
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.garbage_collector import GarbageCollector
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.template_trials import TemplateTrials
 from laneway.operator.execute.writer import FencedOff, Writer
 from laneway.operator.logs import CYCLE
-from laneway.operator.metrics import Figures, Metrics
+from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import (
     FIGURES_WRITTEN_SECONDS,
     LAST_WRITES_SECONDS,
@@ -175,7 +176,7 @@ class Engine:
                 executor.begin_orders(order)
         self._decided_in_seconds = time.monotonic() - began_seconds
         self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
-        self._metrics.show(lambda: self._cycle.figures(self._wall()))
+        self._metrics.show(lambda: self._cycle.gauges(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
         if not await self._garbage_collector.collect_workers(state, now_seconds):
             self._list_again = True  # the cache has missed a job
@@ -233,7 +234,7 @@ class Engine:
         ).take_delta()  # else it grows while another leads
         self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
-        self._metrics.show(Figures)
+        self._metrics.show(no_job_gauges)
 
     async def _catch_up(self) -> bool:
         """List or read what the cache may lack; return whether everything was listed."""

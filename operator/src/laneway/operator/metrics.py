@@ -6,12 +6,10 @@ scrape, so the series of a job vanish with the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 
 from laneway.api.metric import MetricSpec
-from laneway.api.training_job_status import ProfileStatus, ProgressStatus
-from laneway.operator.training_metrics import TRAINING_METRICS, training_metrics
+from laneway.operator.training_metrics import TRAINING_METRICS
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -96,64 +94,15 @@ _CYCLE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 _WAIT_SECONDS = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 
 
-@dataclass(frozen=True, slots=True)
-class GPUShare:
-    """One worker's share of one GPU."""
-
-    node: str
-    gpu: str
-    percent: int
+Gauges = Callable[[], Iterable[GaugeMetricFamily]]
 
 
-@dataclass(frozen=True, slots=True)
-class JobFigures:
-    """One unfinished job."""
-
-    namespace: str
-    job: str
-    attained_gpu_seconds: float
-    waiting_seconds: float | None
-    """None while it does not wait."""
-
-    shares: tuple[GPUShare, ...] = ()
-    progress: ProgressStatus | None = None
-    profile: ProfileStatus | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """All jobs as of the last cycle."""
-
-    jobs: tuple[JobFigures, ...] = ()
-    by_state: Mapping[str, int] = field(default_factory=dict)
-    by_queue: Mapping[int, int] = field(default_factory=dict)
-
-
-class _FiguresCollector(Collector):
+class _JobsCollector(Collector):
     def __init__(self) -> None:
-        self.figures: Callable[[], Figures] = Figures
+        self.gauges: Gauges = tuple
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        figures = self.figures()
-        jobs = _gauge(JOBS)
-        for state in JOB_STATES:
-            jobs.add_metric([state], figures.by_state.get(state, 0))
-        yield jobs
-        queues = _gauge(QUEUE_JOBS)
-        for queue, number in sorted(figures.by_queue.items()):
-            queues.add_metric([str(queue)], number)
-        yield queues
-        service, waiting, percent = _gauge(JOB_ATTAINED_SERVICE), _gauge(JOB_WAITING), _gauge(JOB_GPU_PERCENT)
-        for job in figures.jobs:
-            service.add_metric([job.namespace, job.job], job.attained_gpu_seconds)
-            if job.waiting_seconds is not None:
-                waiting.add_metric([job.namespace, job.job], job.waiting_seconds)
-            for share in job.shares:
-                percent.add_metric([job.namespace, job.job, share.node, share.gpu], share.percent)
-        yield from (service, waiting, percent)
-        yield from training_metrics(
-            (job.namespace, job.job, job.progress, job.profile) for job in figures.jobs
-        )
+        return self.gauges()
 
 
 class Metrics:
@@ -161,8 +110,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._figures = _FiguresCollector()
-        self._registry.register(self._figures)
+        self._jobs = _JobsCollector()
+        self._registry.register(self._jobs)
         registry = self._registry
         self.wait_duration = _histogram(JOB_WAIT_DURATION, _WAIT_SECONDS, registry)
         self.cycle_duration = _histogram(CYCLE_DURATION, _CYCLE_SECONDS, registry)
@@ -173,16 +122,17 @@ class Metrics:
         self.api_requests = _counter(API_REQUESTS, registry)
         self.leader = Gauge(LEADER.name, LEADER.help, LEADER.labels, registry=registry)
 
-    def show(self, figures: Callable[[], Figures]) -> None:
-        """Set the source of the figures about jobs, which is read at each scrape. A replica that does not lead shows none."""
-        self._figures.figures = figures
+    def show(self, gauges: Gauges) -> None:
+        """Set the source of the gauges about jobs, which is read at each scrape. A replica that does not lead shows no jobs."""
+        self._jobs.gauges = gauges
 
     def render(self) -> bytes:
         """Return the page that Prometheus reads."""
         return generate_latest(self._registry)
 
 
-def _gauge(spec: MetricSpec) -> GaugeMetricFamily:
+def gauge(spec: MetricSpec) -> GaugeMetricFamily:
+    """Return a gauge without values."""
     return GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
 
 

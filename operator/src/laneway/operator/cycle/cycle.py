@@ -10,7 +10,7 @@ desired state and leaves the job alone until they have ended, whatever their out
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
-from laneway.operator.cycle.job_figures import figures_of
+from laneway.operator.cycle.job_figures import job_gauges
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
@@ -26,10 +26,10 @@ from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite, job_write
 from laneway.operator.lifecycle import accounting
-from laneway.operator.metrics import Figures
 from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_seconds
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.scheduling import Decision, InvalidPlan, JobState, Policies, WaitingCode, WaitingReason
+from prometheus_client.core import GaugeMetricFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class Cycle:
         """Uids of jobs that back off because the API server refused their pods."""
         return self._jobs.refused
 
-    def figures(self, now_seconds: float) -> Figures:
+    def gauges(self, now_seconds: float) -> Iterable[GaugeMetricFamily]:
         """Return where the jobs stand by the last cycle."""
-        return figures_of(self._jobs.jobs.values(), now_seconds)
+        return job_gauges(self._jobs.jobs.values(), now_seconds)
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins

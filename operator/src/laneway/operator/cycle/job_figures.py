@@ -1,16 +1,18 @@
-"""Where the jobs stand, as figures for Prometheus."""
+"""Where the jobs stand, as gauges for Prometheus."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from laneway.api.job_conditions import SummaryState
 from laneway.api.rfc3339 import parse_time
+from laneway.operator import metrics
 from laneway.operator.lifecycle import accounting
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
-from laneway.operator.metrics import Figures, GPUShare, JobFigures
+from laneway.operator.training_metrics import training_metrics
 from laneway.scheduling import JobState
+from prometheus_client.core import GaugeMetricFamily
 
 _STATE_NAMES = {
     SummaryState.INVALID: "waiting",
@@ -25,37 +27,43 @@ _STATE_NAMES = {
 }
 
 
-def figures_of(reconciled_jobs: Iterable[ReconciledJob], now_seconds: float) -> Figures:
-    """Return the figures of the jobs that this operator manages."""
-    reconciled_jobs = tuple(each for each in reconciled_jobs if each.job.managed)
-    unfinished = [reconciled for reconciled in reconciled_jobs if not reconciled.job.finished]
-    return Figures(
-        jobs=tuple(_job_figures(reconciled, now_seconds) for reconciled in unfinished),
-        by_state=Counter(_state_name(reconciled) for reconciled in reconciled_jobs),
-        by_queue=Counter(reconciled.job.status.queue for reconciled in unfinished),
+def job_gauges(jobs: Iterable[ReconciledJob], now_seconds: float) -> Iterator[GaugeMetricFamily]:
+    """Yield the gauges of the jobs that this operator manages."""
+    jobs = tuple(each for each in jobs if each.job.managed)
+    unfinished = [each for each in jobs if not each.job.finished]
+    states = metrics.gauge(metrics.JOBS)
+    by_state = Counter(_state_name(each) for each in jobs)
+    for state in metrics.JOB_STATES:
+        states.add_metric([state], by_state[state])
+    queues = metrics.gauge(metrics.QUEUE_JOBS)
+    for queue, number in sorted(Counter(each.job.status.queue for each in unfinished).items()):
+        queues.add_metric([str(queue)], number)
+    service = metrics.gauge(metrics.JOB_ATTAINED_SERVICE)
+    waiting = metrics.gauge(metrics.JOB_WAITING)
+    percent = metrics.gauge(metrics.JOB_GPU_PERCENT)
+    for each in unfinished:
+        job, status = each.job, accounting.counted(each.job.status, now_seconds)
+        labels = [job.namespace, job.name]
+        service.add_metric(labels, accounting.attained_gpu_seconds(status))
+        if not job.running and status.waiting is not None and status.waiting.since is not None:
+            waiting.add_metric(labels, max(0.0, now_seconds - parse_time(status.waiting.since)))
+        for worker in each.holds:
+            for gpu in worker.gpus:
+                percent.add_metric([*labels, worker.node, gpu], worker.share_percent)
+    yield from (states, queues, service, waiting, percent)
+    known = (
+        (each.job.namespace, each.job.name, each.job.status.progress, each.job.status.profile)
+        for each in unfinished
     )
+    yield from training_metrics(known)
+
+
+def no_job_gauges() -> Iterator[GaugeMetricFamily]:
+    """Yield the gauges of a replica that does not lead: no jobs in any state."""
+    return job_gauges((), 0.0)
 
 
 def _state_name(reconciled: ReconciledJob) -> str:
     if reconciled.state is JobState.TERMINATING and not reconciled.job.finished:
         return "preempting"
     return _STATE_NAMES[reconciled.job.status.state]
-
-
-def _job_figures(reconciled: ReconciledJob, now_seconds: float) -> JobFigures:
-    job = reconciled.job
-    waiting = None if job.running else job.status.waiting
-    since = None if waiting is None else waiting.since
-    return JobFigures(
-        namespace=job.namespace,
-        job=job.name,
-        attained_gpu_seconds=accounting.attained_gpu_seconds(accounting.counted(job.status, now_seconds)),
-        waiting_seconds=None if since is None else max(0.0, now_seconds - parse_time(since)),
-        shares=tuple(
-            GPUShare(worker.node, gpu, worker.share_percent)
-            for worker in reconciled.holds
-            for gpu in worker.gpus
-        ),
-        progress=job.status.progress,
-        profile=job.status.profile,
-    )

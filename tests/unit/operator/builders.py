@@ -13,8 +13,7 @@ from laneway.api import names
 from laneway.api.conditions import Condition
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
-from laneway.lanes import LaneRules
-from laneway.operator.config import OperatorConfig, TimeoutsConfig
+from laneway.operator.config import OperatorConfig, SchedulingConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
@@ -30,7 +29,7 @@ from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.node_record import NodeRecord, parse_node
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.scheduling import ClusterSnapshot, WorkerPlacement, policies
+from laneway.scheduling import ClusterSnapshot, WorkerPlacement
 from prometheus_client.core import GaugeMetricFamily
 
 GIB = 2**30
@@ -366,7 +365,8 @@ class SchedulerView:
 
     def __init__(self, active_percent: int | None = None) -> None:
         self._cache = JobCache(TIMEOUTS)
-        self._sync = SchedulerSync(policies(), LaneRules(), active_percent)
+        config = OperatorConfig(scheduling=SchedulingConfig(active_percent=active_percent))
+        self._sync = SchedulerSync(config)
 
     def update(self, view: ClusterState, delta: Delta, now: float = NOW) -> ClusterSnapshot:
         """Give the scheduler what has changed; return all that it has."""
@@ -423,7 +423,7 @@ def decided(
 ) -> CycleResult:
     """What a cycle would do that sees the cluster for the first time."""
     config = config or OperatorConfig()
-    return Cycle(config.scheduling.policies(), config).run(view, WriteHistory({}, written or {}), now)
+    return Cycle(config).run(view, WriteHistory({}, written or {}), now)
 
 
 def samples_of(gauges: Iterable[GaugeMetricFamily]) -> dict[tuple[str, ...], float]:
@@ -435,7 +435,7 @@ def samples_of(gauges: Iterable[GaugeMetricFamily]) -> dict[tuple[str, ...], flo
 def gauges_of(view: ClusterState) -> dict[tuple[str, ...], float]:
     """What the metrics show after a cycle that sees the cluster for the first time."""
     config = OperatorConfig()
-    cycle = Cycle(config.scheduling.policies(), config)
+    cycle = Cycle(config)
     cycle.run(view, WriteHistory({}, {}), NOW)
     return samples_of(cycle.gauges(NOW))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -165,11 +166,11 @@ def test_a_job_with_two_unstarted_attempts_in_a_row_says_why_it_waits_and_until_
         ("its worker is to be removed before it", 100, False, 40),
         ("it is never deleted", None, False, 40),
         ("its worker's node answers", 100, True, 90),
-        ("neither", None, True, None),
+        ("neither", None, True, math.inf),
     ],
 )
 def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
-    story: str, ttl_seconds: int | None, ready: bool, want: float | None
+    story: str, ttl_seconds: int | None, ready: bool, want: float
 ) -> None:
     job = a_job().spec(ttlSecondsAfterFinished=ttl_seconds).placed("n1").running()
     job = job.after(transitions.failed, "DeadlineExceeded", "m", NOW - 10, NOW - 10)
@@ -177,7 +178,7 @@ def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
     view = a_view(gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", ready=ready, since=NOW - 20)])
     timeouts = TimeoutsConfig(lost_node_removal_seconds=60)
     due_seconds = reconciled_job_of(job.record, pod, view=view, timeouts=timeouts).due_seconds
-    assert due_seconds == (None if want is None else NOW + want), story
+    assert due_seconds == NOW + want, story
 
 
 def test_the_wait_after_many_unstarted_attempts_is_capped() -> None:
@@ -250,7 +251,7 @@ def test_another_taint_is_told_though_it_keeps_off_from_the_same_nodes() -> None
         {"cycle": {"estimateSeconds": 3600}}
     )  # advice would bring it along
     job, agent = a_job().visited(), a_gpu_node("n1")
-    cycle = Cycle(config.scheduling.policies(), config)
+    cycle = Cycle(config)
     record = job.record
     for minutes, taint in enumerate(("maintenance", "maintenance", "quarantine")):
         nodes = [a_node("n1", taints=[{"key": taint, "effect": "NoExecute"}])]

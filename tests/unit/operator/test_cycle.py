@@ -267,7 +267,7 @@ def test_gauges_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
     pod = a_pod(job).running(since=NOW - 10).record
     session = a_session(pod, state="Waiting", lane=None)
     view = a_view([job], [pod], [a_gpu_node("n1", sessions={0: [session]})])
-    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle = Cycle(OperatorConfig())
     cycle.run(view, WriteHistory({}, {}), NOW)
     gauges = samples_of(cycle.gauges(NOW + 5))
     assert states(gauges) == {"waiting": 1}
@@ -317,7 +317,7 @@ def test_a_job_that_is_deleted_while_its_status_is_deferred_is_forgotten(after_s
     waiting = a_job("b").visited().record
     view = a_view([holder, waiting], [a_pod(holder).running(since=NOW).record], [a_gpu_node("n1", gpus=1)])
     config = OperatorConfig()
-    cycle = Cycle(config.scheduling.policies(), config)
+    cycle = Cycle(config)
     history = WriteHistory({}, {job.uid: NOW for job in (holder, waiting)})
     cycle.run(view, history, NOW)
     for job in (holder, waiting):

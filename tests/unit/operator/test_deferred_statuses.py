@@ -64,7 +64,7 @@ def test_no_more_starts_are_decided_than_can_be_written_soon() -> None:
     config = OperatorConfig.model_validate({"cycle": {"startsPerCycle": 1}})
     jobs = [a_job(name).record for name in ("a", "b")]
     view = a_view(jobs, gpu_nodes=[a_gpu_node("n1")])
-    cycle = Cycle(config.scheduling.policies(), config)
+    cycle = Cycle(config)
     first = cycle.run(view, WriteHistory({}, {}), NOW)
     [started] = [each.job for each in first.writes if each.creates]
     second = cycle.run(view, WriteHistory({}, {}), NOW, in_flight={started.uid})

@@ -62,7 +62,7 @@ class WithMemory(RuleBasedStateMachine):
         self.made = 0
         self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
-        self.remembering = Cycle(CONFIG.scheduling.policies(), CONFIG)
+        self.remembering = Cycle(CONFIG)
         self.refusals: dict[tuple[str, int], str] = {}
         self.written: dict[str, float] = {}
 
@@ -334,7 +334,7 @@ class WithMemory(RuleBasedStateMachine):
     def decides_the_same(self) -> None:
         if not self.raw:
             return
-        fresh_cycle = Cycle(CONFIG.scheduling.policies(), CONFIG)
+        fresh_cycle = Cycle(CONFIG)
         fresh = fresh_cycle.run(self.state(), self.history(), self.now)
         remembered = self.decided()
         assert remembered.decision == fresh.decision

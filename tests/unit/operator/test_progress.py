@@ -163,7 +163,7 @@ def test_the_metrics_of_a_job_say_how_far_it_is() -> None:
     reported = ProgressStatus(step=250, steps=1000, loss="NaN", remaining_seconds=90)
     job = a_job().placed("n1").running().status(profile=measured, progress=reported).record
     silent = a_job("silent").placed("n1").running().record
-    metrics, cycle = Metrics(), Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    metrics, cycle = Metrics(), Cycle(OperatorConfig())
     cycle.run(a_view([job, silent], [a_pod(job).running().record]), WriteHistory({}, {}), NOW)
     metrics.show(lambda: cycle.gauges(NOW))
     lines = {line for line in metrics.render().decode().splitlines() if 'job="job"' in line}

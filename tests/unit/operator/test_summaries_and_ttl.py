@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def test_an_ended_job_expires_though_its_spec_cannot_be_read() -> None:
 @pytest.mark.parametrize("ttl", ["soon", -1, True, None, 2**40])
 def test_an_ended_job_with_an_unreadable_ttl_stays(ttl: object) -> None:
     record = parse_job(ended_job(ttlSecondsAfterFinished=ttl, sharing="Sometimes"))
-    assert reconciled_job_of(record, now=NOW + 2**41).due_seconds is None
+    assert reconciled_job_of(record, now=NOW + 2**41).due_seconds == math.inf
 
 
 @pytest.mark.parametrize(

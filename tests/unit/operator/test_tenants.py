@@ -119,7 +119,7 @@ def test_a_kept_view_counts_the_same_tenants_as_a_new_one(story: tuple[Step, ...
 def test_a_job_waits_for_the_gpus_of_a_deleted_job_whose_pods_vanished_at_once() -> None:
     state = a_view([a_job("next").gang(4).visited().record])
     a_gang_runs(state)
-    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle = Cycle(OperatorConfig())
     history = WriteHistory({}, {})
     cycle.run(state, history, NOW)
     the_job_is_deleted(state)
@@ -132,7 +132,7 @@ def test_a_starting_job_whose_worker_is_reported_already_counts_once() -> None:
     """Its writes are still in flight, so the job itself counts as what is being written."""
     first = a_job("first").share(40).visited()
     state = a_view([first.record], gpu_nodes=[a_gpu_node("n1", 1)])
-    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle = Cycle(OperatorConfig())
     history = WriteHistory({}, {})
     (write,) = cycle.run(state, history, NOW).writes
     placed = first.record.with_status(write.status)
@@ -150,7 +150,7 @@ def test_a_job_waits_for_the_gpus_of_a_job_that_is_deleted_while_its_start_is_in
     """Its pod vanishes in the same moment, and its node still reports the session."""
     first = a_job("first").visited()
     state = a_view([first.record], gpu_nodes=[a_gpu_node("n1", 1)])
-    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle = Cycle(OperatorConfig())
     history = WriteHistory({}, {})
     (write,) = cycle.run(state, history, NOW).writes
     in_flight = {first.record.uid}
@@ -176,7 +176,7 @@ def test_a_preempted_gang_whose_sessions_share_a_gpu_against_the_plan_can_go(sto
     node = a_gpu_node("n1", 2, sessions={0: on_first})
     evicted = job.after(transitions.unplaced, "HigherQueue", "Preempted.", NOW, NOW).record
     state = a_view([evicted], pods, [node])
-    cycle = Cycle(OperatorConfig().scheduling.policies(), OperatorConfig())
+    cycle = Cycle(OperatorConfig())
     cycle.run(state, WriteHistory({}, {}), NOW)
     for pod in pods:
         state.note_pod(pod, None)

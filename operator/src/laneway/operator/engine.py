@@ -58,7 +58,7 @@ class Engine:
         wall: Callable[[], float],
     ) -> None:
         self._config = config
-        self._cycle = Cycle(config.scheduling.policies(), config)
+        self._cycle = Cycle(config)
         self._api = api
         self._cache = cache
         self._metrics = metrics

@@ -28,7 +28,7 @@ from laneway.operator.cycle.writes import JobWrite, job_write
 from laneway.operator.lifecycle import accounting
 from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_seconds
 from laneway.operator.state.cluster_state import ClusterState
-from laneway.scheduling import Decision, InvalidPlan, JobState, Policies, WaitingCode, WaitingReason
+from laneway.scheduling import Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from prometheus_client.core import GaugeMetricFamily
 
 
@@ -77,8 +77,7 @@ class CycleState:
 class Cycle:
     """Runs cycles, and remembers what it has seen."""
 
-    def __init__(self, policies: Policies, config: OperatorConfig) -> None:
-        self._policies = policies
+    def __init__(self, config: OperatorConfig) -> None:
         self._config = config
         self.forget()
 
@@ -86,7 +85,7 @@ class Cycle:
         """Forget everything: the next cycle sees the cluster as if for the first time."""
         config = self._config
         self._jobs = JobCache(config.timeouts)
-        self._sync = SchedulerSync(self._policies, config.lane_rules(), config.scheduling.active_percent)
+        self._sync = SchedulerSync(config)
         self._deferred = DeferredStatuses(config.cycle)
         self._estimates = StartEstimates(config.cycle)
         self._waiting: Mapping[str, WaitingReason] = {}

@@ -126,9 +126,8 @@ class JobCache:
         self.jobs[uid] = reconciled
         self._measured.pop(uid, None)
         self._index(uid, reconciled)
-        due = [reconciled.due_seconds, *_due_by_pods(pods, context)]
         self._due.forget(uid)  # the same moment counts again
-        self._due.put(uid, min((each for each in due if each is not None), default=math.inf))
+        self._due.put(uid, min([reconciled.due_seconds, *_due_by_pods(pods, context)]))
 
     def _index(self, uid: str, reconciled: ReconciledJob) -> None:
         for members, belongs in (

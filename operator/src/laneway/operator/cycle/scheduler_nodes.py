@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus
 from laneway.lanes import LaneRules
+from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
-from laneway.operator.state.records.node_record import NodeRecord
 from laneway.scheduling import GPU, ForeignTenant, Node
-
-_NO_NODE = "there is no such node in the cluster"
 
 
 def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
@@ -25,8 +23,7 @@ def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
 
 def scheduler_node(
     record: GPUNodeRecord,
-    node: NodeRecord | None,
-    silent: bool,
+    state: ClusterState,
     foreign: Mapping[str, Iterable[ForeignTenant]],
     rules: LaneRules,
     active_percent: int | None,
@@ -36,8 +33,7 @@ def scheduler_node(
 
     Args:
         record: what its agent says.
-        node: the Node of that name; None: there is none.
-        silent: its agent has not written for a while.
+        state: what is known of the cluster.
         foreign: by GPU, who holds some of it beside the planner's jobs.
         rules: how memory is counted.
         active_percent: percent of a GPU whose holders take turns at the same time; None: all on offer.
@@ -47,7 +43,7 @@ def scheduler_node(
     refusal = (
         f"it claims {disputed[0]}, a GPU of {reported_by[disputed[0]]}"
         if disputed
-        else _refusal(record, node, silent)
+        else _refusal(record, state)
     )
     return Node(
         name=record.name,
@@ -61,11 +57,12 @@ def scheduler_node(
     )
 
 
-def _refusal(record: GPUNodeRecord, node: NodeRecord | None, silent: bool) -> str:
+def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:
     """Return why no new worker goes to the node, as a clause; empty where one may."""
+    node = state.nodes.get(record.name)
     if node is None:
-        return _NO_NODE
-    if silent:
+        return "there is no such node in the cluster"
+    if record.name in state.silent_nodes:
         return "its node agent has not written for a while"
     return node.refusal or record.refusal
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from laneway.lanes import LaneRules
+from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
@@ -17,7 +17,7 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
-from laneway.scheduling import Job, JobState, Node, Policies, Scheduler
+from laneway.scheduling import Job, JobState, Node, Scheduler
 from laneway.scheduling.state.timers import Timers
 
 
@@ -36,11 +36,11 @@ class _SyncedNode:
 class SchedulerSync:
     """The scheduler, and what it was given."""
 
-    def __init__(self, policies: Policies, rules: LaneRules, active_percent: int | None) -> None:
-        self.scheduler = Scheduler((), policies)
+    def __init__(self, config: OperatorConfig) -> None:
+        self.scheduler = Scheduler((), config.scheduling.policies())
         self.templates = TemplateBook()
-        self._rules = rules
-        self._active_percent = active_percent
+        self._rules = config.lane_rules()
+        self._active_percent = config.scheduling.active_percent
         self._choice = NodeChoice()
         self._nodes: dict[str, _SyncedNode] = {}
         self._due = Timers()
@@ -163,8 +163,7 @@ class SchedulerSync:
             tenants = node_tenants(name, gangs, state, cache.jobs, unplanned, now_seconds)
             node = scheduler_node(
                 record,
-                state.nodes.get(name),
-                name in state.silent_nodes,
+                state,
                 tenants.foreign,
                 self._rules,
                 self._active_percent,

@@ -47,13 +47,6 @@ def started(status: TrainingJobStatus, start_seconds: float) -> TrainingJobStatu
     return status.model_copy(update={"service_counted_at": format_time(start_seconds)})
 
 
-def uncharged(status: TrainingJobStatus) -> TrainingJobStatus:
-    """Return the status with nothing charged for the time since service was counted; the same object where none is counted."""
-    if status.service_counted_at is None:
-        return status
-    return status.model_copy(update={"service_counted_at": None})
-
-
 def attained_gpu_seconds(status: TrainingJobStatus) -> float:
     """Return the service counted so far."""
     return status.attained_service_gpu_milliseconds / 1000

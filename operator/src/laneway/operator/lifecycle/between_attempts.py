@@ -7,6 +7,7 @@ kubelet. What may then run twice, and for how long, is in docs/jobs.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
@@ -46,19 +47,17 @@ def leaving(
         holds=holds,
         pods_to_delete=pods_to_delete,
         pods_to_force_delete=pods_to_force_delete,
-        due_seconds=min(
-            (each for each in (due_seconds, reconciled.due_seconds) if each is not None), default=None
-        ),
+        due_seconds=min(due_seconds, reconciled.due_seconds),
     )
 
 
 def _pods_to_force_delete(
     pods: tuple[WorkerPod, ...], context: ReconcileContext
-) -> tuple[tuple[WorkerPod, ...], float | None]:
+) -> tuple[tuple[WorkerPod, ...], float]:
     """Return the pods that are to be removed without their node, and when the next one is due."""
     removal_seconds = context.timeouts.lost_node_removal_seconds
     if not removal_seconds:
-        return (), None
+        return (), math.inf
     found, due_seconds = [], []
     for pod in pods:
         node = context.state.nodes.get(pod.node)
@@ -69,7 +68,7 @@ def _pods_to_force_delete(
             found.append(pod)
         else:
             due_seconds.append(since + removal_seconds)
-    return tuple(found), min(due_seconds, default=None)
+    return tuple(found), min(due_seconds, default=math.inf)
 
 
 def had_succeeded(
@@ -112,7 +111,7 @@ def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Reconc
     again_seconds = _backoff_until(status, context)
     if again_seconds is not None and again_seconds > now_seconds and not job.desired.spec.suspend:
         return replace(reconciled.becomes(_backing_off(status, again_seconds)), due_seconds=again_seconds)
-    due_seconds = min((parse_time(each.until) for each in status.avoid), default=None)
+    due_seconds = min((parse_time(each.until) for each in status.avoid), default=math.inf)
     return replace(reconciled, state=JobState.WAITING, due_seconds=due_seconds)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
@@ -9,10 +11,10 @@ from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 
 def deadline_due_seconds(
     status: TrainingJobStatus, deadline_seconds: int | None, now_seconds: float
-) -> float | None:
-    """Return when a job reaches its deadline if it goes on as it does; None where it has none, or does not run."""
+) -> float:
+    """Return when a job reaches its deadline if it goes on as it does; infinite where it has none, or does not run."""
     if deadline_seconds is None or status.service_counted_at is None:
-        return None
+        return math.inf
     return now_seconds + _left_seconds(status, deadline_seconds, now_seconds)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,10 +172,12 @@ def _on_sick_gpu(attempt: Attempt, context: ReconcileContext) -> AttemptResult |
     return None
 
 
-def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], context: ReconcileContext) -> float | None:
-    """Return when the first of these workers is to leave a GPU that is out of use; None where none is on one."""
+def due_on_sick_gpus_seconds(pods: Iterable[WorkerPod], context: ReconcileContext) -> float:
+    """Return when the first of these workers is to leave a GPU that is out of use; infinite where none is on one."""
     sick = on_sick_gpus(pods, context.state)
-    return min((_sick_since(gpu) + context.timeouts.unhealthy_gpu_seconds for _, gpu in sick), default=None)
+    return min(
+        (_sick_since(gpu) + context.timeouts.unhealthy_gpu_seconds for _, gpu in sick), default=math.inf
+    )
 
 
 def _sick_since(gpu: GPUStatus) -> float:

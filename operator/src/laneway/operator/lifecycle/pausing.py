@@ -8,6 +8,7 @@ the node has done. If the nodes do not comply in time, the job is evicted instea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ class PauseProgress:
     in_vain: str = ""
     """Why it has to end instead, as a sentence; empty where it has not."""
 
-    due_seconds: float | None = None
+    due_seconds: float = math.inf
     """When it has to end instead, if nothing changes."""
 
 
@@ -66,8 +67,8 @@ def can_pause(pods: Sequence[WorkerPod], sessions: SessionIndex) -> bool:
 
 def coming_back_until_seconds(
     status: TrainingJobStatus, pods: Sequence[WorkerPod], context: ReconcileContext
-) -> float | None:
-    """Return until when a resumed job's nodes have time to report that it runs; None if they have, or the time is over.
+) -> float:
+    """Return until when a resumed job's nodes have time to report that it runs; infinite if they have, or the time is over.
 
     Until then the nodes still report the earlier pause, so a new order to pause would seem to be done already.
     """
@@ -75,7 +76,7 @@ def coming_back_until_seconds(
     until_seconds = since_seconds + context.timeouts.pause_seconds
     states = (state for pod in pods for state in _states(pod, context.state.sessions))
     stands = any(state in _DONE[PreemptionAction.PAUSE] for state in states)
-    return until_seconds if stands and context.now_seconds < until_seconds else None
+    return until_seconds if stands and context.now_seconds < until_seconds else math.inf
 
 
 def look(

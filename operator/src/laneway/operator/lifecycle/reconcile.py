@@ -8,11 +8,12 @@ returns the pods to delete. The scheduler then decides what the job does next, f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from laneway.api.job_conditions import WAITING_FOR_LANE, ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
-from laneway.operator.lifecycle import accounting, pausing, transitions
+from laneway.operator.lifecycle import pausing, transitions
 from laneway.operator.lifecycle.admission import admit
 from laneway.operator.lifecycle.attempt_end import end_attempt
 from laneway.operator.lifecycle.between_attempts import after_the_end, had_succeeded, leaving, wait
@@ -108,8 +109,10 @@ def _follow(
     no_turn = pause is None and job.status.turns == job.status.turns_before_attempt
     if (starts or no_turn) and any(without_lane(pod, context.state.sessions) for pod in mine):
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
-        status = accounting.uncharged(reconciled.job.status)
-        reconciled = reconciled.becomes(transitions.changed(status, waiting=job.status.waiting))
+        status = transitions.changed(
+            reconciled.job.status, service_counted_at=None, waiting=job.status.waiting
+        )
+        reconciled = reconciled.becomes(status)
     if result.outcome not in (Outcome.STARTING, Outcome.RUNNING):
         return end_attempt(reconciled, terms.backoff_limit, result, context, ran=has_run(attempt))
     strays = tuple(pod for pod in pods if pod.attempt != job.status.attempt and not pod.deleting)
@@ -143,7 +146,6 @@ def _go_on(
     context: ReconcileContext,
 ) -> ReconciledJob:
     status, now_seconds = reconciled.job.status, context.now_seconds
-    due_seconds, move_seconds = None, due_on_sick_gpus_seconds(mine, context)
     if result.outcome == Outcome.STARTING:
         waiting = status.waiting or WaitingStatus(reason=transitions.STARTING, message="")
         waiting = waiting.model_copy(
@@ -157,16 +159,15 @@ def _go_on(
     running = result.outcome == Outcome.RUNNING
     state = JobState.RUNNING if running else JobState.STARTING
     events: tuple[JobEvent, ...] = ()
-    back_seconds = None
+    back_seconds = math.inf
     if running:
         status, events = _with_lanes(status, mine, context)
         back_seconds = pausing.coming_back_until_seconds(status, mine, context)
-    due = (due_seconds, move_seconds, back_seconds)
     return replace(
-        _holding(reconciled.becomes(_corrected(status, mine, context), *events), mine, state),
+        _holding(reconciled.becomes(_corrected(status, mine, context), *events), state),
         pausable=running and pausing.can_pause(mine, context.state.sessions),
-        coming_back=back_seconds is not None,
-        due_seconds=min((each for each in due if each is not None), default=None),
+        coming_back=back_seconds < math.inf,
+        due_seconds=min(due_seconds, due_on_sick_gpus_seconds(mine, context), back_seconds),
     )
 
 
@@ -213,17 +214,13 @@ def _follow_pause(
         reconciled = reconciled.becomes(
             status, JobEvent(transitions.PAUSED_REASONS[depth], f"{_PAUSED_WORDS[depth]}.")
         )
-    reconciled = _holding(reconciled.becomes(_corrected(status, mine, context)), mine, seen.state)
-    due = (
-        seen.due_seconds,
-        due_on_sick_gpus_seconds(mine, context),
-        deadline_due_seconds(status, limit_seconds, now_seconds),
-    )
+    reconciled = _holding(reconciled.becomes(_corrected(status, mine, context)), seen.state)
+    deadline_seconds = deadline_due_seconds(status, limit_seconds, now_seconds)
     return replace(
         reconciled,
         # Who is paused can go further without ending; who is offloaded cannot.
         pausable=seen.state is JobState.PAUSED and pausing.can_pause(mine, context.state.sessions),
-        due_seconds=min((each for each in due if each is not None), default=None),
+        due_seconds=min(seen.due_seconds, due_on_sick_gpus_seconds(mine, context), deadline_seconds),
     )
 
 
@@ -233,7 +230,7 @@ _PAUSED_WORDS = {
 }
 
 
-def _holding(reconciled: ReconciledJob, mine: tuple[WorkerPod, ...], state: JobState) -> ReconciledJob:
+def _holding(reconciled: ReconciledJob, state: JobState) -> ReconciledJob:
     """The job has what its placement says."""
     return replace(reconciled, state=state, holds=_as_plan(reconciled.job.status))
 

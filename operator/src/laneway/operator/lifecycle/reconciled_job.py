@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -56,7 +57,7 @@ class ReconciledJob:
     coming_back: bool = False
     """It was paused and resumes, and its nodes have not reported that yet: until then it cannot be preempted."""
 
-    due_seconds: float | None = None
+    due_seconds: float = math.inf
     """When it has to be reconciled again though nothing changes."""
 
     expired: bool = False

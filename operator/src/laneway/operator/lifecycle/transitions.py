@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from laneway.api.conditions import Condition, ConditionStatus, with_condition
+from laneway.api.conditions import Condition, ConditionStatus, is_true, with_condition
 from laneway.api.job_conditions import OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import (
@@ -36,6 +36,7 @@ _FIRST_VISIT: tuple[tuple[ConditionType, ConditionStatus, str, str], ...] = (
     (ConditionType.FAILED, "False", "NotFinished", "The job has not finished."),
 )
 
+_STATED: dict[bool, ConditionStatus] = {True: "True", False: "False"}
 _LONGEST_MESSAGE = 32_000
 """Somewhat below the limit of ``metav1.Condition``."""
 
@@ -52,21 +53,14 @@ def with_conditions(status: Status, now_seconds: float, *changes: tuple[str, boo
     """Return the status with conditions of these (type, holds, reason, message); the same object where they are there."""
     conditions = status.conditions
     for kind, holds, reason, text in changes:
-        message, stated = text[:_LONGEST_MESSAGE], "True" if holds else "False"
+        message, stated = text[:_LONGEST_MESSAGE], _STATED[holds]
         if any(
             (each.type, each.status, each.reason, each.message) == (kind, stated, reason, message)
             for each in conditions
         ):
             continue
-        condition = Condition(
-            type=kind,
-            status="True" if holds else "False",
-            reason=reason,
-            message=message,
-            last_transition_time=format_time(now_seconds),
-        )
-        conditions = with_condition(conditions, condition)
-    return status if conditions is status.conditions else changed(status, conditions=conditions)
+        conditions = with_condition(conditions, _condition(kind, stated, reason, message, now_seconds))
+    return changed(status, conditions=conditions)
 
 
 def first_visited(status: Status, created_seconds: float, now_seconds: float) -> Status:
@@ -80,17 +74,18 @@ def first_visited(status: Status, created_seconds: float, now_seconds: float) ->
         status = changed(status, waiting=waiting)
     there = {condition.type for condition in status.conditions}
     missing = tuple(
-        Condition(
-            type=kind,
-            status=holds,
-            reason=reason,
-            message=message,
-            last_transition_time=format_time(now_seconds),
-        )
-        for kind, holds, reason, message in _FIRST_VISIT
+        _condition(kind, stated, reason, message, now_seconds)
+        for kind, stated, reason, message in _FIRST_VISIT
         if kind not in there
     )
-    return changed(status, conditions=(*status.conditions, *missing)) if missing else status
+    return changed(status, conditions=(*status.conditions, *missing))
+
+
+def _condition(
+    kind: str, stated: ConditionStatus, reason: str, message: str, now_seconds: float
+) -> Condition:
+    since = format_time(now_seconds)
+    return Condition(type=kind, status=stated, reason=reason, message=message, last_transition_time=since)
 
 
 def admitted(status: Status, now_seconds: float) -> Status:
@@ -112,7 +107,7 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
     nodes = ", ".join(sorted({worker.node for worker in placement}))
     workers = "one worker" if len(placement) == 1 else f"{len(placement)} workers"
     changes = [(ConditionType.PLACED, True, "GPUsChosen", f"Placed {workers} on {nodes}.")]
-    if _is_true(status, ConditionType.PREEMPTED):
+    if is_true(status.conditions, ConditionType.PREEMPTED):
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"Placed again on {nodes}."))
     status = with_conditions(status, now_seconds, *changes)
     return changed(
@@ -142,7 +137,7 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
     ran = status.service_counted_at is not None
     since = format_time(now_seconds) if ran else _waits_since(status, now_seconds)
     changes = [(kind, False, reason, message) for kind in (ConditionType.PLACED, ConditionType.RUNNING)]
-    if reason != PREEMPTED and _is_true(status, ConditionType.PREEMPTED):
+    if reason != PREEMPTED and is_true(status.conditions, ConditionType.PREEMPTED):
         changes.append(
             (ConditionType.PREEMPTED, False, reason, message)
         )  # it was paused, and need not be any more
@@ -162,41 +157,31 @@ def preempted(
     cost_seconds: float = 0.0,
 ) -> Status:
     """The job is evicted for another one. If it was told to pause before, both count as one preemption."""
-    again, before = status.preemption is not None, status.last_preemption
-    status = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
-    status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
-    preemption = PreemptionStatus(
-        action=PreemptionAction.EVICT.value,
-        preemptor=preemptor or "",
-        reason=reason,
-        message=message,
-        cost_milliseconds=_cost(cost_seconds),
-        since=format_time(now_seconds),
-    )
+    ended = unplaced(status, PREEMPTED, message, now_seconds, now_seconds)
+    # The condition and the preemption are written as for a job that is asked to pause.
+    evict = PreemptionAction.EVICT
+    evicted = asked_to_pause(ended, evict, reason, message, now_seconds, preemptor, cost_seconds)
+    if status.preemption is None:
+        return evicted
     # A paused job that is evicted is still in the same preemption: the last completed one is the one before.
-    return changed(
-        status,
-        preemptions=status.preemptions + (not again),
-        preemption=preemption,
-        last_preemption=before,
-    )
+    return changed(evicted, preemptions=status.preemptions, last_preemption=status.last_preemption)
 
 
 def asked_to_pause(
     status: Status,
-    depth: PreemptionAction,
+    action: PreemptionAction,
     reason: str,
     message: str,
     now_seconds: float,
     preemptor: str | None,
     cost_seconds: float = 0.0,
 ) -> Status:
-    """The job is to pause or offload; it runs until its nodes report that it has. If it is paused already and is now to offload, both count
-    as one preemption."""
+    """The job is to pause or offload; it runs until its nodes report that it has. If it is paused already and is now to
+    offload, both count as one preemption."""
     again = status.preemption is not None
     status = with_conditions(status, now_seconds, (ConditionType.PREEMPTED, True, reason, message))
     preemption = PreemptionStatus(
-        action="Pause" if depth is PreemptionAction.PAUSE else "Offload",
+        action=action.value,
         preemptor=preemptor or "",
         reason=reason,
         message=message,
@@ -267,7 +252,7 @@ def with_suspension(status: Status, now_seconds: float, *, suspended: bool) -> S
             "SuspendedByUser",
             "Suspended by spec.suspend; set it to false to go on.",
         )
-    elif _is_true(status, ConditionType.SUSPENDED):
+    elif is_true(status.conditions, ConditionType.SUSPENDED):
         change = (ConditionType.SUSPENDED, False, "ResumedByUser", "The job is not suspended any more.")
     else:
         return status
@@ -333,7 +318,7 @@ def _finished(
     status: Status, end_seconds: float, now_seconds: float, *changes: tuple[str, bool, str, str]
 ) -> Status:
     ended = [(ConditionType.PLACED, False, "Finished", "The job finished and released its GPUs.")]
-    if _is_true(status, ConditionType.PREEMPTED):
+    if is_true(status.conditions, ConditionType.PREEMPTED):
         ended.append((ConditionType.PREEMPTED, False, "Finished", "The job finished."))
     status = accounting.stopped(status, end_seconds)
     status = with_conditions(status, now_seconds, *ended, *changes)
@@ -389,11 +374,6 @@ def _cost(cost_seconds: float) -> int | None:
 def _waits_since(status: Status, now_seconds: float) -> str:
     waiting = status.waiting
     return waiting.since if waiting is not None and waiting.since else format_time(now_seconds)
-
-
-def _is_true(status: Status, kind: ConditionType) -> bool:
-    found = condition(status, kind)
-    return found is not None and found.status == "True"
 
 
 def changed(status: Status, **changes: Any) -> Status:

@@ -75,7 +75,7 @@ LAST_EVENTS_SECONDS = 3.0
 """For writes and events when this replica ends: together well within a pod's grace period, and within the lease's duration."""
 
 BETWEEN_EVENTS_SECONDS = 0.005
-"""Events give way to writes: 200 a second at most."""
+"""Rest after each event, so at most 200 a second: thousands are written within two minutes, and leave room for statuses."""
 
 # ---- watches and lists
 

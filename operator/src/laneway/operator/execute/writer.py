@@ -22,6 +22,7 @@ from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.execute.manifests import owner_reference
 from laneway.operator.lifecycle.refusals import BEING_REMOVED, blames_object, is_refusal
 from laneway.operator.metrics import Metrics
+from laneway.operator.pacing import BETWEEN_EVENTS_SECONDS, MANY_STARTS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.gang_service import GangService
 from laneway.operator.state.records.job_record import JobRecord
@@ -49,10 +50,6 @@ from laneway.operator.watch.relist import is_alive
 logger = logging.getLogger(__name__)
 
 _EVENT_QUEUE_LENGTH = 10_000
-_BETWEEN_EVENTS_SECONDS = 0.005
-"""Beside the time that each takes: thousands of events are written within two minutes, and leave room for statuses meanwhile."""
-
-_MANY_JOBS = 32
 _BETWEEN_DROPS_SECONDS = 0.2
 _REQUEST_SECONDS = 10.0
 
@@ -256,8 +253,8 @@ class Writer:
             await self._recorded.wait()
             self._recorded.clear()
             while self._events:
-                many = under_way() > _MANY_JOBS
-                await asyncio.sleep(_BETWEEN_DROPS_SECONDS if many else _BETWEEN_EVENTS_SECONDS)
+                many = under_way() > MANY_STARTS
+                await asyncio.sleep(_BETWEEN_DROPS_SECONDS if many else BETWEEN_EVENTS_SECONDS)
                 await self._write_first_event()
 
     async def write_last_events(self, seconds: float) -> None:

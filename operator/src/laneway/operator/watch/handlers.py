@@ -28,6 +28,7 @@ from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import STREAMED, WATCHED, Resource
 from laneway.operator.watch.apiserver import ApiServer
 from laneway.operator.watch.discovery import until_discovered
+from laneway.operator.watch.streams import Heard
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +52,6 @@ _END_SECONDS = 10.0
 
 _PAGE = 250
 """Objects per page of kopf's lists. A list of all objects would be the peak of the operator's memory."""
-
-Heard = Callable[[Resource, str], None]
-"""Is called after a change that a decision may depend on: the kind of object, and its uid."""
 
 
 async def watch(

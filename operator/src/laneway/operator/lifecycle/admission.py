@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from laneway.api.conditions import is_true
 from laneway.api.job_conditions import ConditionType
-from laneway.api.rfc3339 import format_time
-from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
+from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.state.records.job_record import JobRecord
@@ -56,13 +55,7 @@ def _refuse(reconciled: ReconciledJob, reason: str, message: str, now_seconds: f
     was = transitions.condition(job.status, ConditionType.ACCEPTED)
     status = _observed(transitions.refused(job.status, reason, message, now_seconds), job)
     if not job.placed:
-        waiting = WaitingStatus(
-            reason=reason,
-            message=message,
-            unblock=_UNBLOCK[reason],
-            since=status.waiting.since if status.waiting else format_time(job.created_seconds),
-        )
-        status = transitions.changed(status, waiting=waiting)
+        status = transitions.waits(status, reason, message, job.created_seconds, _UNBLOCK[reason])
     if was is not None and (was.status, was.reason, was.message) == ("False", reason, message):
         return reconciled.becomes(status)
     return reconciled.becomes(status, JobEvent("Refused", message, warning=True))

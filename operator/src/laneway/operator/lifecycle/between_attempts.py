@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
-from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus, WaitingStatus
+from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.admission import is_admitted
 from laneway.operator.lifecycle.deadline import past_deadline
@@ -147,7 +147,8 @@ def _until_gone(
     if removal_seconds:
         goes = f"{goes}, or has not been ready for {removal_seconds} s"
     unblock = f"their end; a pod on a node that does not answer goes {goes}"
-    return _waits_for(status, transitions.ENDING, f"its last workers are ending: {names}{more}", unblock)
+    message = f"its last workers are ending: {names}{more}"
+    return transitions.waits(status, transitions.ENDING, message, None, unblock)
 
 
 def _backoff_until(status: TrainingJobStatus, context: ReconcileContext) -> float | None:
@@ -185,10 +186,5 @@ def _backing_off(status: TrainingJobStatus, again_seconds: float) -> TrainingJob
     if placed.reason in DISRUPTION_REASONS:
         said.append(f"{status.unstarted_attempts} attempts in a row ended before all workers ran")
     said.append(f"starts again not before {format_time(again_seconds)}")
-    return _waits_for(status, transitions.BACKING_OFF, "; ".join(said), UNBLOCK.get(placed.reason, "time"))
-
-
-def _waits_for(status: TrainingJobStatus, reason: str, message: str, unblock: str) -> TrainingJobStatus:
-    since = status.waiting.since if status.waiting else None
-    waiting = WaitingStatus(reason=reason, message=message, unblock=unblock, since=since)
-    return transitions.changed(status, waiting=waiting)
+    unblock = UNBLOCK.get(placed.reason, "time")
+    return transitions.waits(status, transitions.BACKING_OFF, "; ".join(said), None, unblock)

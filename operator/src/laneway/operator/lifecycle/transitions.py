@@ -110,16 +110,12 @@ def placed(status: Status, placement: Sequence[WorkerPlacement], now_seconds: fl
     if is_true(status.conditions, ConditionType.PREEMPTED):
         changes.append((ConditionType.PREEMPTED, False, "PlacedAgain", f"Placed again on {nodes}."))
     status = with_conditions(status, now_seconds, *changes)
+    status = waits(status, STARTING, f"0 of {len(placement)} workers run.", now_seconds)
     return changed(
         _gone_on(status),
         attempt=status.attempt + 1,
         placement=placement_status(placement),
         turns_before_attempt=status.turns,
-        waiting=WaitingStatus(
-            reason=STARTING,
-            message=f"0 of {len(placement)} workers run.",
-            since=_waits_since(status, now_seconds),
-        ),
         avoid=unexpired(status.avoid, now_seconds),
     )
 
@@ -134,8 +130,8 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
 
 def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
     """The attempt is over and the job waits again; its pods are to be deleted."""
-    ran = status.service_counted_at is not None
-    since = format_time(now_seconds) if ran else _waits_since(status, now_seconds)
+    if status.service_counted_at is not None:  # it ran: another wait begins
+        status = changed(status, waiting=None)
     changes = [(kind, False, reason, message) for kind in (ConditionType.PLACED, ConditionType.RUNNING)]
     if reason != PREEMPTED and is_true(status.conditions, ConditionType.PREEMPTED):
         changes.append(
@@ -144,8 +140,7 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
     status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
     if reason == "Suspended":
         status = with_suspension(status, now_seconds, suspended=True)
-    waiting = WaitingStatus(reason=reason, message=message, since=since)
-    return changed(_gone_on(status), placement=(), waiting=waiting)
+    return changed(_gone_on(waits(status, reason, message, now_seconds)), placement=())
 
 
 def preempted(
@@ -198,13 +193,8 @@ def paused(status: Status, now_seconds: float) -> Status:
     reason = PAUSED_REASONS[PreemptionAction(preemption.action)]
     status = accounting.stopped(status, now_seconds)
     status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, reason, preemption.message))
-    return changed(
-        status,
-        preemption=preemption.model_copy(update={"reached_at": format_time(now_seconds)}),
-        waiting=WaitingStatus(
-            reason=reason, message=preemption.message, since=_waits_since(status, now_seconds)
-        ),
-    )
+    status = waits(status, reason, preemption.message, now_seconds)
+    return changed(status, preemption=preemption.model_copy(update={"reached_at": format_time(now_seconds)}))
 
 
 def resumed(status: Status, now_seconds: float) -> Status:
@@ -221,12 +211,10 @@ def resumed(status: Status, now_seconds: float) -> Status:
 
 def lane_awaited(status: Status, message: str, now_seconds: float) -> Status:
     """A worker has no lane on its GPU: the job keeps its workers, cannot use its GPUs, and is charged no service."""
-    since = _waits_since(status, now_seconds)
     status = accounting.stopped(status, now_seconds) if status.service_counted_at else status
     status = with_conditions(status, now_seconds, (ConditionType.RUNNING, False, WAITING_FOR_LANE, message))
     unblock = "Memory for a lane on that GPU: another job on it finishes, is preempted or needs less memory."
-    waiting = WaitingStatus(reason=WAITING_FOR_LANE, message=message, unblock=unblock, since=since)
-    return changed(status, waiting=waiting)
+    return waits(status, WAITING_FOR_LANE, message, now_seconds, unblock)
 
 
 def lane_granted(status: Status, now_seconds: float) -> Status:
@@ -371,9 +359,16 @@ def _cost(cost_seconds: float) -> int | None:
     return round(cost_seconds * 1000) if cost_seconds > 0 else None
 
 
-def _waits_since(status: Status, now_seconds: float) -> str:
-    waiting = status.waiting
-    return waiting.since if waiting is not None and waiting.since else format_time(now_seconds)
+def waits(
+    status: Status, reason: str, message: str, since_seconds: float | None, unblock: str = ""
+) -> Status:
+    """The job waits, for another reason than before where it waited already. ``since_seconds`` is when the wait began, unless
+    the status says so; None: unknown."""
+    since = status.waiting.since if status.waiting else None
+    if since is None and since_seconds is not None:
+        since = format_time(since_seconds)
+    waiting = WaitingStatus(reason=reason, message=message, unblock=unblock, since=since)
+    return changed(status, waiting=waiting)
 
 
 def changed(status: Status, **changes: Any) -> Status:

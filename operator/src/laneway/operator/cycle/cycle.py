@@ -122,7 +122,7 @@ class Cycle:
         problem = self._schedule(this)
         if not problem:
             self._explain(this)
-        # 5. Apply: the steps become writes. Statuses that merely explain wait for the budget.
+        # 5. Apply: the steps become writes. Statuses that merely explain wait for the allowance.
         for uid in self._concerned(this, changed):
             self._apply(this, uid)
         self._flush_statuses(this)

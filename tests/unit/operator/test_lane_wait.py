@@ -69,6 +69,24 @@ class TestAWorkerWithoutALane:
         status = self.reconciled(running, lane=None, turns=1).job.status
         assert (status.state, status.reason) == ("Failed", "DeadlineExceeded")
 
+    def test_service_that_was_counted_is_not_taken_back(self) -> None:
+        """A process that computes without the client takes no turns. If it then opens a session that gets no lane, it has run."""
+        counted = (
+            a_job().placed("n1", at=NOW - 90).running(since=NOW - 80).after(accounting.counted, NOW - 20)
+        )
+        status = self.reconciled(counted.record, lane=None, turns=0).job.status
+        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
+        assert status.executed_milliseconds == 80_000
+
+    def test_service_since_a_lane_was_granted_is_not_taken_back(self) -> None:
+        job = a_job().placed("n1", at=NOW - 90).running(since=NOW - 80)
+        job = job.after(transitions.lane_awaited, self.NO_LANE, NOW - 80).after(
+            transitions.lane_granted, NOW - 30
+        )
+        status = self.reconciled(job.record, lane=None, turns=0).job.status
+        assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
+        assert status.executed_milliseconds == 30_000
+
     def test_a_job_that_has_not_run_yet_keeps_waiting_since_it_was_created(self) -> None:
         starting = a_job().placed("n1", at=NOW - 60).record
         assert starting.status.waiting is not None

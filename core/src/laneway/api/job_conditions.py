@@ -49,6 +49,9 @@ class SummaryState(StrEnum):
     FAILED = "Failed"
 
 
+ALL_WORKERS_RUN = "AllWorkersRun"
+"""Reason of Running=True from the start of an attempt on."""
+
 WAITING_FOR_LANE = "WaitingForLane"
 """Reason of Running=False: a worker has no lane on its GPU."""
 

@@ -58,6 +58,10 @@ SERVICES_COLLECTED_AT_ONCE = 50
 DEFERRED_AGAIN_SECONDS = 1.0
 """Deferred statuses are looked at again after this at the earliest."""
 
+FIRST_COUNT_SECONDS = 60.0
+"""When the service of an attempt is written for the first time, if nothing else was to be written. From then on, a missing lane
+takes no service back."""
+
 MANY_STARTS = 32
 EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
 """While more jobs than this start, this part of the allowance for explanations remains: the API server is busy with pods."""

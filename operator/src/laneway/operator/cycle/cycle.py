@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
@@ -25,8 +26,8 @@ from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.start_estimates import StartEstimates
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite, job_write
-from laneway.operator.lifecycle import accounting
-from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, explain_interval_seconds
+from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, FIRST_COUNT_SECONDS, explain_interval_seconds
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.scheduling import Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from prometheus_client.core import GaugeMetricFamily
@@ -242,6 +243,9 @@ class Cycle:
             return
         if (status is not record.status and status != record.status) or record.wrong_summary:
             self._defer(this, uid)
+        elif transitions.counts_since_start(status):
+            since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, this.now_seconds)
+            self._deferred.defer(uid, since_seconds + FIRST_COUNT_SECONDS)
 
     def _defer(self, this: CycleState, uid: str, *, at_once: bool = False) -> None:
         written_seconds = this.history.written_seconds.get(uid, 0.0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from laneway.api.gpu_node import GPUStatus
+from laneway.api.job_conditions import ALL_WORKERS_RUN
 from laneway.api.rfc3339 import parse_time
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext
 from laneway.operator.lifecycle.refusals import reason_of
@@ -251,7 +252,7 @@ def _running(attempt: Attempt) -> AttemptResult | None:
         return None
     workers = "the worker runs" if attempt.workers == 1 else f"all {attempt.workers} workers run"
     started_seconds = _all_started_seconds(attempt)
-    return AttemptResult(Outcome.RUNNING, "AllWorkersRun", workers, started_seconds=started_seconds)
+    return AttemptResult(Outcome.RUNNING, ALL_WORKERS_RUN, workers, started_seconds=started_seconds)
 
 
 def _stuck(attempt: Attempt, context: ReconcileContext) -> AttemptResult | None:

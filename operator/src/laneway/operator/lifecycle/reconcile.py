@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from laneway.api.job_conditions import WAITING_FOR_LANE, ConditionType
+from laneway.api.job_conditions import ALL_WORKERS_RUN, WAITING_FOR_LANE, ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, transitions
 from laneway.operator.lifecycle.admission import admit
@@ -106,8 +106,9 @@ def _follow(
     starts = result.started_seconds is not None and not attempt.was_running
     if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
-    no_turn = pause is None and job.status.turns == job.status.turns_before_attempt
-    if (starts or no_turn) and any(without_lane(pod, context.state.sessions) for pod in mine):
+    no_turn = job.status.turns == job.status.turns_before_attempt
+    unseen = no_turn and pause is None and transitions.counts_since_start(job.status)
+    if (starts or unseen) and any(without_lane(pod, context.state.sessions) for pod in mine):
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
         status = transitions.changed(
             reconciled.job.status, service_counted_at=None, waiting=job.status.waiting
@@ -131,7 +132,7 @@ def _start(
     # Containers' times have whole seconds and the node's own clock: never before the placement, never in the future.
     start_seconds = min(now_seconds, max(result.started_seconds, attempt.placed_seconds))
     workers = "The worker runs" if attempt.workers == 1 else f"All {attempt.workers} workers run"
-    status = transitions.started(reconciled.job.status, "AllWorkersRun", f"{workers}.", start_seconds)
+    status = transitions.started(reconciled.job.status, ALL_WORKERS_RUN, f"{workers}.", start_seconds)
     nodes = ", ".join(sorted({worker.node for worker in status.placement}))
     return reconciled.becomes(
         status, JobEvent("Started", f"{workers} on {nodes} (attempt {status.attempt}).")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from laneway.api.conditions import Condition, ConditionStatus, is_true, with_condition
-from laneway.api.job_conditions import OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
+from laneway.api.job_conditions import ALL_WORKERS_RUN, OFFLOADED, PAUSED, WAITING_FOR_LANE, ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import (
     AvoidedNodeStatus,
@@ -223,6 +223,14 @@ def lane_granted(status: Status, now_seconds: float) -> Status:
     return changed(
         accounting.started(with_conditions(status, now_seconds, change), now_seconds), waiting=None
     )
+
+
+def counts_since_start(status: Status) -> bool:
+    """Return whether no service has been counted since the attempt's workers began to run: nobody may have seen it yet."""
+    running, counted_seconds = condition(status, ConditionType.RUNNING), accounting.counted_at_seconds(status)
+    if running is None or counted_seconds is None or running.reason != ALL_WORKERS_RUN:
+        return False
+    return counted_seconds < parse_time(running.last_transition_time) + 1.0
 
 
 def awaits_lane(status: Status) -> bool:

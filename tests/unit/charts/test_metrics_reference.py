@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laneway.device_plugin.metrics import Metrics as DevicePluginMetrics
 from laneway.node_agent.report.metrics import AgentCollector
+from laneway.operator.cycle.job_figures import no_job_gauges
 from laneway.operator.metrics import Metrics as OperatorMetrics
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,8 +25,10 @@ def exposed(page: bytes) -> set[tuple[str, str]]:
 def test_every_component_exposes_the_metrics_that_it_declares() -> None:
     agent = CollectorRegistry()
     agent.register(AgentCollector("n1", lambda: ()))
+    operator = OperatorMetrics()
+    operator.show(no_job_gauges)
     pages = {
-        "Operator": OperatorMetrics().render(),
+        "Operator": operator.render(),
         "Node agent": generate_latest(agent),
         "Device plugin": DevicePluginMetrics("n1").text(registered=True),
     }

@@ -11,6 +11,7 @@ from laneway.scheduling.allocation.proportional import Proportional
 from laneway.scheduling.elastic.policy import MalleableJob
 
 from tests.unit.core.scheduling.builders import a_job, a_node, planned
+from tests.unit.core.scheduling.elastic.builders import TRAINED
 
 
 @dataclass
@@ -19,11 +20,17 @@ class Recorded:
 
     gives: dict[str, int]
     asked: list[tuple[list[str], dict[str, int]]] = field(default_factory=list)
+    jobs: dict[str, MalleableJob] = field(default_factory=dict)
+    """Those of the last call."""
+
+    moments: list[float] = field(default_factory=list)
 
     def allot(
         self, jobs: Sequence[MalleableJob], free_gpus: Mapping[str, int], now_seconds: float
     ) -> Mapping[str, int]:
         self.asked.append((sorted(job.key for job in jobs), dict(free_gpus)))
+        self.jobs = {job.key: job for job in jobs}
+        self.moments.append(now_seconds)
         return {job.key: self.gives[job.key] for job in jobs}
 
 
@@ -78,6 +85,66 @@ def test_it_is_asked_when_jobs_come_and_go_and_every_so_often() -> None:
     made.decide(REALLOT_SECONDS - 1)
     made.decide(2 * REALLOT_SECONDS)
     assert [jobs for jobs, _ in elastic.asked] == [["m"], ["k", "m"], ["k", "m"]]
+
+
+def test_it_is_asked_at_the_moment_that_it_is_due() -> None:
+    elastic = Recorded({"m": 1})
+    made = scheduler(elastic, malleable("m"))
+    made.decide(5.0)
+    due = made.next_decision_seconds(5.0)
+    assert due == 5.0 + REALLOT_SECONDS
+    made.decide(due)
+    assert elastic.moments == [5.0, due]
+
+
+def test_without_malleable_jobs_it_is_never_asked() -> None:
+    elastic = Recorded({"m": 1})
+    made = scheduler(elastic, a_job("r").made)
+    assert set(made.decide(0.0).starts) == {"r"}
+    made.observe(a_job("r").runs_on("n/0").made)
+    assert made.next_decision_seconds(0.0) is None
+    made.observe(malleable("m"))
+    made.decide(1.0)
+    made.forget("m")
+    made.decide(2.0)
+    assert made.next_decision_seconds(2.0) is None
+    assert elastic.moments == [1.0]
+
+
+def test_it_is_told_all_that_it_needs_of_a_job() -> None:
+    elastic = Recorded({"m": 3, "leaving": 0})
+    running = replace(
+        a_job("m").needs(3, gpus_per_worker=2).runs_on("a/0", "a/1", "b/0", "b/1", "b/2", "b/3").made,
+        demand=Demand(workers=3, gpus_per_worker=2, min_workers=2, max_workers=5),
+        created_seconds=7.0,
+        attained_service_gpu_seconds=100.0,
+        as_of_seconds=80.0,
+        restarts=4,
+        preemptible=False,
+        goodput=TRAINED,
+    )
+    leaving = replace(a_job("leaving").leaves("c/0").made, demand=malleable("leaving").demand)
+    nodes = [a_node(name, 4) for name in "abc"]
+    scheduler(elastic, running, leaving, nodes=nodes).decide(90.0)
+    assert elastic.jobs == {
+        "m": MalleableJob("m", 2, 5, 7.0, (2, 1), 2, 100.0 + 10 * 6, 4, TRAINED, preemptible=False),
+        "leaving": MalleableJob("leaving", 1, 8, 0.0),
+    }
+
+
+def test_gpus_are_kept_for_waiting_rigid_jobs_on_the_emptiest_nodes() -> None:
+    for wanted, left in (
+        (3, {"a": 2, "b": 1, "c": 1}),
+        (5, {"a": 1, "b": 0, "c": 1}),
+        (9, {"a": 0, "b": 0, "c": 0}),
+    ):
+        elastic = Recorded({"m": 2})
+        nodes = [a_node("a", 2), a_node("b", 4), a_node("c", 3)]
+        rigid = [a_job("runs").needs(2).runs_on("c/0", "c/1"), a_job("waits").needs(wanted)]
+        suspended = a_job("suspended").suspended()
+        jobs = [malleable("m", 2), *(job.made for job in (*rigid, suspended))]
+        scheduler(elastic, *jobs, nodes=nodes).decide(0.0)
+        assert elastic.asked == [(["m"], left)]
 
 
 def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from laneway.scheduling import policies
+from laneway.scheduling.config import plug_ins
 from laneway.scheduling.config.parameters import from_text, parameters
 from laneway.scheduling.config.registry import ORDER, PRESETS, STAGES, choices, policy_names
 from laneway.scheduling.order.fair import Fair
@@ -192,6 +195,8 @@ def test_a_package_brings_a_policy(folder: Path) -> None:
         ("acme_b:Broken", "import no_such_module_of_acme", "cannot be loaded: ModuleNotFoundError"),
         ("acme_c:Broken", "1 / 0", "cannot be loaded: ZeroDivisionError"),
         ("acme_d:plain", "def plain(): ...", "is no policy: write a frozen dataclass"),
+        ("acme_g:Plain", "class Plain: ...", "is no policy: write a frozen dataclass"),
+        ("acme_h:made", NEWEST_FIRST + "made = NewestFirst()", "is no policy: write a frozen dataclass"),
         (
             "acme_e:Half",
             "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Half:\n    ranks: float = 1",
@@ -213,7 +218,7 @@ def test_a_broken_package_is_named_when_its_policy_is_asked_for(
     assert policies(order="fifo").order == Fifo()
     with pytest.raises(ValueError, match=says) as caught:
         policies(order="acme.x")
-    assert "acme-policies 1.0" in str(caught.value)
+    assert "order policy 'acme.x' of acme-policies 1.0" in str(caught.value)
 
 
 def test_a_package_cannot_take_the_name_of_a_policy_of_laneway(folder: Path) -> None:
@@ -225,6 +230,28 @@ def test_a_package_cannot_take_the_name_of_a_policy_of_laneway(folder: Path) -> 
         ValueError, match=r"acme-shadow 1\.0 brings 'order.newest', which is not usable.*order\.acme\.newest"
     ):
         policies(order="newest")
+
+
+@pytest.mark.parametrize(
+    "name", ["newest", "Newest", "newest_first", "acme.Newest", "7-nights", "-newest", "newest--first", "-"]
+)
+def test_the_name_that_is_suggested_for_an_unusable_one_is_usable(folder: Path, name: str) -> None:
+    distribution(folder, "acme-policies", {f"order.{name}": "acme_u:NewestFirst"}, acme_u=NEWEST_FIRST)
+    (says,) = plug_ins.misnamed("order")
+    assert f"'order.{name}'" in says
+    (suggested,) = re.findall(r"as order\.(\S+)$", says)
+    assert plug_ins.is_name(suggested)
+    assert (name in suggested) == (name in ("newest", "7-nights")), "an allowed part is kept"
+
+
+def test_a_policy_of_an_unknown_distribution_is_reported_as_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = EntryPoint("order.acme.x", "no_such_module_of_acme:X", plug_ins.GROUP)
+    assert point.dist is None
+    monkeypatch.setattr(plug_ins, "entry_points", lambda group: [point])
+    with pytest.raises(ValueError, match=r"no_such_module_of_acme:X\) cannot be loaded: ModuleNotFoundError"):
+        policies(order="acme.x")
 
 
 def test_two_packages_that_bring_the_same_name_are_both_named(folder: Path) -> None:

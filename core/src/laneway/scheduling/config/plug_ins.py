@@ -57,7 +57,7 @@ def misnamed(stage: str) -> list[str]:
     """Return, as sentences, which policies of a stage have names that packages cannot use."""
     return [
         f"{_whose(point)} brings {point.name!r}, which is not usable: its name after {stage!r} needs a dot, "
-        f"as {stage}.acme.{name if re.match(r'^[a-z0-9-]+$', name) else 'policy'}"
+        f"as {stage}.acme.{name if is_name(f'acme.{name}') else 'policy'}"
         for name, point in _offers(stage)
         if not is_name(name)
     ]

@@ -48,7 +48,7 @@ class Claim:
     key: str
     level: Level
     classes: frozenset[GPUClass]
-    """The classes of GPUs that it can run on."""
+    """The classes of usable GPUs that it can run on; empty: all suitable nodes are unavailable, and it gets no estimate."""
 
     percent: int
     """The percent of these together that it needs."""
@@ -108,7 +108,7 @@ def estimated_starts(
     for claim in line:
         if claim.is_preemptor:
             simulation.start(claim, starts[claim.key])
-    waiting = [claim for claim in line if not claim.is_preemptor]
+    waiting = [claim for claim in line if claim.classes and not claim.is_preemptor]
     while waiting and simulation.advance():
         left = []
         for claim in waiting:

@@ -179,9 +179,9 @@ def _falls(state: SchedulerState, keys: Sequence[str], now_seconds: float) -> di
         worker = WorkerPlacement(0, "", ("",) * job.demand.gpus, share_percent)
         running.append(replace(job, state=JobState.RUNNING, placement=(worker,), started_seconds=now_seconds))
     found = {}
-    for job, rank in zip(
-        running, order.ranks(running, len(state.allocations.gpus), now_seconds).values(), strict=True
-    ):
+    ranks = order.ranks(running, len(state.allocations.gpus), now_seconds)
+    for job in running:
+        rank = ranks[job.key]
         protected_seconds = preemption.protected_until_seconds(job) - now_seconds
         if not job.preemptible:
             continue

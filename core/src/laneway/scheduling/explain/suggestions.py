@@ -37,7 +37,7 @@ def suggestions(job: Job, capacity: FreeCapacity, placement: PlacementPolicy) ->
 
     Args:
         job: a job that waits.
-        room: what is free.
+        capacity: what is free.
         placement: the policy that would place it.
     """
     questions = _Questions(job, capacity, placement)

@@ -45,6 +45,7 @@ def test_what_is_kept_back_is_not() -> None:
     assert decided.waiting["a/6"].message == (
         "It needs 1 GPU; namespace a holds 6 and has a quota of 4; of the 2 that are free, others keep 2."
     )
+    assert decided.waiting["a/6"].lacking_gpus == 1
     assert len(planned_with(*jobs, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.0).starts) == 4
 
 
@@ -52,6 +53,42 @@ def test_who_has_taken_its_quota_keeps_nothing_back() -> None:
     held = [a_job(f"b/{number}").runs_on(f"n/{number}") for number in range(4)]
     jobs = [a_job(f"c/{number}") for number in range(8)]
     assert len(planned_with(*held, *jobs, quota_gpus={"b": 4}, lending_ratio=0.0).starts) == 4
+
+
+def test_what_a_namespace_has_taken_of_its_quota_is_not_kept_back_again() -> None:
+    held = a_job("b/0").needs(2).runs_on("n/0", "n/1")
+    jobs = [a_job(f"c/{number}") for number in range(8)]
+    assert len(planned_with(held, *jobs, quota_gpus={"b": 4}, lending_ratio=0.0).starts) == 4
+
+
+def test_a_namespace_without_a_quota_borrows_everything() -> None:
+    decided = planned_with(a_job("c/0"), gpus=1, quota_gpus={"b": 1}, lending_ratio=0.0)
+    assert decided.waiting["c/0"].code is WaitingCode.NOT_ADMITTED
+
+
+def test_a_job_within_its_quota_is_admitted_whatever_others_keep() -> None:
+    borrower = a_job("c/0").needs(4).runs_on("n/0", "n/1", "n/2", "n/3")
+    jobs = [a_job(f"a/{number}") for number in range(5)]
+    decided = planned_with(borrower, *jobs, quota_gpus={"a": 4, "b": 4}, lending_ratio=0.0)
+    assert set(decided.starts) == {"a/0", "a/1", "a/2", "a/3"}
+    assert decided.waiting["a/4"].code is WaitingCode.NOT_ADMITTED
+
+
+def test_a_namespace_does_not_keep_its_quota_back_from_itself() -> None:
+    gang = a_job("a/0").needs(3)
+    assert planned_with(gang, gpus=4, quota_gpus={"a": 2, "b": 1}, lending_ratio=0.0).starts
+    assert not planned_with(gang, gpus=4, quota_gpus={"a": 2, "b": 2}, lending_ratio=0.0).starts
+
+
+def test_where_others_keep_nothing_a_job_may_compete_for_busy_gpus() -> None:
+    runs = a_job("b/0").runs_on("n/0")
+    decided = planned_with(runs, a_job("c/0"), gpus=1, quota_gpus={"b": 1}, lending_ratio=0.0)
+    assert decided.waiting["c/0"].code is WaitingCode.GPUS_BUSY
+
+
+def test_one_gpu_that_is_kept_back_is_not_borrowed() -> None:
+    decided = planned_with(a_job("c/0"), a_job("c/1"), gpus=2, quota_gpus={"b": 1}, lending_ratio=0.0)
+    assert set(decided.starts) == {"c/0"}
 
 
 def test_a_refused_job_lets_others_of_its_shape_pass() -> None:
@@ -72,3 +109,17 @@ def test_a_refused_job_lets_others_of_its_shape_pass() -> None:
 def test_wrong_parameters_are_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Quota(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"quota_gpus": {"a": 0.0}, "limit_gpus": {"a": 0.0}},
+        {"quota_gpus": {"a": 0.5}, "limit_gpus": {"a": 0.5}},
+        {"limit_gpus": {"a": 0.5}},
+        {"lending_ratio": 0.0},
+        {"lending_ratio": 1.0},
+    ],
+)
+def test_bounds_of_parameters_are_allowed(options: dict[str, object]) -> None:
+    Quota(**options)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import Decision, WaitingReason
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.state.scheduler_state import SchedulerState
 
 
 def run_cycle(session: Session) -> Decision:
@@ -72,9 +73,9 @@ def schedule_one(session: Session, head: Head) -> bool:
         return False
 
     # b. The elastic and the admission policies must let it compete.
-    not_admitted = _not_admitted(session, job)
-    if not_admitted is not None:
-        session.decision.waiting[job.key] = not_admitted
+    refusal = not_admitted(state, job, session.now_seconds)
+    if refusal is not None:
+        session.decision.waiting[job.key] = refusal
         return True
 
     # c. No job before it may block the GPUs that it could use.
@@ -98,11 +99,12 @@ def schedule_one(session: Session, head: Head) -> bool:
     return found
 
 
-def _not_admitted(session: Session, job: Job) -> WaitingReason | None:
-    if session.state.worker_counts.get(job.key) == 0:
+def not_admitted(state: SchedulerState, job: Job, now_seconds: float) -> WaitingReason | None:
+    """Return why the elastic or an admission policy holds a waiting job back; None if it may compete."""
+    if job.demand.malleable and state.worker_counts.get(job.key) == 0:
         return reasons.no_workers()
-    for policy in session.policies.admission:
-        refusal = policy.refusal(job, session.state.capacity(IDLE), session.now_seconds)
+    for policy in state.policies.admission:
+        refusal = policy.refusal(job, state.capacity(IDLE), now_seconds)
         if refusal is not None:
             return refusal
     return None

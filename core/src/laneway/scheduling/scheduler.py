@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from laneway.scheduling.actions.allotments import allotments
 from laneway.scheduling.actions.worker_counts import WorkerCounts
 from laneway.scheduling.config.stages import Policies
-from laneway.scheduling.cycle import run_cycle
+from laneway.scheduling.cycle import not_admitted, run_cycle
 from laneway.scheduling.explain.start_estimates import StartEstimate, start_estimates
 from laneway.scheduling.explain.suggestions import suggestions
 from laneway.scheduling.explain.waiting import waiting_reasons
@@ -32,6 +32,7 @@ class Scheduler:
         self._state = SchedulerState(nodes, policies)
         self._cache = UnschedulableCache(self._state)
         self._holdings = Holdings(nodes)
+        self._decided_seconds = -math.inf
         self._worker_counts = None if policies.elastic is None else WorkerCounts(policies.elastic)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -70,6 +71,7 @@ class Scheduler:
             InvalidPlan: a policy broke an invariant (see :mod:`laneway.scheduling.validation`).
         """
         state = self._state
+        self._decided_seconds = now_seconds
         state.refresh(now_seconds)
         if self._worker_counts is not None:
             self._worker_counts.refresh(state, now_seconds)
@@ -158,7 +160,8 @@ class Scheduler:
         job = state.as_scheduled(key)
         if job.state is not JobState.WAITING or job.suspended:
             return ()
-        return tuple(each.text for each in suggestions(job, state.capacity(IDLE), state.policies.placement))
+        found = suggestions(job, state.capacity(IDLE), state.policies.placement, self._may_start)
+        return tuple(each.text for each in found)
 
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change the last decision, if nothing is observed before; None: never.
@@ -170,6 +173,14 @@ class Scheduler:
         if self._worker_counts is not None:
             due_seconds = min(due_seconds, self._worker_counts.next_seconds())
         return None if math.isinf(due_seconds) else due_seconds
+
+    def _may_start(self, job: Job) -> bool:
+        """Whether a waiting job, whose demand may be changed, is admitted and not behind a job that blocks its GPUs."""
+        state = self._state
+        if not_admitted(state, job, self._decided_seconds) is not None:
+            return False
+        blocker = self._cache.blocker(gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job))
+        return blocker is None or state.ranking.sort_keys[job.key] <= blocker
 
     def _order(self) -> tuple[str, ...]:
         return tuple(sort_key[-1] for sort_key in sorted(self._state.ranking.sort_keys.values()))

@@ -32,15 +32,18 @@ class Suggestion:
     demand: Demand
 
 
-def suggestions(job: Job, capacity: FreeCapacity, placement: PlacementPolicy) -> tuple[Suggestion, ...]:
+def suggestions(
+    job: Job, capacity: FreeCapacity, placement: PlacementPolicy, may_start: Callable[[Job], bool]
+) -> tuple[Suggestion, ...]:
     """Return the changes of one field with which the job would start on what is free now.
 
     Args:
         job: a job that waits.
         capacity: what is free.
         placement: the policy that would place it.
+        may_start: whether a changed job would be admitted, and may take the free GPUs that it could use.
     """
-    questions = _Questions(job, capacity, placement)
+    questions = _Questions(job, capacity, placement, may_start)
     found = (_placement, _sharing, _workers, _share, _gpus, _models, _enforcement)
     return tuple(each for changes in found for each in changes(job.demand, questions))
 
@@ -48,19 +51,26 @@ def suggestions(job: Job, capacity: FreeCapacity, placement: PlacementPolicy) ->
 class _Questions:
     """Tries demands with the placement policy, a bounded number of times."""
 
-    def __init__(self, job: Job, capacity: FreeCapacity, placement: PlacementPolicy) -> None:
-        self._job, self._capacity, self._placement = job, capacity, placement
+    def __init__(
+        self,
+        job: Job,
+        capacity: FreeCapacity,
+        placement: PlacementPolicy,
+        may_start: Callable[[Job], bool],
+    ) -> None:
+        self._job, self._capacity, self._placement, self._may_start = job, capacity, placement, may_start
         self._left = _MOST_QUESTIONS
 
     def fits(self, demand: Demand) -> bool:
-        """Whether the job would be placed with this demand; False also when all trials are used up."""
+        """Whether the job would start with this demand; False also when all trials are used up."""
         if not self._left:
             return False
         self._left -= 1
-        return self._placement.place(replace(self._job, demand=demand), self._capacity) is not None
+        changed = replace(self._job, demand=demand)
+        return self._may_start(changed) and self._placement.place(changed, self._capacity) is not None
 
     def largest(self, below: int, demand_of: Callable[[int], Demand]) -> int | None:
-        """Return the largest number from 1 to less than ``below`` with which it would be placed; None: not even with 1."""
+        """Return the largest number from 1 to less than ``below`` with which it would start; None: not even with 1."""
         if below <= 1 or not self.fits(demand_of(1)):
             return None
         fits, too_many = 1, below

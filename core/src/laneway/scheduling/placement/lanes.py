@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,9 @@ from laneway.scheduling.model.interference import PARALLEL_PENALTY_RATIO, Interf
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
+
+NodeRule = Callable[[int, Mapping[int, Sequence[int]]], Layout | None]
+"""Lays a number of workers over nodes, which are given by the number of workers that each can take."""
 
 _LOOKED_AT = 256
 _LOOKED_AT_PER_GPU = 4
@@ -152,15 +155,29 @@ class _Search:
         """Lay the gang over the groups of GPUs: by its mode; else over empty GPUs, on as few nodes as possible; else on the
         nodes where it gains most."""
         workers = self._job.demand.workers
-        slots = self._slots(self._groups)
         if self._job.demand.mode is PlacementMode.SPREAD:
-            return on_most_nodes(workers, slots)
+            return self._over_nodes(on_most_nodes, most_nodes=workers)
         if self._job.demand.mode is PlacementMode.CONSOLIDATE:
-            layout = on_fewest_nodes(workers, slots)
-            nodes = {self._groups[group][0].node for group, _ in layout or ()}
-            return layout if len(nodes) <= self._capacity.fewest_nodes(self._job) else None
+            return self._over_nodes(on_fewest_nodes, most_nodes=self._capacity.fewest_nodes(self._job))
+        slots = self._slots(self._groups)
         empty = self._slots([gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups)
         return on_fewest_nodes(workers, empty) or self._where_it_gains(slots)
+
+    def _over_nodes(self, rule: NodeRule, most_nodes: int) -> Layout | None:
+        """Lay the gang over nodes, whatever classes their GPUs have; None if it does not fit, or needs too many nodes."""
+        groups_of: dict[str, list[tuple[int, int]]] = {}
+        for group, gpus in enumerate(self._groups):
+            slots = len(gpus) // self._job.demand.gpus_per_worker
+            if slots:
+                groups_of.setdefault(gpus[0].node, []).append((group, slots))
+        nodes = list(groups_of.values())
+        nodes_by_slots: dict[int, list[int]] = {}
+        for node, groups in enumerate(nodes):
+            nodes_by_slots.setdefault(sum(slots for _, slots in groups), []).append(node)
+        layout = rule(self._job.demand.workers, nodes_by_slots)
+        if layout is None or len(layout) > most_nodes:
+            return None
+        return [part for node, workers in layout for part in in_turn(workers, nodes[node])]
 
     def _slots(self, groups: Iterable[Sequence[GPU]]) -> dict[int, list[int]]:
         """Return, by number of workers that a group of GPUs can take, the groups."""

@@ -4,6 +4,7 @@ GPUs are called ``<node>/<index>``."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -138,6 +139,24 @@ def test_an_unknown_job_counts_as_computing_all_the_time() -> None:
 def test_a_job_has_its_own_mode(mode: PlacementMode, want: list[str]) -> None:
     found = placed(Lanes(), [shared("m"), shared("n")], does(READS, a_job("gang").needs(2).laid(mode)))
     assert gpus_of(found, "gang") == want
+
+
+@pytest.mark.parametrize(
+    ("mode", "want"),
+    [
+        (PlacementMode.SPREAD, {"m": 1, "n": 1, "o": 1}),
+        (PlacementMode.CONSOLIDATE, {"o": 3}),
+    ],
+)
+def test_a_mode_counts_a_node_once_whatever_classes_its_gpus_have(
+    mode: PlacementMode, want: dict[str, int]
+) -> None:
+    mixed = shared("o", 3)
+    first, *others = mixed.gpus
+    mixed = replace(mixed, gpus=(replace(first, model="another"), *others))
+    gang = does(READS, a_job("gang").needs(3).laid(mode))
+    found = placed(Lanes(), [shared("m", 1), shared("n", 1), mixed], gang)
+    assert Counter(gpu.split("/")[0] for gpu in gpus_of(found, "gang")) == want
 
 
 def test_a_gang_keeps_to_one_model_of_gpus_where_it_can() -> None:

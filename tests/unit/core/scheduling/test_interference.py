@@ -71,6 +71,25 @@ def test_each_other_lane_costs_and_lane_mates_pay_for_switching_instead() -> Non
     assert interference.speed_ratios(mates) == pytest.approx([1 / 1.35, 1 / 1.35, 1 / 1.1])
 
 
+def test_a_stage_longer_than_the_iteration_counts_as_all_of_it() -> None:
+    """Two measurements need not agree; a job is on no resource for more than all of its time."""
+    longer = Load(StageSeconds(0.5, 0, 2.0, 0), 1.0)
+    whole = longer._replace(stages=StageSeconds(0.5, 0, 1.0, 0))
+    assert FREE.speed_ratios([longer, READS]) == FREE.speed_ratios([whole, READS])
+
+
+def test_a_hand_off_costs_a_short_iteration_more_than_a_long_one() -> None:
+    interference = Interference(parallel_penalty_ratio=0, switch_seconds=0.25)
+    short, long = (Load(StageSeconds(0, 0, 0, 0), seconds, lane=4) for seconds in (0.5, 2.0))
+    assert interference.speed_ratios([short, long]) == pytest.approx([1 / 1.5, 1 / 1.125])
+
+
+def test_a_job_alone_in_its_lane_pays_for_no_hand_off() -> None:
+    small = Load(StageSeconds(0, 0, 0, 0), 1.0)
+    interference = Interference(parallel_penalty_ratio=0.1, switch_seconds=0.25)
+    assert interference.speed_ratios([small._replace(lane=4), small]) == pytest.approx([1 / 1.1] * 2)
+
+
 def test_a_job_whose_stages_nobody_knows_counts_as_computing_all_the_time() -> None:
     unknown = load_of(None)
     assert (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import scipy.optimize
 from laneway.scheduling.allocation.greedy import Greedy
 from laneway.scheduling.allocation.optimal import Optimal
 from laneway.scheduling.allocation.policy import AllocationPolicy, NodeCapacity, PlacedGang
@@ -15,6 +18,15 @@ from tests.unit.core.scheduling.allocation.builders import GIB, HUNGRY, MODEST, 
 
 FAIR: tuple[AllocationPolicy, ...] = (Tune(), Optimal())
 ALL: tuple[AllocationPolicy, ...] = (Proportional(), Greedy(), Tune(), Optimal())
+
+
+EXCHANGE = (
+    cpu_curve({3: 20.0, 5: 25.0, 9: 27.0}),
+    cpu_curve({1: 10.0, 7: 12.0, 9: 22.0}),
+    cpu_curve({5: 1.0, 10: 6.0, 12: 26.0}),
+    cpu_curve({2: 10.0, 9: 12.0, 10: 17.0}),
+)
+"""Jobs of which tuning, step by step, does not find the best division."""
 
 
 def cpus(allotted: dict[str, tuple[WorkerAllotment, ...]]) -> dict[str, list[int]]:
@@ -121,10 +133,10 @@ def test_a_profile_that_does_not_reach_down_to_the_share_falls_back_on_it() -> N
     assert sorted(workers[0].memory_bytes // GIB for workers in allotted.values())[:6] == [64] * 6
 
 
-def together(policy: AllocationPolicy, *profiles: MeasuredSensitivity) -> float:
+def together(policy: AllocationPolicy, *profiles: MeasuredSensitivity, cpus: int = 16) -> float:
     """Throughput of jobs with these profiles, a GPU each, on a node with half of its GPUs free and few CPUs."""
     gangs = [gang(f"{number}", ("n1", 100), profile=profile) for number, profile in enumerate(profiles)]
-    allotted = policy.allot([node(gpus=8, cpus=16)], gangs)
+    allotted = policy.allot([node(gpus=8, cpus=cpus)], gangs)
     return sum(
         profile.ratio(allotted[f"{number}"][0].cpu_millis, allotted[f"{number}"][0].memory_bytes)
         for number, profile in enumerate(profiles)
@@ -133,13 +145,56 @@ def together(policy: AllocationPolicy, *profiles: MeasuredSensitivity) -> float:
 
 def test_the_optimum_sees_an_exchange_that_tuning_does_not() -> None:
     """Tuning takes one step at a time, each the best for itself; the program weighs all of them together."""
+    assert together(Optimal(), *EXCHANGE) > together(Tune(), *EXCHANGE) > together(Proportional(), *EXCHANGE)
+
+
+def test_on_steady_curves_single_steps_down_find_the_optimum() -> None:
     jobs = (
-        cpu_curve({3: 20.0, 5: 25.0, 9: 27.0}),
-        cpu_curve({1: 10.0, 7: 12.0, 9: 22.0}),
-        cpu_curve({5: 1.0, 10: 6.0, 12: 26.0}),
-        cpu_curve({2: 10.0, 9: 12.0, 10: 17.0}),
+        cpu_curve({4: 13.0, 6: 14.0, 8: 26.0}),
+        cpu_curve({3: 11.0, 4: 19.0, 6: 26.0}),
+        cpu_curve({4: 3.0, 8: 17.0, 12: 22.0}),
+        cpu_curve({6: 14.0, 9: 18.0, 11: 27.0}),
     )
-    assert together(Optimal(), *jobs) > together(Tune(), *jobs) > together(Proportional(), *jobs)
+    best = together(Optimal(), *jobs, cpus=20)
+    assert together(Tune(), *jobs, cpus=20) == pytest.approx(best, abs=1e-9)
+    assert together(Proportional(), *jobs, cpus=20) < 0.8 * best
+
+
+def test_the_optimum_counts_each_node_of_a_gang() -> None:
+    """A gang without a profile keeps its share of both nodes; on each, the exchange pays as on a node alone."""
+    gangs = [gang("spans", ("n1", 800), ("n2", 800))]
+    gangs += [
+        gang(f"{name}-{number}", (name, 100), profile=profile)
+        for name in ("n1", "n2")
+        for number, profile in enumerate(EXCHANGE)
+    ]
+    nodes = [node("n1", gpus=16, cpus=32), node("n2", gpus=16, cpus=32)]
+    worth = {}
+    for policy in (Tune(), Optimal()):
+        allotted = cpus(dict(policy.allot(nodes, gangs)))
+        assert allotted["spans"] == [16_000, 16_000]
+        worth[type(policy)] = [
+            sum(
+                profile.ratio(allotted[f"{name}-{number}"][0], 512 * GIB)
+                for number, profile in enumerate(EXCHANGE)
+            )
+            for name in ("n1", "n2")
+        ]
+    assert worth[Optimal] == pytest.approx([together(Optimal(), *EXCHANGE)] * 2)
+    assert all(best > tuned for best, tuned in zip(worth[Optimal], worth[Tune], strict=True))
+
+
+def test_the_optimum_passes_its_limits_to_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[dict[str, float]] = []
+    solve = scipy.optimize.milp
+
+    def recording(*args: Any, **named: Any) -> object:
+        options.append(dict(named["options"]))  # the solver takes entries out
+        return solve(*args, **named)
+
+    monkeypatch.setattr("scipy.optimize.milp", recording)
+    together(Optimal(gap_ratio=0.03, node_limit=7), *EXCHANGE)
+    assert options == [{"mip_rel_gap": 0.03, "node_limit": 7}]
 
 
 def test_tuning_is_not_fooled_by_a_curve_that_is_flat_first_and_steep_then() -> None:
@@ -175,9 +230,15 @@ def test_a_placement_that_cannot_be_is_refused(
         ({"tolerance_ratio": 1.0}, "tolerance_ratio is 1.0"),
         ({"cpu_step_millis": 0}, "cpu_step_millis is 0"),
         ({"gap_ratio": -1.0}, "gap_ratio is -1.0"),
+        ({"gap_ratio": 1.0}, "gap_ratio is 1.0"),
         ({"node_limit": 0}, "node_limit is 0"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Optimal(**parameters)  # type: ignore[arg-type]
+
+
+def test_the_limits_of_the_parameters_are_allowed() -> None:
+    for policy in (Optimal(gap_ratio=0.0), Optimal(node_limit=1), Optimal(tolerance_ratio=0.0)):
+        assert together(policy, *EXCHANGE) >= together(Tune(), *EXCHANGE)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
+from laneway.scheduling.elastic import bftrainer
 from laneway.scheduling.elastic.bftrainer import MANY_COLUMNS, BFTrainer
 from laneway.scheduling.elastic.policy import MalleableJob
 
-from tests.unit.core.scheduling.elastic.builders import a_malleable, clusters
+from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable, clusters
 
 
 def outcome(
@@ -57,6 +61,70 @@ def test_a_job_is_rescaled_only_if_the_time_ahead_pays_for_it(horizon_seconds: f
     job = a_malleable(workers_by_node=(4,))
     policy = BFTrainer(horizon_seconds=horizon_seconds)
     assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
+
+
+@pytest.mark.parametrize(
+    ("scale_down_seconds", "allotted"),
+    [(0.0, {"default/old": 7, "default/new": 1}), (600.0, {"default/old": 8, "default/new": 0})],
+)
+def test_a_job_shrinks_for_a_new_one_only_if_that_pays(
+    scale_down_seconds: float, allotted: dict[str, int]
+) -> None:
+    jobs = [
+        a_malleable("default/old", workers_by_node=(8,)),
+        a_malleable("default/new", created_seconds=1.0, goodput=None),
+    ]
+    assert BFTrainer(scale_down_seconds=scale_down_seconds).allot(jobs, {"n0": 8}, 0.0) == allotted
+
+
+def test_a_job_whose_workers_stay_loses_no_time() -> None:
+    job = a_malleable(max_workers=4, workers_by_node=(4,), goodput=None)
+    policy = BFTrainer(horizon_seconds=1.5, scale_up_seconds=0.0, scale_down_seconds=0.0)
+    assert policy.allot([job], {"n0": 8}, 0.0) == {"default/a": 4}
+
+
+@pytest.mark.parametrize("held", [0, 14], ids=["it waits", "it runs so"])
+@pytest.mark.parametrize("columns", [17, 1], ids=["all numbers", "few numbers"])
+def test_among_few_numbers_are_the_current_one_and_small_ones(
+    monkeypatch: pytest.MonkeyPatch, held: int, columns: int
+) -> None:
+    """A job is fastest with the 14 workers of the large node; there are 17 numbers of workers to choose from."""
+    monkeypatch.setattr(bftrainer, "MANY_COLUMNS", columns)
+    slow = replace(TRAINED, throughput=replace(TRAINED.throughput, internode_seconds=5.0))
+    job = a_malleable(goodput=slow, workers_by_node=(held,) if held else ())
+    allotted = BFTrainer().allot([job], {"n0": 14, "n1": 2}, 0.0)["default/a"]
+    assert allotted == 14 if held or columns == 17 else 8 <= allotted < 14
+
+
+def test_among_few_numbers_are_none_and_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bftrainer, "MANY_COLUMNS", 1)
+    larger = a_malleable("default/a", min_workers=33, workers_by_node=(40,), goodput=None)
+    smaller = a_malleable("default/b", min_workers=33, workers_by_node=(34,))
+    assert BFTrainer().allot([larger, smaller], {"n0": 64}, 0.0) == {"default/a": 64, "default/b": 0}
+
+
+def test_the_solver_gets_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[dict[str, float]] = []
+    solve = scipy.optimize.milp
+
+    def recording(*args: Any, **named: Any) -> object:
+        options.append(dict(named["options"]))  # the solver takes entries out
+        return solve(*args, **named)
+
+    monkeypatch.setattr("scipy.optimize.milp", recording)
+    assert BFTrainer(node_limit=7).allot([a_malleable()], {"n0": 8}, 0.0) == {"default/a": 8}
+    assert options == [{"node_limit": 7}]
+
+
+def test_without_a_solution_no_gpu_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: scipy.optimize.OptimizeResult(x=None))
+    jobs = [a_malleable(f"default/{number}") for number in range(3)]
+    assert sum(BFTrainer().allot(jobs, {"n0": 2}, 0.0).values()) <= 2
+
+
+def test_the_limits_of_the_parameters_are_allowed() -> None:
+    free = BFTrainer(horizon_seconds=0.5, scale_up_seconds=0.0, scale_down_seconds=0.0, node_limit=1)
+    assert free.allot([a_malleable(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}
 
 
 def test_many_jobs_choose_among_fewer_numbers_and_still_fill_the_cluster() -> None:

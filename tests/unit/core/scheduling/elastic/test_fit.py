@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laneway.scheduling.elastic import fit as fitting
+from laneway.scheduling.elastic.descent import Slope
 from laneway.scheduling.elastic.fit import Measurement, fit
 from laneway.scheduling.model.throughput import ThroughputModel
+from numpy.typing import NDArray
 
+Vector = NDArray[np.float64]
 TRUTH = ThroughputModel(0.02, 0.0007, 0.12, 0.004, 0.03, 0.001, 2.0)
 SEEN = [(1, 1), (1, 2), (1, 4), (2, 2), (2, 8), (4, 16)]
 
@@ -91,16 +99,98 @@ def test_step_times_alone_are_enough() -> None:
     assert predicted(found, 3, 12, 100) == pytest.approx(predicted(TRUTH, 3, 12, 100), rel=0.05)
 
 
-def test_what_was_not_tried_scales_perfectly() -> None:
-    found = fit(measured(TRUTH, [(1, 1)], [32, 64]))
+@pytest.mark.parametrize("start", [None, TRUTH], ids=["from nothing", "from a former model"])
+def test_what_was_not_tried_scales_perfectly(start: ThroughputModel | None) -> None:
+    found = fit(measured(TRUTH, [(1, 1)], [32, 64]), start)
     assert found.network_seconds(1, 8) == 0.0
     assert found.network_seconds(4, 8) == 0.0
+    assert found.gamma == pytest.approx(1.0, abs=1e-3)
 
 
-def test_two_replicas_say_nothing_of_how_more_would_slow_down() -> None:
-    found = fit(measured(TRUTH, [(1, 1), (1, 2)], [32, 64]))
+@pytest.mark.parametrize("start", [None, TRUTH], ids=["from nothing", "from a former model"])
+def test_two_replicas_say_nothing_of_how_more_would_slow_down(start: ThroughputModel | None) -> None:
+    found = fit(measured(TRUTH, [(1, 1), (1, 2)], [32, 64]), start)
     assert found.network_seconds(1, 2) > 0.01
     assert found.network_seconds(1, 8) == found.network_seconds(1, 2)
+
+
+def test_the_third_replica_shows_how_more_slow_down() -> None:
+    truth = ThroughputModel(0.02, 0.0007, 0.2, 0.02, 0.1, 0.01)
+    found = fit(measured(truth, [(1, 1), (1, 2), (1, 3)], [32, 64, 128]))
+    assert found.network_seconds(1, 3) == pytest.approx(0.11, rel=0.01)
+    assert found.intranode_seconds_per_replica == pytest.approx(0.01, rel=0.1)
+
+
+def test_passes_tell_the_network_from_the_computation() -> None:
+    """With two replicas alone, steps do not tell how much of them is the network."""
+    truth = ThroughputModel(0.02, 0.0007, intranode_seconds=0.1)
+    found = fit(measured(truth, [(1, 2)], [32, 64, 128]))
+    assert found.pass_seconds(64.0) == pytest.approx(truth.pass_seconds(64.0), rel=0.01)
+    assert found.network_seconds(1, 2) == pytest.approx(0.1, rel=0.02)
+
+
+def test_a_model_that_began_without_a_network_learns_of_it() -> None:
+    known = measured(TRUTH, SEEN, [32, 64, 128, 256])
+    found = fit(known, fit(known[:4]))
+    assert predicted(found, 3, 12, 100) == pytest.approx(predicted(TRUTH, 3, 12, 100), rel=0.05)
+
+
+@pytest.fixture
+def descents(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Callable[[Vector], Slope], list[Vector], Vector]]:
+    """The function of each fit, where it was asked, and what was found."""
+    made: list[tuple[Callable[[Vector], Slope], list[Vector], Vector]] = []
+    minimise = fitting.minimise
+
+    def recording(function: Callable[[Vector], Slope], start: Vector, *bounds: Any) -> Vector:
+        asked: list[Vector] = []
+
+        def slope_at(at: Vector) -> Slope:
+            asked.append(at.copy())
+            return function(at)
+
+        found = minimise(slope_at, start, *bounds)
+        made.append((function, asked, found))
+        return found
+
+    monkeypatch.setattr(fitting, "minimise", recording)
+    return made
+
+
+def test_a_former_model_as_start_halves_the_time(
+    descents: list[tuple[Callable[[Vector], Slope], list[Vector], Vector]],
+) -> None:
+    known = measured(TRUTH, SEEN, [32, 64, 128, 256])
+    former = fit(known[:-2])
+    fit(known)
+    fit(known, former)
+    _, anew, again = (len(asked) for _, asked, _ in descents)
+    assert again <= anew / 2
+
+
+@pytest.mark.parametrize("passes", [True, False], ids=["with passes", "steps alone"])
+def test_the_gradient_is_that_of_the_error(
+    descents: list[tuple[Callable[[Vector], Slope], list[Vector], Vector]], passes: bool
+) -> None:
+    known = measured(TRUTH, SEEN, [32, 128])
+    fit(known if passes else [replace(each, pass_seconds=None) for each in known])
+    slope_at, asked, _ = descents[0]
+    moved = np.random.default_rng(3).normal(0.0, 0.3, (4, 7))
+    for at in asked[0] + np.abs(moved):
+        gradient = slope_at(at).gradient
+        for parameter, step in enumerate(1e-6 * np.eye(7)):
+            by_difference = (slope_at(at + step).loss - slope_at(at - step).loss) / 2e-6
+            assert gradient[parameter] == pytest.approx(by_difference, rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("passes", [True, False], ids=["with passes", "steps alone"])
+def test_a_model_without_growth_that_foretells_all_has_no_error(
+    descents: list[tuple[Callable[[Vector], Slope], list[Vector], Vector]], passes: bool
+) -> None:
+    truth = ThroughputModel(0.02, 0.0007, 0.12, 0.0, 0.03, 0.0)
+    known = measured(truth, SEEN, [32, 128])
+    fit(known if passes else [replace(each, pass_seconds=None) for each in known])
+    slope_at, _, found = descents[0]
+    assert slope_at(found).loss < 2e-4
 
 
 def test_before_several_nodes_were_tried_they_are_a_little_worse_than_one() -> None:
@@ -112,6 +202,23 @@ def test_the_first_measurement_leaves_half_of_a_pass_to_the_batch() -> None:
     found = fit(measured(TRUTH, [(1, 1)], [100]))
     assert found.compute_seconds == pytest.approx(TRUTH.pass_seconds(100.0) / 2)
     assert found.pass_seconds(100.0) == pytest.approx(TRUTH.pass_seconds(100.0), rel=0.01)
+
+
+def test_one_batch_size_leaves_half_of_the_mean_pass_to_the_batch() -> None:
+    first, *_, last = measured(TRUTH, [(1, 1), (1, 4)], [100])
+    noisy = [replace(first, pass_seconds=0.08), replace(last, pass_seconds=0.12)]
+    assert fit(noisy).compute_seconds == pytest.approx(0.05)
+
+
+@settings(max_examples=10)
+@given(st.permutations([None, None, 0.051, 0.0625, 0.0713, 0.0831, 0.0937]))
+def test_the_order_of_repeated_measurements_changes_nothing(passes: list[float | None]) -> None:
+    known = measured(TRUTH, SEEN, [32])
+    repeated = [Measurement(1, 2, 64, 0.1, seconds) for seconds in passes]
+    in_order = [
+        Measurement(1, 2, 64, 0.1, seconds) for seconds in sorted(passes, key=lambda each: each or 0.0)
+    ]
+    assert fit([*known, *repeated]) == fit([*in_order, *known])
 
 
 def test_the_order_of_measurements_changes_nothing() -> None:
@@ -142,3 +249,8 @@ def test_impossible_measurements_are_refused(fields: tuple[float, ...], says: st
 def test_without_a_measurement_there_is_no_model() -> None:
     with pytest.raises(ValueError, match="there is no measurement"):
         fit([])
+
+
+def test_a_batch_of_one_sample_is_a_measurement() -> None:
+    one = Measurement(1, 1, 1, 0.5, 0.5)
+    assert fit([one]).pass_seconds(1.0) == pytest.approx(0.5, rel=1e-3)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laneway.scheduling.elastic import knapsack
 from laneway.scheduling.elastic.knapsack import Option, along_envelopes, choose, exactly
 
 quick = settings(max_examples=100)
@@ -76,3 +78,33 @@ def test_a_large_problem_is_solved_along_envelopes_and_nearly_as_well() -> None:
 def test_least_sizes_beyond_the_capacity_are_refused() -> None:
     with pytest.raises(ValueError, match="the jobs need 5 at least, and there are 4"):
         choose([[Option(2, 0.0)], [Option(3, 0.0)]], 4)
+
+
+@quick
+@given(PROBLEMS, st.lists(st.integers(0, 3), min_size=5, max_size=5))
+def test_least_sizes_above_0_are_part_of_the_capacity(
+    problem: tuple[list[list[Option]], int], least: list[int]
+) -> None:
+    options = [
+        [Option(option.size + more, option.value) for option in job]
+        for job, more in zip(problem[0], least, strict=False)
+    ]
+    capacity = problem[1] + sum(job[0].size for job in options)
+    for solve in (exactly, along_envelopes):
+        assert solve(options, capacity) == solve(problem[0], problem[1])
+
+
+@pytest.mark.parametrize("solve", [exactly, along_envelopes])
+def test_a_size_that_adds_no_value_is_not_given(
+    solve: Callable[[list[list[Option]], int], list[int]],
+) -> None:
+    assert solve([[Option(0, 0.0), Option(1, 1.0), Option(2, 1.0)]], 5) == [1]
+
+
+@pytest.mark.parametrize(("cells", "chosen"), [(16, [0, 1]), (15, [1, 0])], ids=["exactly", "greedily"])
+def test_the_size_of_the_table_decides_whether_the_answer_is_exact(
+    monkeypatch: pytest.MonkeyPatch, cells: int, chosen: list[int]
+) -> None:
+    """Four options and four sizes. The job with the best value per size leaves too little for the better one."""
+    monkeypatch.setattr(knapsack, "EXACT_CELLS", cells)
+    assert choose([[Option(0, 0.0), Option(2, 3.0)], [Option(0, 0.0), Option(3, 4.0)]], 3) == chosen

@@ -2,10 +2,82 @@
 
 from __future__ import annotations
 
-import pytest
-from laneway.scheduling.elastic.pollux import Pollux
+import math
+from collections.abc import Mapping
+from dataclasses import astuple, replace
+from itertools import product
 
-from tests.unit.core.scheduling.elastic.builders import a_malleable
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.scheduling.elastic.policy import MalleableJob
+from laneway.scheduling.elastic.pollux import Pollux
+from laneway.scheduling.model.efficiency import Efficiency
+from laneway.scheduling.model.goodput import BatchLimits, GoodputModel
+from laneway.scheduling.model.throughput import ThroughputModel
+
+from tests.unit.core.scheduling.elastic.builders import TRAINED, a_malleable
+
+
+def mean_of_speedups(
+    policy: Pollux, jobs: list[MalleableJob], allotted: Mapping[str, int], free: Mapping[str, int]
+) -> float:
+    """The sum that grows with the power mean of the waiting jobs' speedups over their fair shares."""
+    gpus_per_node, fair_gpus = max(free.values()), math.ceil(sum(free.values()) / len(jobs))
+    total = 0.0
+    for job in jobs:
+        fair_workers = min(max(fair_gpus // job.gpus_per_worker, job.min_workers), job.max_workers)
+        speedup = 1e-3
+        if allotted[job.key]:
+            speedup += job.speed_on(allotted[job.key], gpus_per_node) / job.speed_on(
+                fair_workers, gpus_per_node
+            )
+        weight = (1 + job.attained_service_gpu_seconds / 3600) ** -0.5
+        power = policy.fairness
+        total += weight * (math.log(speedup) if power == 0 else math.copysign(speedup**power, power))
+    return total
+
+
+@st.composite
+def waiting_jobs(draw: st.DrawFn) -> list[MalleableJob]:
+    """Jobs that scale well, badly or as assumed before they have run."""
+    chatty = replace(TRAINED, throughput=replace(TRAINED.throughput, intranode_seconds_per_replica=0.1))
+    return [
+        a_malleable(
+            f"default/{number}",
+            min_workers=(least := draw(st.integers(1, 3))),
+            max_workers=least + draw(st.integers(0, 8)),
+            gpus_per_worker=draw(st.sampled_from([1, 1, 2])),
+            attained_service_gpu_seconds=draw(st.sampled_from([0.0, 3600.0, 36_000.0])),
+            goodput=draw(st.sampled_from([None, TRAINED, chatty])),
+        )
+        for number in range(draw(st.integers(1, 3)))
+    ]
+
+
+@pytest.mark.parametrize("fairness", [-1.0, 0.0, 0.5, 1.0])
+@settings(max_examples=30)
+@given(jobs=waiting_jobs(), capacity=st.integers(1, 11))
+def test_no_other_allotment_has_a_larger_mean_of_speedups(
+    fairness: float, jobs: list[MalleableJob], capacity: int
+) -> None:
+    policy, free = Pollux(fairness=fairness), {"n0": capacity}
+    best = max(
+        mean_of_speedups(policy, jobs, dict(zip([job.key for job in jobs], counts, strict=True)), free)
+        for counts in product(*(job.counts(capacity) for job in jobs))
+        if sum(count * job.gpus_per_worker for count, job in zip(counts, jobs, strict=True)) <= capacity
+    )
+    allotted = policy.allot(jobs, free, 0.0)
+    assert mean_of_speedups(policy, jobs, allotted, free) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("fairness", [-1.0, 0.0, 1.0])
+def test_a_job_of_larger_samples_gets_as_many_workers(fairness: float) -> None:
+    """Each of its steps takes ten times as long; its speedup by workers is the same."""
+    model = TRAINED.throughput
+    slow = ThroughputModel(*(10 * seconds for seconds in astuple(model)[:-1]), gamma=model.gamma)
+    jobs = [a_malleable("default/a"), a_malleable("default/b", goodput=replace(TRAINED, throughput=slow))]
+    assert set(Pollux(fairness=fairness).allot(jobs, {"n0": 8}, 0.0).values()) == {4}
 
 
 def test_equal_jobs_get_equal_shares() -> None:
@@ -42,6 +114,34 @@ def test_a_job_is_given_more_only_if_that_pays_the_restart(
     assert Pollux().allot([job], {"n0": 8}, age_seconds) == {"default/a": workers}
 
 
+def test_a_fair_share_is_a_whole_number_of_workers() -> None:
+    """Each can have exactly its fair share, but not both; the fair share of 3 GPUs is one worker of the first job."""
+    jobs = [
+        a_malleable("default/a", max_workers=2, gpus_per_worker=2, goodput=None),
+        a_malleable("default/b", min_workers=4, max_workers=4, goodput=None),
+    ]
+    assert Pollux(fairness=1.0).allot(jobs, {"n0": 5}, 0.0) == {"default/a": 1, "default/b": 0}
+
+
+def test_how_long_ago_a_job_was_submitted_decides_not_the_clock() -> None:
+    job = a_malleable(workers_by_node=(4,), created_seconds=100_000.0)
+    assert Pollux().allot([job], {"n0": 8}, 100_020.0) == {"default/a": 4}
+    assert Pollux().allot([job], {"n0": 8}, 200_000.0) == {"default/a": 8}
+
+
+def test_a_job_that_has_only_begun_is_not_restarted_whatever_it_would_gain() -> None:
+    perfect = GoodputModel(ThroughputModel(0.02, 0.001), Efficiency(128, 1e12), BatchLimits(65_536, 1024), 64)
+    job = a_malleable(workers_by_node=(1,), goodput=perfect)
+    assert Pollux().allot([job], {"n0": 64}, 0.0) == {"default/a": 1}
+    assert Pollux().allot([job], {"n0": 64}, 10.0) == {"default/a": 64}
+
+
+@pytest.mark.parametrize(("most", "workers"), [(4, 4), (8, 8)])
+def test_where_restarts_cost_nothing_a_job_is_given_more_at_once(most: int, workers: int) -> None:
+    job = a_malleable(max_workers=most, workers_by_node=(4,), goodput=None)
+    assert Pollux(restart_seconds=0.0).allot([job], {"n0": 8}, 0.0) == {"default/a": workers}
+
+
 def test_jobs_that_are_more_than_the_gpus_do_not_take_turns_at_each_decision() -> None:
     running = a_malleable(
         "default/a", max_workers=1, workers_by_node=(1,), attained_service_gpu_seconds=3600.0
@@ -50,6 +150,37 @@ def test_jobs_that_are_more_than_the_gpus_do_not_take_turns_at_each_decision() -
     assert Pollux().allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 1, "default/b": 0}
     eager = Pollux(stop_ratio=0.0)
     assert eager.allot([running, waiting], {"n0": 1}, 3600.0) == {"default/a": 0, "default/b": 1}
+
+
+@pytest.mark.parametrize("goodput", [None, TRAINED], ids=["unknown", "trained"])
+@pytest.mark.parametrize(
+    ("service_gpu_seconds", "unit", "goes_on"),
+    [(4400.0, 3600.0, True), (4600.0, 3600.0, False), (0.6, 0.5, True), (0.65, 0.5, False)],
+)
+def test_a_job_runs_until_its_weight_is_by_half_less_than_that_of_one_that_waits(
+    goodput: GoodputModel | None, service_gpu_seconds: float, unit: float, goes_on: bool
+) -> None:
+    """The other weighs 1, it 1 / 1.5 once 1 + service / unit is 1.5 to the power of 2."""
+    running = a_malleable(
+        "default/a",
+        max_workers=1,
+        workers_by_node=(1,),
+        attained_service_gpu_seconds=service_gpu_seconds,
+        goodput=goodput,
+    )
+    waiting = a_malleable("default/b", max_workers=1, goodput=goodput)
+    allotted = Pollux(service_gpu_seconds=unit).allot([running, waiting], {"n0": 1}, 36_000.0)
+    assert allotted == {"default/a": int(goes_on), "default/b": int(not goes_on)}
+
+
+def test_all_workers_of_a_running_job_count_before_it_is_stopped() -> None:
+    """With one of its four workers it would weigh too little against the job that needs all GPUs."""
+    running = a_malleable(
+        "default/a", max_workers=4, workers_by_node=(4,), attained_service_gpu_seconds=5600.0, goodput=None
+    )
+    waiting = a_malleable("default/b", min_workers=4, max_workers=4, goodput=None)
+    allotted = Pollux().allot([running, waiting], {"n0": 4}, 36_000.0)
+    assert allotted == {"default/a": 4, "default/b": 0}
 
 
 def test_a_job_that_has_had_many_times_the_service_is_stopped_for_one_that_waits() -> None:
@@ -82,3 +213,8 @@ def test_a_running_job_makes_room_for_new_ones() -> None:
 def test_impossible_parameters_are_refused(fields: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Pollux(**fields)
+
+
+def test_the_limits_of_the_parameters_are_allowed() -> None:
+    free = Pollux(1.0, restart_seconds=0.0, service_exponent=0.0, service_gpu_seconds=0.5, stop_ratio=0.0)
+    assert free.allot([a_malleable(workers_by_node=(4,))], {"n0": 8}, 0.0) == {"default/a": 8}

@@ -50,76 +50,76 @@ def starts(
     return {key: start_seconds - NOW for key, start_seconds in found.items()}
 
 
-class TestLeftSeconds:
-    def test_time_since_the_record_counts_as_run_time(self) -> None:
-        job = replace(a_job("j").runs_on("n/0").made, executed_seconds=100.0, as_of_seconds=NOW - 50)
-        assert expected_left_seconds(job, NOW) == (150.0, False)
-        assert expected_left_seconds(replace(job, expected_seconds=400.0), NOW) == (250.0, True)
-
-    @given(st.floats(1, 1e6), st.floats(1, 1e6))
-    def test_a_job_that_exceeds_its_expected_time_ends_soon(self, expected: float, more: float) -> None:
-        ran = expected + more
-        job = replace(a_job("j").runs_on("n/0").made, executed_seconds=ran, expected_seconds=expected)
-        left, known = expected_left_seconds(job, NOW)
-        assert known
-        assert 0 < left <= ran / 10
+def test_time_since_the_record_counts_as_run_time() -> None:
+    job = replace(a_job("j").runs_on("n/0").made, executed_seconds=100.0, as_of_seconds=NOW - 50)
+    assert expected_left_seconds(job, NOW) == (150.0, False)
+    assert expected_left_seconds(replace(job, expected_seconds=400.0), NOW) == (250.0, True)
 
 
-class TestClasses:
-    """Jobs that can use GPUs of two classes."""
+@given(st.floats(1, 1e6), st.floats(1, 1e6))
+def test_a_job_that_exceeds_its_expected_time_ends_soon(expected: float, more: float) -> None:
+    ran = expected + more
+    job = replace(a_job("j").runs_on("n/0").made, executed_seconds=ran, expected_seconds=expected)
+    left, known = expected_left_seconds(job, NOW)
+    assert known
+    assert 0 < left <= ran / 10
 
-    @EITHER_WAY
-    def test_they_take_the_fuller_class_first(self, fuller: GPUClass, emptier: GPUClass) -> None:
-        claims = [claim("any", *BOTH), claim("rest", emptier, percent=300)]
-        assert starts(claims, [], {fuller: 100, emptier: 300}) == {"any": 0.0, "rest": 0.0}
 
-    @EITHER_WAY
-    @pytest.mark.parametrize(
-        ("rest", "want"), [(150, {"any": 0.0, "rest": 0.0}), (151, {"any": 0.0, "rest": LONG_SECONDS})]
-    )
-    def test_the_emptier_class_gives_what_the_fuller_one_lacks(
-        self, fuller: GPUClass, emptier: GPUClass, rest: int, want: dict[str, float]
-    ) -> None:
-        claims = [claim("any", *BOTH, percent=250), claim("rest", emptier, percent=rest)]
-        assert starts(claims, [], {fuller: 100, emptier: 300}) == want
+# Jobs that can use GPUs of two classes.
 
-    @EITHER_WAY
-    def test_no_more_than_is_free_is_taken_from_the_fuller_class(
-        self, fuller: GPUClass, emptier: GPUClass
-    ) -> None:
-        claims = [claim("any", *BOTH, percent=200), claim("next", fuller)]
-        assert starts(claims, [holder("old", 50, fuller)], {fuller: 0, emptier: 200})["next"] == 50.0
-        assert starts(claims, [holder("old", 50, fuller)], {fuller: 100, emptier: 200})["next"] == 50.0
 
-    @settings(max_examples=50)
-    @given(
-        st.lists(st.tuples(st.sampled_from([SMALL, LARGE]), st.integers(1, 200), st.integers(1, 100))),
-        st.lists(
-            st.tuples(
-                st.sampled_from([frozenset({SMALL}), frozenset({LARGE}), BOTH]),
-                st.integers(1, 200),
-                st.booleans(),
-            ),
-            max_size=6,
+@EITHER_WAY
+def test_they_take_the_fuller_class_first(fuller: GPUClass, emptier: GPUClass) -> None:
+    claims = [claim("any", *BOTH), claim("rest", emptier, percent=300)]
+    assert starts(claims, [], {fuller: 100, emptier: 300}) == {"any": 0.0, "rest": 0.0}
+
+
+@EITHER_WAY
+@pytest.mark.parametrize(
+    ("rest", "want"), [(150, {"any": 0.0, "rest": 0.0}), (151, {"any": 0.0, "rest": LONG_SECONDS})]
+)
+def test_the_emptier_class_gives_what_the_fuller_one_lacks(
+    fuller: GPUClass, emptier: GPUClass, rest: int, want: dict[str, float]
+) -> None:
+    claims = [claim("any", *BOTH, percent=250), claim("rest", emptier, percent=rest)]
+    assert starts(claims, [], {fuller: 100, emptier: 300}) == want
+
+
+@EITHER_WAY
+def test_no_more_than_is_free_is_taken_from_the_fuller_class(fuller: GPUClass, emptier: GPUClass) -> None:
+    claims = [claim("any", *BOTH, percent=200), claim("next", fuller)]
+    assert starts(claims, [holder("old", 50, fuller)], {fuller: 0, emptier: 200})["next"] == 50.0
+    assert starts(claims, [holder("old", 50, fuller)], {fuller: 100, emptier: 200})["next"] == 50.0
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.sampled_from([SMALL, LARGE]), st.integers(1, 200), st.integers(1, 100))),
+    st.lists(
+        st.tuples(
+            st.sampled_from([frozenset({SMALL}), frozenset({LARGE}), BOTH]),
+            st.integers(1, 200),
+            st.booleans(),
         ),
-        st.sampled_from([{}, {SMALL: 0}, {SMALL: 100}, {LARGE: 0}, {LARGE: 150}]),
-    )
-    @example([(LARGE, 100, 50)], [(BOTH, 100, True), (frozenset({LARGE}), 1, False)], {})
-    @example([(LARGE, 100, 50)], [(frozenset({LARGE}), 100, True), (frozenset({LARGE}), 1, False)], {})
-    @example([(LARGE, 100, 50)], [(frozenset({LARGE}), 101, False)], {})
-    @example([(SMALL, 100, 50)], [(BOTH, 100, True), (frozenset({SMALL}), 100, False)], {LARGE: 0})
-    def test_a_class_with_nothing_free_may_be_left_out(
-        self,
-        held: list[tuple[GPUClass, int, int]],
-        wanted: list[tuple[frozenset[GPUClass], int, bool]],
-        free: dict[GPUClass, int],
-    ) -> None:
-        holders = [holder(f"h{at}", left, of, percent) for at, (of, percent, left) in enumerate(held)]
-        claims = [
-            claim(f"j{at}", *of, percent=percent, runs=500.0, is_preemptor=is_preemptor)
-            for at, (of, percent, is_preemptor) in enumerate(wanted)
-        ]
-        assert starts(claims, holders, free) == starts(claims, holders, {SMALL: 0, LARGE: 0} | free)
+        max_size=6,
+    ),
+    st.sampled_from([{}, {SMALL: 0}, {SMALL: 100}, {LARGE: 0}, {LARGE: 150}]),
+)
+@example([(LARGE, 100, 50)], [(BOTH, 100, True), (frozenset({LARGE}), 1, False)], {})
+@example([(LARGE, 100, 50)], [(frozenset({LARGE}), 100, True), (frozenset({LARGE}), 1, False)], {})
+@example([(LARGE, 100, 50)], [(frozenset({LARGE}), 101, False)], {})
+@example([(SMALL, 100, 50)], [(BOTH, 100, True), (frozenset({SMALL}), 100, False)], {LARGE: 0})
+def test_a_class_with_nothing_free_may_be_left_out(
+    held: list[tuple[GPUClass, int, int]],
+    wanted: list[tuple[frozenset[GPUClass], int, bool]],
+    free: dict[GPUClass, int],
+) -> None:
+    holders = [holder(f"h{at}", left, of, percent) for at, (of, percent, left) in enumerate(held)]
+    claims = [
+        claim(f"j{at}", *of, percent=percent, runs=500.0, is_preemptor=is_preemptor)
+        for at, (of, percent, is_preemptor) in enumerate(wanted)
+    ]
+    assert starts(claims, holders, free) == starts(claims, holders, {SMALL: 0, LARGE: 0} | free)
 
 
 def test_what_a_preemptor_waits_for_is_promised_to_no_other_job() -> None:

@@ -157,8 +157,8 @@ TESTS ?=
 FRESH ?=
 
 .PHONY: mutants
-mutants: $(INSTALLED) ## Mutation testing of a module: ONLY=laneway.lanes.turns; TESTS=folders, FRESH=1 begins again
-	$(PYTHON) -m tests.performance.mutants --only "$(ONLY)" --tests "$(TESTS)" $(if $(FRESH),--fresh) --results docs/measurements
+mutants: $(INSTALLED) ## Mutation testing of a module: ONLY=laneway.lanes.turns; TESTS=folders, SAMPLE=number of mutants, FRESH=1 begins again
+	$(PYTHON) -m tests.performance.mutants --only "$(ONLY)" --tests "$(TESTS)" $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(FRESH),--fresh) --results docs/measurements
 
 GPU_PYTHON ?= python3
 GPU_PYTHON_VERSION ?= 3.12

@@ -5,7 +5,8 @@ shows code that the tests run and do not check. Only the tests that reach the mu
 
 mutmut wants a project with one source folder. So each run has a workspace in ``.mutants/MODULE``: a copy of the module as
 ``src/laneway/…``, which comes before the installed one because ``laneway`` is a namespace package, and a copy of ``tests``. A run that
-was stopped goes on where it was; ``FRESH=1`` begins again.
+was stopped goes on where it was; ``FRESH=1`` begins again. A large package takes many hours: ``SAMPLE=1500`` tries as many of its mutants,
+always the same ones, drawn at random.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -50,6 +52,18 @@ def pytest_sessionstart():
         if isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()
 '''
+
+
+_GENERATE = """
+from multiprocessing import cpu_count
+from mutmut.__main__ import copy_also_copy_files, copy_src_dir, create_mutants, set_mutant_under_test, setup_source_paths
+set_mutant_under_test("mutant_generation")
+copy_src_dir()
+copy_also_copy_files()
+setup_source_paths()
+create_mutants(cpu_count())
+"""
+"""The first part of `mutmut run`: it has no command of its own."""
 
 
 class MutantsError(Exception):
@@ -124,6 +138,7 @@ def _configuration(pattern: str, tests: Sequence[Path]) -> str:
             "also_copy": ["docs", "conftest.py"],
             "pytest_add_cli_args_test_selection": [str(each) for each in tests],
             "use_git_change_detection": False,
+            "timeout_multiplier": 3.0,  # of the tests' CPU time, doubled; mutmut's 15 lets endless loops run for many minutes
         },
         "tool.pytest.ini_options": pytest["ini_options"],
     }
@@ -134,31 +149,48 @@ def _configuration(pattern: str, tests: Sequence[Path]) -> str:
     )
 
 
-def run_mutmut(folder: Path, processes: int) -> None:
-    """Runs mutmut in a workspace.
+def draw_sample(folder: Path, count: int) -> list[str]:
+    """Makes the mutants; returns the names of some, the same ones whenever the code is the same.
 
     Raises:
-        MutantsError: it ended before all mutants were tried; its output says why.
+        MutantsError: mutmut failed; its output says why.
     """
+    if subprocess.run([sys.executable, "-c", _GENERATE], cwd=folder, check=False).returncode:
+        raise MutantsError("mutmut could not make the mutants; see above")
+    names = sorted(_exit_codes(folder))
+    return sorted(random.Random(count).sample(names, min(count, len(names))))
+
+
+def run_mutmut(folder: Path, processes: int, sample: Sequence[str] = ()) -> None:
+    """Runs mutmut in a workspace.
+
+    Args:
+        folder: the workspace.
+        processes: mutants that are tried at a time.
+        sample: the mutants to try; those that an earlier run tried are not tried again. Empty: all.
+
+    Raises:
+        MutantsError: it ended before they were tried; its output says why.
+    """
+    codes = _exit_codes(folder) if sample else {}
+    names = [name for name in sample if codes[name] is None]
+    if sample and not names:
+        return
     # The same examples of properties for all mutants: a mutant is killed by the tests, and not by chance.
     environment = {**os.environ, "CI": "true", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes)]
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(processes), *names]
     if subprocess.run(command, cwd=folder, env=environment, check=False).returncode:
         raise MutantsError("mutmut has failed; see above")
 
 
-def result_of(folder: Path) -> dict[str, Any]:
-    """Reads what mutmut found out: counts, and the survivors with what was changed.
+def result_of(folder: Path, sample: Sequence[str] = ()) -> dict[str, Any]:
+    """Reads what mutmut found out: counts, and the survivors with what was changed; of the sample alone, if there is one.
 
     Raises:
         MutantsError: there are no mutants.
     """
-    codes: dict[str, int | None] = {}
-    sources: dict[str, Path] = {}
-    for file in sorted((folder / "mutants").rglob("*.meta")):
-        found = json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
-        codes |= found
-        sources |= dict.fromkeys(found, file.relative_to(folder / "mutants").with_suffix(""))
+    found = _exit_codes(folder)
+    codes = {name: found[name] for name in sample} if sample else found
     if not codes:
         raise MutantsError(f"{folder} has no mutants")
     out_of_time = sum(code in _OUT_OF_TIME for code in codes.values())
@@ -167,15 +199,22 @@ def result_of(folder: Path) -> dict[str, Any]:
     unreached = [name for name, code in codes.items() if code in _NO_TESTS]
     return {
         "mutants": len(codes),
+        "drawn_from": len(found),
         "killed": killed,
         "killed_percent": round(100 * killed / len(codes), 1),
         "out_of_time": out_of_time,
         "not_tried": sum(code is None for code in codes.values()),
-        "survivors": [
-            {"function": _function(name), "change": _change(folder, name, sources[name])}
-            for name in survivors
-        ],
+        "survivors": [{"function": _function(name), "change": _change(folder, name)} for name in survivors],
         "reached_by_no_test": sorted({_function(name) for name in unreached}),
+    }
+
+
+def _exit_codes(folder: Path) -> dict[str, int | None]:
+    """Returns what became of each mutant: the exit code of its tests; None: not tried yet."""
+    return {
+        name: code
+        for file in sorted((folder / "mutants").rglob("*.meta"))
+        for name, code in json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"].items()
     }
 
 
@@ -190,11 +229,11 @@ def _function(mutant: str) -> str:
     return f"{module}.{name}"
 
 
-def _change(folder: Path, mutant: str, source: Path) -> str:
+def _change(folder: Path, mutant: str) -> str:
     with chdir(folder):  # mutmut reads its configuration from there when it is imported
         from mutmut.mutation.diff_apply import get_diff_for_mutant
 
-        shown = get_diff_for_mutant(mutant, path=source)
+        shown = get_diff_for_mutant(mutant)
     changed = [line for line in shown.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     before = " ".join(line[1:].strip() for line in changed if line.startswith("-"))
     after = " ".join(line[1:].strip() for line in changed if line.startswith("+"))
@@ -202,6 +241,8 @@ def _change(folder: Path, mutant: str, source: Path) -> str:
 
 
 def _shown(found: dict[str, Any]) -> Iterator[str]:
+    if (total := found.get("drawn_from", found["mutants"])) > found["mutants"]:
+        yield f"Drawn at random: {found['mutants']} of {total} mutants. "
     yield f"{found['killed']} of {found['mutants']} mutants killed: **{found['killed_percent']} %** (goal {GOAL_PERCENT} %), "
     yield f"{found['out_of_time']} of them by running out of time.\n\n"
     if found["reached_by_no_test"]:
@@ -231,6 +272,7 @@ def main() -> int:
     parser.add_argument(
         "--tests", default="", help="folders of tests; default: the unit tests that mirror the module"
     )
+    parser.add_argument("--sample", type=int, default=0, help="try as many mutants, drawn at random; 0: all")
     parser.add_argument("--results", type=Path, required=True, help="the folder for the JSON file")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run has found out")
@@ -243,12 +285,18 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         make_workspace(target, folder)
-        run_mutmut(folder, options.processes)
-        result = result_of(folder)
+        sample = draw_sample(folder, options.sample) if options.sample else []
+        run_mutmut(folder, options.processes, sample)
+        result = result_of(folder, sample)
     except MutantsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    found = {"command": f"make mutants ONLY={target.name}", "machine": asdict(machine), "result": result}
+    sampled = f" SAMPLE={options.sample}" if options.sample else ""
+    found = {
+        "command": f"make mutants ONLY={target.name}{sampled}",
+        "machine": asdict(machine),
+        "result": result,
+    }
     file = options.results / f"{_PREFIX}{target.name}.json"
     file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_page(options.results, block_of(options.results))

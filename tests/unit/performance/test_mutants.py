@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.performance import mutants
-from tests.performance.mutants import MutantsError, make_workspace, result_of, target_of
+from tests.performance.mutants import MutantsError, make_workspace, result_of, run_mutmut, target_of
 
 
 @pytest.mark.parametrize(
@@ -61,27 +62,57 @@ def test_a_second_run_has_the_code_of_now_and_the_results_of_before(tmp_path: Pa
     assert (tmp_path / "mutants").exists()
 
 
-def test_results_are_counted_by_what_became_of_each_mutant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mutants, "_change", lambda folder, name, source: f"{source}: a → b")
-    codes = {
-        "laneway.lanes.fitting.x_fits__mutmut_1": 1,
-        "laneway.lanes.fitting.x_fits__mutmut_2": 152,
-        "laneway.lanes.fitting.x_fits__mutmut_3": 33,
-        "laneway.lanes.table.xǁLaneTableǁadmit__mutmut_1": 0,
-    }
+CODES = {
+    "laneway.lanes.fitting.x_fits__mutmut_1": 1,
+    "laneway.lanes.fitting.x_fits__mutmut_2": 152,
+    "laneway.lanes.fitting.x_fits__mutmut_3": 33,
+    "laneway.lanes.fitting.x_fits__mutmut_4": None,
+    "laneway.lanes.table.xǁLaneTableǁadmit__mutmut_1": 0,
+}
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace where all but one of five mutants were tried."""
+    monkeypatch.setattr(mutants, "_change", lambda folder, name: "a → b")
     (tmp_path / "mutants").mkdir()
-    (tmp_path / "mutants/a.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
-    assert result_of(tmp_path) == {
-        "mutants": 4,
+    (tmp_path / "mutants/a.py.meta").write_text(json.dumps({"exit_code_by_key": CODES}))
+    return tmp_path
+
+
+def test_results_are_counted_by_what_became_of_each_mutant(tried: Path) -> None:
+    assert result_of(tried) == {
+        "mutants": 5,
+        "drawn_from": 5,
         "killed": 2,
-        "killed_percent": 50.0,
+        "killed_percent": 40.0,
         "out_of_time": 1,
-        "not_tried": 0,
-        "survivors": [{"function": "laneway.lanes.table.LaneTable.admit", "change": "a.py: a → b"}],
+        "not_tried": 1,
+        "survivors": [{"function": "laneway.lanes.table.LaneTable.admit", "change": "a → b"}],
         "reached_by_no_test": ["laneway.lanes.fitting.fits"],
     }
+
+
+def test_of_a_sample_only_what_was_drawn_counts(tried: Path) -> None:
+    found = result_of(tried, list(CODES)[:2])
+    assert (found["mutants"], found["drawn_from"], found["killed_percent"]) == (2, 5, 100.0)
+    assert not found["survivors"]
+    assert not found["reached_by_no_test"]
+
+
+def test_of_a_sample_only_what_was_not_tried_before_is_tried(
+    tried: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def record(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", record)
+    run_mutmut(tried, 2, list(CODES))
+    run_mutmut(tried, 2, list(CODES)[:2])
+    assert [command[-2:] for command in commands] == [["2", "laneway.lanes.fitting.x_fits__mutmut_4"]]
 
 
 def test_a_workspace_without_mutants_is_an_error(tmp_path: Path) -> None:

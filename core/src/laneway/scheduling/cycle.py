@@ -33,7 +33,7 @@ def run_cycle(session: Session) -> Decision:
     queue = CycleQueue(session.state, cache)
 
     # 3. Take the jobs in order, as long as more may start.
-    while queue and not session.is_full:
+    while queue and len(decision.starts) < session.max_starts:
         head = queue.pop()
 
         # 4. A paused job resumes in place, or waits on.
@@ -64,7 +64,7 @@ def schedule_one(session: Session, head: Head) -> bool:
         head.equivalence_class,
     )
     assert equivalence_class is not None
-    job = state.as_scheduled(head.key)
+    job = state.as_scheduled(sort_key[-1])
 
     # a. It must fit the nodes that are usable now, if no other job were there.
     unschedulable = state.cluster_capacity.unschedulable_reason(job.demand, equivalence_class.avoided)
@@ -79,8 +79,8 @@ def schedule_one(session: Session, head: Head) -> bool:
         return True
 
     # c. No job before it may block the GPUs that it could use.
-    classes = [gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)]
-    blocker = cache.blocker(classes)
+    choices = state.capacity(IDLE).choices(job)
+    blocker = cache.blocker(gpu_class for gpu_class, _ in choices)
     if blocker is not None and blocker < sort_key:
         cache.reject(equivalence_class, sort_key, reasons.behind(blocker[-1]))
         return False
@@ -93,7 +93,7 @@ def schedule_one(session: Session, head: Head) -> bool:
     # e. It waits, and blocks later jobs if the order policy says so.
     blocks = cache.blocks_later_jobs(sort_key, session.now_seconds)
     if blocks:
-        cache.block(classes, sort_key)
+        cache.block((gpu_class for gpu_class, _ in choices), sort_key)
     if not found:
         cache.reject(equivalence_class, sort_key, None, blocks_later_jobs=blocks)
     return found
@@ -101,7 +101,7 @@ def schedule_one(session: Session, head: Head) -> bool:
 
 def not_admitted(state: SchedulerState, job: Job, now_seconds: float) -> WaitingReason | None:
     """Return why the elastic or an admission policy holds a waiting job back; None if it may compete."""
-    if job.demand.malleable and state.worker_counts.get(job.key) == 0:
+    if state.worker_counts.get(job.key) == 0 and job.demand.malleable:
         return reasons.no_workers()
     for policy in state.policies.admission:
         refusal = policy.refusal(job, state.capacity(IDLE), now_seconds)

@@ -7,6 +7,7 @@ sufficient action. The preemptor is pipelined on their GPUs: it starts in a late
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from laneway.scheduling.actions.preemption_actions import cheapest_actions, cost_seconds
 from laneway.scheduling.actions.victims import candidates
@@ -27,12 +28,16 @@ def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Preempt other jobs for a job, if its gang fits without them."""
     if session.preemptors == _MAX_PREEMPTORS:
         return False
+    groups = candidates(session, job, sort_key)
+    preferred = next(groups, None)
+    if preferred is None:
+        return False
     statement = session.statement()
     scenario = PreemptionScenario(session.state, statement, lambda: session.place(job, FUTURE_IDLE))
     nobody_preempted = statement.checkpoint()
     victims: Sequence[Job] | None = None
     found = None
-    for group in candidates(session, job, sort_key):
+    for group in chain([preferred], groups):
         victims = session.policies.preemption.victims(group, scenario)
         if victims:
             found = cheapest_actions(scenario, victims, session.state)

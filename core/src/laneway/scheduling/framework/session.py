@@ -38,11 +38,6 @@ class Session:
         self.without_idle_gpus: set[EquivalenceClass] = set()
         """Classes that do not fit on idle GPUs. A cycle only takes idle GPUs, so they will not fit later in it either."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether as many jobs start as may in one decision."""
-        return len(self.decision.starts) >= self.max_starts
-
     def statement(self) -> Statement:
         """Open a statement."""
         return Statement(self.state)

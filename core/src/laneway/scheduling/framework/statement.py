@@ -78,7 +78,7 @@ class Statement:
         self._resumed.clear()
 
     def commit(self) -> None:
-        """Let all operations take effect, in every view."""
+        """Let all operations take effect, in every view. The statement ends."""
         for key, action in self._preempted.items():
             self._allocations.release(key, action)
             self._state.mark_assumed(key)
@@ -88,7 +88,3 @@ class Statement:
         for job, placement, status in self._placed:
             self._allocations.add(job, placement, status, None)
             self._state.mark_assumed(job.key, starts=status is AllocationStatus.ALLOCATED)
-        self._preempted.clear()
-        self._status_before.clear()
-        self._placed.clear()
-        self._resumed.clear()

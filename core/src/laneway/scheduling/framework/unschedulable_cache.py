@@ -83,6 +83,8 @@ class UnschedulableCache:
 
     def blocker(self, classes: Iterable[GPUClass]) -> SortKey | None:
         """Return the first job that blocks one of these classes of GPUs."""
+        if not self.blocked_from:  # as nearly always
+            return None
         return min((at for each in classes if (at := self.blocked_from.get(each))), default=None)
 
     def review(self, now_seconds: float, *, something_stops: bool) -> None:

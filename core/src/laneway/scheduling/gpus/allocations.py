@@ -245,13 +245,13 @@ class Allocations:
                 self._change_level(before, level)
             return
         self.remove(job.key)
-        on_gpu: Counter[int] = Counter()
+        on_gpu: dict[int, int] = {}
         for worker in placement:
             for uuid in worker.gpus:
-                if uuid in self.number:  # else its node has left the cluster
-                    on_gpu[self.number[uuid]] += (
-                        worker.share_percent
-                    )  # a node may report two workers on one GPU
+                number = self.number.get(uuid)
+                if number is not None:  # else its node has left the cluster
+                    # A node may report two workers on one GPU.
+                    on_gpu[number] = on_gpu.get(number, 0) + worker.share_percent
         shares = tuple(on_gpu.items())
         percent = sum(percent for _, percent in shares)
         entry = self.of_job[job.key] = Allocation(job, placement, status, shares, percent, level, action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
-from laneway.scheduling import WaitingCode
+from laneway.scheduling import InvalidPlan, Scheduler, WaitingCode
 
 from tests.unit.operator.builders import (
     NOW,
@@ -281,6 +283,77 @@ def test_gauges_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
 def test_gauges_leave_out_jobs_of_another_controller() -> None:
     job = a_job("a").spec(managedBy="example.com/other").record
     assert gauges_of(a_view([job], gpu_nodes=[a_gpu_node("n1")])) == {}
+
+
+def test_gauges_add_up_the_shares_of_workers_on_one_gpu() -> None:
+    """An agent may report two workers of a leaving gang on one GPU."""
+    gang = a_job("g").gang(2).share(40).placed("n1", "n1", percent=40).running()
+    pods = [a_pod(gang.record, rank).running().record for rank in (0, 1)]
+    evicted = gang.after(transitions.unplaced, "HigherQueue", "Preempted.", NOW, NOW).record
+    node = a_gpu_node("n1", 2, sessions={0: [a_session(pod) for pod in pods]})
+    cycle = Cycle(OperatorConfig())
+    cycle.run(a_view([evicted], pods, [node]), WriteHistory({}, {}), NOW)
+    held = [
+        (*sample.labels.values(), sample.value)
+        for family in cycle.gauges(NOW)
+        if family.name == "laneway_job_gpu_percent"
+        for sample in family.samples
+    ]
+    assert held == [("ns", "g", "n1", "n1/0", 80)]
+
+
+def test_the_status_of_a_job_of_another_controller_is_not_written() -> None:
+    """MultiKueue copies the status that the job has in another cluster."""
+    mirrored = a_job("a").spec(managedBy="kueue.x-k8s.io/multikueue").placed("n1", at=NOW - 300)
+    job = mirrored.running(since=NOW - 120).record
+    assert decided(a_view([job], gpu_nodes=[a_gpu_node("n1")])).writes == ()
+
+
+class TestAfterACycleWithoutADecision:
+    @pytest.fixture
+    def first(self) -> JobRecord:
+        return a_job("first").visited().record
+
+    @pytest.fixture
+    def state(self, first: JobRecord) -> ClusterState:
+        return a_view([first], gpu_nodes=[a_gpu_node("n1", 1)])
+
+    @pytest.fixture
+    def cycle(self, state: ClusterState) -> Cycle:
+        """It has started the first job."""
+        cycle = Cycle(OperatorConfig())
+        (write,) = cycle.run(state, WriteHistory({}, {}), NOW).writes
+        assert write.creates
+        return cycle
+
+    @pytest.fixture
+    def err(self, cycle: Cycle, state: ClusterState, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+        def run(in_flight: Collection[str] = ()) -> None:
+            def wrong(*_: object) -> None:
+                raise InvalidPlan("a policy erred")
+
+            with monkeypatch.context() as once:
+                once.setattr(Scheduler, "decide", wrong)
+                assert cycle.run(state, WriteHistory({}, {}), NOW + 1, in_flight).problem
+
+        return run
+
+    def test_a_start_in_flight_keeps_its_gpu(
+        self, first: JobRecord, state: ClusterState, cycle: Cycle, err: Callable[..., None]
+    ) -> None:
+        state.note_priority_class(None, URGENT)
+        state.note_job(None, a_job("second").spec(priorityClassName="urgent").visited().record)
+        err([first.uid])
+        result = cycle.run(state, WriteHistory({}, {}), NOW + 2, [first.uid])
+        assert not any(write.creates for write in result.writes)
+        assert result.waiting["ns/second"].code is not WaitingCode.NOT_CONSIDERED
+
+    def test_a_job_that_is_gone_meanwhile_is_forgotten(
+        self, first: JobRecord, state: ClusterState, cycle: Cycle, err: Callable[..., None]
+    ) -> None:
+        err()
+        state.note_job(first, None)
+        assert cycle.run(state, WriteHistory({}, {}), NOW + 2).writes == ()
 
 
 def states(gauges: dict[tuple[str, ...], float]) -> dict[str, float]:

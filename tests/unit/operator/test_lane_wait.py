@@ -19,8 +19,10 @@ from tests.unit.operator.builders import (
     a_session,
     a_view,
     condition_of,
+    decided,
     reasons,
     reconciled_job_of,
+    write_of,
 )
 
 
@@ -68,6 +70,19 @@ class TestAWorkerWithoutALane:
         assert status.executed_milliseconds == 0
         status = self.reconciled(running, lane=None, turns=1).job.status
         assert (status.state, status.reason) == ("Failed", "DeadlineExceeded")
+
+    @pytest.mark.parametrize("seen_after", [0.5, 3.0])
+    def test_nor_if_its_start_was_seen_late(self, seen_after: float) -> None:
+        placed = a_job("a").spec(activeDeadlineSeconds=3600).placed("n1", at=NOW - 20).record
+        pod = a_pod(placed).running(since=NOW - seen_after).record
+        start = write_of(decided(a_view([placed], [pod], [a_gpu_node("n1")])), "a")
+        assert start is not None
+        waiting = a_gpu_node("n1", sessions={0: [a_session(pod, state="Waiting", lane=None, turns=0)]})
+        later = decided(a_view([placed.with_status(start.status)], [pod], [waiting]), now=NOW + 18_000)
+        seen = write_of(later, "a")
+        assert seen is not None
+        assert (seen.status.state, seen.status.reason) == ("Waiting", "WaitingForLane")
+        assert seen.status.executed_milliseconds == 0
 
     def test_service_that_was_counted_is_not_taken_back(self) -> None:
         """A process that computes without the client takes no turns. If it then opens a session that gets no lane, it has run."""

@@ -381,10 +381,11 @@ class WithMemory(RuleBasedStateMachine):
 
 
 def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
-    """The writes by uid, without the periodic estimates of waiting jobs."""
+    """The writes by uid, without the periodic estimates of waiting jobs, and without when figures came: a fresh cycle has just
+    seen them."""
     found = {}
     for write in result.writes:
-        status, known = _without_estimate(write.status), _without_estimate(write.job.status)
+        status, known = _without_times(write.status), _without_times(write.job.status)
         after = write.after
         acts = write.creates or after.pods_to_delete or after.pods_to_force_delete or after.events
         if acts or status != known:
@@ -392,7 +393,10 @@ def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
     return found
 
 
-def _without_estimate(status: TrainingJobStatus) -> TrainingJobStatus:
+def _without_times(status: TrainingJobStatus) -> TrainingJobStatus:
+    if status.progress is not None:
+        progress = status.progress.model_copy(update={"updated_at": None})
+        status = status.model_copy(update={"progress": progress})
     if status.waiting is None:
         return status
     plain = {name: getattr(WaitingStatus(reason="", message=""), name) for name in _ADVICE}

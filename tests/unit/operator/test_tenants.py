@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from laneway.operator.config import OperatorConfig
@@ -21,6 +22,7 @@ from tests.unit.operator.builders import (
     a_pod,
     a_session,
     a_view,
+    reconciled_job_of,
     snapshot_of,
 )
 
@@ -114,6 +116,73 @@ def test_a_kept_view_counts_the_same_tenants_as_a_new_one(story: tuple[Step, ...
         step(state)
         delta = state.take_delta()
         assert counted(kept.update(state, delta)) == counted(snapshot_of(state)), step.__name__
+
+
+def test_a_session_without_a_uid_is_not_that_of_its_next_pod_elsewhere() -> None:
+    again = a_job("g").placed("n1").placed("n2").running().record
+    old = a_pod(a_job("g").placed("n1").record).running().record
+    left = a_gpu_node("n1", 1, sessions={0: [a_session(old, job="g", rank=0, podUID="")]})
+    state, kept = a_view([again], gpu_nodes=[left, a_gpu_node("n2", 1)]), SchedulerView()
+    kept.update(state, state.everything())
+    state.take_delta()
+    state.note_pod(None, a_pod(again).running().record)
+    assert counted(kept.update(state, state.take_delta())) == counted(snapshot_of(state))
+
+
+class TestAMachineThatIsRegisteredUnderAnotherName:
+    def test_a_gang_that_cannot_be_planned_keeps_its_gpu_there(self) -> None:
+        """The node of its other worker is gone."""
+        moved = replace(a_gpu_node("n1", 1, sessions={0: [SESSIONS[0]]}), name="new")
+        nodes = [a_node(name) for name in ("n1", "n2", "new")]
+        snapshot = snapshot_of(a_view([JOB], PODS, [moved], nodes=nodes))
+        assert snapshot.jobs == ()
+        assert foreign(snapshot) == {"n1/0": [("ns/g/0", 100)]}
+
+    def test_the_session_of_a_deleted_worker_ends_under_either_name(self) -> None:
+        n1 = a_gpu_node("n1", 1, sessions={0: [SESSIONS[0]]})
+        new = replace(n1, name="new")
+        state, cycle = a_view(gpu_nodes=[n1, new]), Cycle(OperatorConfig())
+        history = WriteHistory({}, {})
+        cycle.run(state, history, NOW)
+        state.note_gpu_node(n1, None)
+        cycle.run(state, history, NOW + 1)
+        state.note_gpu_node(new, a_gpu_node("new", 1))
+        assert not cycle.run(state, history, NOW + 2).problem
+
+
+class TestAWorkerOnAnotherGPUThanPlanned:
+    """Its placement was corrected. Then its agent restarts, and does not report its session for a moment."""
+
+    def test_a_swapped_gang_counts_once(self) -> None:
+        job = a_job("g").gang(2).share(50).placed("n1", "n1", percent=50).running().record
+        pods = [a_pod(job, rank).running().record for rank in (0, 1)]
+        both = a_gpu_node("n1", 2, sessions={1: [a_session(pods[0])], 0: [a_session(pods[1])]})
+        swapped = reconciled_job_of(job, *pods, view=a_view([job], pods, [both])).job
+        one = a_gpu_node("n1", 2, sessions={0: [a_session(pods[1])]})
+        assert foreign(snapshot_of(a_view([swapped], pods, [one]))) == {}
+
+    def test_a_job_whose_correction_is_in_flight_counts_once(self) -> None:
+        job = a_job("g").share(50).placed("n1", percent=50).running().record
+        pod = a_pod(job).running().record
+        there = a_gpu_node("n1", 2, sessions={1: [a_session(pod)]})
+        silent = a_gpu_node("n1", 2)
+        state, cycle, history = a_view([job], [pod], [there]), Cycle(OperatorConfig()), WriteHistory({}, {})
+        cycle.run(state, history, NOW)
+        state.note_gpu_node(there, silent)
+        state.note_job(None, a_job("next").share(50).visited().record)
+        state.note_job(None, a_job("last").gang(2).share(50).visited().record)
+        result = cycle.run(state, history, NOW + 1, in_flight={job.uid})
+        assert {"ns/next", "ns/last"} == result.decision.starts.keys()
+
+
+def foreign(snapshot: ClusterSnapshot) -> dict[str, list[tuple[str, int]]]:
+    """By GPU: its foreign tenants, each with its percent."""
+    return {
+        gpu.uuid: [(tenant.key, tenant.share_percent) for tenant in gpu.foreign]
+        for node in snapshot.nodes
+        for gpu in node.gpus
+        if gpu.foreign
+    }
 
 
 def test_a_job_waits_for_the_gpus_of_a_deleted_job_whose_pods_vanished_at_once() -> None:

@@ -72,7 +72,6 @@ class _Replica:
         self._api = api
         self._metrics = Metrics()
         self._metrics.show(no_job_gauges)
-        self._metrics.show(no_job_gauges)
         api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
         self._cache = ClusterCache(time.monotonic)
         lease_path = LEASES.path(namespace, config.lease.name)

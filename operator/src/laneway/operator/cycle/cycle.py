@@ -84,15 +84,19 @@ class Cycle:
 
     def forget(self) -> None:
         """Forget everything: the next cycle sees the cluster as if for the first time."""
+        self._jobs = JobCache(self._config.timeouts)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Have the next cycle tell a new scheduler everything. What is assumed of jobs with writes in flight is kept."""
         config = self._config
-        self._jobs = JobCache(config.timeouts)
         self._sync = SchedulerSync(config)
         self._deferred = DeferredStatuses(config.cycle)
         self._estimates = StartEstimates(config.cycle)
         self._waiting: Mapping[str, WaitingReason] = {}
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
-        self._remembers = False
+        self._anew = True
 
     def run(
         self,
@@ -111,14 +115,17 @@ class Cycle:
         """
         this = CycleState(cluster, history, now_seconds, in_flight)
         # 1. Observe: what has changed since the cycle before.
-        delta = cluster.take_delta() if self._remembers else cluster.everything()
-        self._remembers = True
+        anew, self._anew = self._anew, False
+        delta = cluster.everything() if anew else cluster.take_delta()
+        if anew:
+            delta.jobs |= self._jobs.jobs.keys()
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
         for uid in changed - self._jobs.jobs.keys():
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
-        self._sync.update(cluster, self._jobs, delta, changed, now_seconds)
+        told = changed | self._jobs.jobs.keys() if anew else changed
+        self._sync.update(cluster, self._jobs, delta, told, now_seconds)
         # 4. Schedule: who starts, yields, resumes; and, now and then, why the others wait.
         problem = self._schedule(this)
         if not problem:
@@ -141,7 +148,7 @@ class Cycle:
             problem=problem,
         )
         if problem:
-            self.forget()
+            self._begin_anew()
         return result
 
     @property
@@ -239,7 +246,7 @@ class Cycle:
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:
         record = this.cluster.jobs[uid]
-        if record.deleting:
+        if record.deleting or not record.managed:
             return
         if (status is not record.status and status != record.status) or record.wrong_summary:
             self._defer(this, uid)
@@ -299,6 +306,6 @@ def _merely_explains(write: JobWrite) -> bool:
 
 def _counted(write: JobWrite, now_seconds: float) -> JobWrite:
     """Count the service up to now in a status that is written."""
-    if not write.writes_status:
-        return write
+    if not write.writes_status or (write.after.job.running and not write.job.running):
+        return write  # a start counts nothing yet
     return replace(write, after=write.after.becomes(accounting.counted(write.status, now_seconds)))

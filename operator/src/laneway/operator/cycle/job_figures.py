@@ -47,9 +47,12 @@ def job_gauges(jobs: Iterable[ReconciledJob], now_seconds: float) -> Iterator[Ga
         service.add_metric(labels, accounting.attained_gpu_seconds(status))
         if not job.running and status.waiting is not None and status.waiting.since is not None:
             waiting.add_metric(labels, max(0.0, now_seconds - parse_time(status.waiting.since)))
+        held: Counter[tuple[str, str]] = Counter()
         for worker in each.holds:
             for gpu in worker.gpus:
-                percent.add_metric([*labels, worker.node, gpu], worker.share_percent)
+                held[worker.node, gpu] += worker.share_percent
+        for place, share_percent in held.items():
+            percent.add_metric([*labels, *place], share_percent)
     yield from (states, queues, service, waiting, percent)
     known = (
         (each.job.namespace, each.job.name, each.job.status.progress, each.job.status.profile)

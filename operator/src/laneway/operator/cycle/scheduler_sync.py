@@ -53,9 +53,9 @@ class SchedulerSync:
         """By uid."""
 
         self._gangs_on: defaultdict[str, set[str]] = defaultdict(set)
-        """By node: uids of jobs, gone ones too, with workers there."""
+        """By node and by GPU: uids of jobs, gone ones too, with workers there. Another node may report a GPU later."""
 
-        self._nodes_of: dict[str, set[str]] = {}
+        self._places_of: dict[str, set[str]] = {}
         """The same, by uid."""
 
     def due_seconds(self) -> float:
@@ -135,17 +135,17 @@ class SchedulerSync:
 
     def _locate(self, uid: str, state: ClusterState, cache: JobCache) -> set[str]:
         """Note on which nodes a gang is, or is to be; return these, and those on which it was."""
-        now = {pod.node for pod in state.pods.get(uid, ())}
+        now = {place for pod in state.pods.get(uid, ()) for place in (pod.node, *pod.gpus)}
         if uid in cache.jobs:
-            now |= {worker.node for worker in cache.jobs[uid].holds}
-        before = self._nodes_of.pop(uid, set())
-        for node in before - now:
-            self._gangs_on[node].discard(uid)
-        for node in now:
-            self._gangs_on[node].add(uid)
+            now |= {place for each in cache.jobs[uid].holds for place in (each.node, *each.gpus)}
+        before = self._places_of.pop(uid, set())
+        for place in before - now:
+            self._gangs_on[place].discard(uid)
+        for place in now:
+            self._gangs_on[place].add(uid)
         if now:
-            self._nodes_of[uid] = now
-        return before | now
+            self._places_of[uid] = now
+        return {self._node_of.get(place, place) for place in before | now}
 
     def _sync_nodes(
         self, names: Iterable[str], state: ClusterState, cache: JobCache, now_seconds: float
@@ -158,7 +158,7 @@ class SchedulerSync:
                 changed |= self._nodes.pop(name, None) is not None
                 self._sync_releasing(before, {})
                 continue
-            gangs = self._gangs_on[name]
+            gangs = self._gangs_on[name].union(*(self._gangs_on[gpu.uuid] for gpu in record.gpus))
             unplanned = {uid for uid in gangs & cache.jobs.keys() if self._is_unplanned(cache.jobs[uid])}
             tenants = node_tenants(name, gangs, state, cache.jobs, unplanned, now_seconds)
             node = scheduler_node(

@@ -64,7 +64,7 @@ def node_tenants(
     for hold in holds:
         if hold.ended:
             continue
-        pod = state.pod_of(hold.session)
+        pod = state.pod_of(hold)
         if pod is None:
             # A worker's session without a pod: the pod is deleted already.
             departs = hold.session.job is not None
@@ -101,7 +101,7 @@ def _unreported(
     for pod in state.pods.get(uid, ()):
         if pod.ended or state.sessions.of(pod):
             continue
-        if job is not None and any(job.covers(pod, gpu) for gpu in pod.gpus):
+        if job is not None and job.accounts_for(pod):
             continue
         key = f"{pod.namespace}/{pod.name}/{pod.uid}"
         for gpu in pod.gpus:
@@ -112,7 +112,7 @@ def _departure(hold: Hold) -> Job:
     session = hold.session
     placement = WorkerPlacement(0, hold.node, (hold.gpu.uuid,), session.share_percent)
     return Job(
-        key=f"{session.namespace}/{session.pod}/{session.key}/{hold.gpu.index}",
+        key=f"{session.namespace}/{session.pod}/{session.key}/{hold.node}/{hold.gpu.index}",
         demand=Demand(share_percent=min(session.share_percent, 100)),
         created_seconds=0.0,
         state=JobState.TERMINATING,

@@ -69,6 +69,10 @@ class ReconciledJob:
             each.worker == pod.rank and gpu in each.gpus for each in self.holds
         )
 
+    def accounts_for(self, pod: WorkerPod) -> bool:
+        """Whether what the scheduler counts as held by the job includes one of its pods, on whichever GPU."""
+        return self.state is not None and any(each.worker == pod.rank for each in self.holds)
+
     def becomes(self, status: TrainingJobStatus, *events: JobEvent) -> ReconciledJob:
         """Return this job with another status, and with further events."""
         if status is self.job.status and not events:

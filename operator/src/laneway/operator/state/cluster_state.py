@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from laneway.api.gpu_node import SessionStatus
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.operator.state.sessions import SessionIndex
+from laneway.operator.state.sessions import Hold, SessionIndex
 
 
 @dataclass(slots=True)
@@ -66,14 +65,16 @@ class ClusterState:
         self._pod_by_name: dict[tuple[str, str], WorkerPod] = {}
         self._delta = Delta()
 
-    def pod_of(self, session: SessionStatus) -> WorkerPod | None:
+    def pod_of(self, hold: Hold) -> WorkerPod | None:
         """Return a session's worker; None for a plain pod, and where there is no pod.
 
         A session whose pod the node could not name by uid yet is found by the pod's name.
         """
+        session = hold.session
         if session.pod_uid:
             return self.pod_by_uid.get(session.pod_uid)
-        return self._pod_by_name.get((session.namespace, session.pod))
+        pod = self._pod_by_name.get((session.namespace, session.pod))
+        return pod if pod is not None and pod.node == hold.node else None
 
     def take_delta(self) -> Delta:
         """Return the changes since the last call."""
@@ -172,5 +173,5 @@ class ClusterState:
             self.gangs_without_job.discard(uid)
 
     def _gangs_on(self, node: str) -> set[str]:
-        pods = (self.pod_of(hold.session) for hold in self.sessions.on(node))
+        pods = (self.pod_of(hold) for hold in self.sessions.on(node))
         return {pod.job_uid for pod in pods if pod is not None}

@@ -85,9 +85,9 @@ class Cycle:
     def forget(self) -> None:
         """Forget everything: the next cycle sees the cluster as if for the first time."""
         self._jobs = JobCache(self._config.timeouts)
-        self._begin_anew()
+        self._start_over()
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         """Have the next cycle tell a new scheduler everything. What is assumed of jobs with writes in flight is kept."""
         config = self._config
         self._sync = SchedulerSync(config)
@@ -96,7 +96,7 @@ class Cycle:
         self._waiting: Mapping[str, WaitingReason] = {}
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
-        self._anew = True
+        self._starts_over = True
 
     def run(
         self,
@@ -115,17 +115,17 @@ class Cycle:
         """
         this = CycleState(cluster, history, now_seconds, in_flight)
         # 1. Observe: what has changed since the cycle before.
-        anew, self._anew = self._anew, False
-        delta = cluster.everything() if anew else cluster.take_delta()
-        if anew:
+        starts_over, self._starts_over = self._starts_over, False
+        delta = cluster.everything() if starts_over else cluster.take_delta()
+        if starts_over:
             delta.jobs |= self._jobs.jobs.keys()
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
         for uid in changed - self._jobs.jobs.keys():
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
-        told = changed | self._jobs.jobs.keys() if anew else changed
-        self._sync.update(cluster, self._jobs, delta, told, now_seconds)
+        to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
+        self._sync.update(cluster, self._jobs, delta, to_sync, now_seconds)
         # 4. Schedule: who starts, yields, resumes; and, now and then, why the others wait.
         problem = self._schedule(this)
         if not problem:
@@ -148,7 +148,7 @@ class Cycle:
             problem=problem,
         )
         if problem:
-            self._begin_anew()
+            self._start_over()
         return result
 
     @property

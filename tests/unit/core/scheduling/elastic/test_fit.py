@@ -163,8 +163,8 @@ def test_a_former_model_as_start_halves_the_time(
     former = fit(known[:-2])
     fit(known)
     fit(known, former)
-    _, anew, again = (len(asked) for _, asked, _ in descents)
-    assert again <= anew / 2
+    _, cold, warm = (len(asked) for _, asked, _ in descents)
+    assert warm <= cold / 2
 
 
 @pytest.mark.parametrize("passes", [True, False], ids=["with passes", "steps alone"])

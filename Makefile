@@ -155,6 +155,7 @@ test-e2e: programs images ## Everything on real kubelets: two clusters side by s
 
 TESTS ?=
 FRESH ?=
+SAMPLE ?=
 
 .PHONY: mutants
 mutants: $(INSTALLED) ## Mutation testing of a module: ONLY=laneway.lanes.turns; TESTS=folders, SAMPLE=number of mutants, FRESH=1 begins again

@@ -29,6 +29,16 @@ IMAGE_PATH_NAME = "image-pythonpath"
 unknown."""
 
 
+def pin_version() -> None:
+    """Replaces the client's folder in this process's path by the version that its links name now.
+
+    An update renames the links; modules that are imported later have to be of the version that has started.
+    """
+    folder = os.path.dirname(os.path.abspath(__file__))
+    version = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [version if os.path.abspath(entry) == folder else entry for entry in sys.path]
+
+
 def put_images_path_in_place() -> None:
     """Replaces the placeholder for the image's PYTHONPATH, in this process's path and in the environment of
     its children.
@@ -88,8 +98,8 @@ def run_next_sitecustomize() -> None:
     """Runs the sitecustomize that this file hides, if there is one, as Python would. Its exceptions pass
     through."""
     # Only look behind this folder: two copies of this file on the path must not call each other forever.
-    folders = [os.path.abspath(entry) for entry in sys.path]
-    here = os.path.dirname(os.path.abspath(__file__))
+    folders = [os.path.realpath(entry) for entry in sys.path]
+    here = os.path.dirname(os.path.realpath(__file__))
     behind = len(folders) - folders[::-1].index(here) if here in folders else 0
     spec = PathFinder.find_spec("sitecustomize", sys.path[behind:])
     if spec is None or spec.loader is None:
@@ -99,6 +109,7 @@ def run_next_sitecustomize() -> None:
     spec.loader.exec_module(module)
 
 
+pin_version()
 put_images_path_in_place()
 prepare_client()
 run_next_sitecustomize()

@@ -72,6 +72,18 @@ WRONG = {
         job("spec.gpus", {"type": "Memory", "memory": "1Ei"}),
         "memory must be a quantity between zero and 1Pi",
     ),
+    "a sign that the operator does not read": (
+        job("spec.gpus", {"type": "Memory", "memory": "+8Gi"}),
+        "memory must be a quantity between zero and 1Pi",
+    ),
+    "less than a byte": (
+        job("spec.gpus", {"type": "Memory", "memory": "9e-19"}),
+        "memory must be a quantity between zero and 1Pi",
+    ),
+    "a gang whose Service cannot have its name before Kubernetes 1.36": (
+        job(name="3d-unet"),
+        "metadata.name of a gang is the name of its Service: begin it with a letter",
+    ),
     "two amounts of GPU": (
         job("spec.gpus.count", 1),
         "count is required when type is Count, and forbidden otherwise",
@@ -237,6 +249,18 @@ def test_a_wrong_spec_is_refused_at_apply_time(
 def test_a_right_spec_is_taken(control_plane: LoopbackControlPlane, path: str, value: object) -> None:
     answer = apply(control_plane, job(path, value), "--dry-run=server", "--validate=strict")
     assert answer.returncode == 0, answer.stderr
+
+
+def test_a_job_of_one_worker_may_begin_with_a_digit(control_plane: LoopbackControlPlane) -> None:
+    accepted = apply(control_plane, job("spec.workers", 1, name="3d-unet"), "--dry-run=server")
+    assert accepted.returncode == 0, accepted.stderr
+
+
+def test_an_empty_priority_class_is_none(control_plane: LoopbackControlPlane) -> None:
+    wanted = job("spec.priorityClassName", "urgent")
+    wanted["spec"]["template"]["spec"]["priorityClassName"] = ""
+    accepted = apply(control_plane, wanted, "--dry-run=server")
+    assert accepted.returncode == 0, accepted.stderr
 
 
 def test_what_decides_the_placement_cannot_change_later(control_plane: LoopbackControlPlane) -> None:

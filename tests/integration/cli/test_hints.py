@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 from laneway.cli.job_format import OPERATOR_SELECTOR
 
@@ -9,9 +10,10 @@ from hack.chart.generated import CHART
 from hack.verify.chart import rendered
 
 
-def test_the_hint_about_the_operator_selects_its_pods() -> None:
+@pytest.mark.parametrize("values", ["values.yaml", "ci/all-options-values.yaml"])
+def test_the_hint_about_the_operator_selects_its_pods(values: str) -> None:
     labels = dict(label.split("=") for label in OPERATOR_SELECTOR.split(","))
-    objects = [item for item in yaml.safe_load_all(rendered(CHART / "values.yaml")) if item]
+    objects = [item for item in yaml.safe_load_all(rendered(CHART / values)) if item]
     templates = {
         item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"]
         for item in objects

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 SCRIPT = Path(__file__).parents[3] / "client" / "image" / "install_client.py"
+CLIENT = SCRIPT.parents[1] / "src"
+
+LATE_IMPORT = """
+import laneway.client.runtime
+print("started", flush=True)
+input()
+import laneway.client.{module}
+"""
+BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
+"""Without the virtual environment, which has the client's own folder on its path."""
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +89,35 @@ def test_an_image_that_is_not_whole_changes_nothing(tmp_path: Path, installer: M
     with pytest.raises(FileNotFoundError, match=r"holds no sitecustomize\.py"):
         installer.install(broken, tmp_path / "node")
     assert seen_in(tmp_path / "node") == ("one", "# one")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "distributed.rank_store",  # by a gang's first iteration
+        "script_api",  # by the script's own call
+        "checkpoint.position",
+    ],
+)
+def test_a_running_process_imports_modules_of_the_version_that_it_started_with(
+    tmp_path: Path, installer: ModuleType, module: str
+) -> None:
+    first, second, node = tmp_path / "first", tmp_path / "second", tmp_path / "node"
+    for source in (first, second):
+        shutil.copytree(CLIENT, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    moved = second / "laneway" / "client" / f"{module.replace('.', '/')}.py"
+    moved.rename(moved.with_name("renamed.py"))
+    installer.install(first, node)
+    with subprocess.Popen(
+        [BASE_PYTHON, "-c", LATE_IMPORT.format(module=module)],
+        env={**os.environ, "PYTHONPATH": str(node), "LANEWAY_DIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        installer.install(second, node)
+        _, problem = process.communicate("\n")
+    assert process.returncode == 0, problem

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from laneway.api.health_config import HealthConfig
 from laneway.node_agent.gpus.deadline import DeadlineCaller
-from laneway.node_agent.gpus.health_file import HealthFile
+from laneway.node_agent.gpus.health_file import HealthFile, state_of
 from laneway.node_agent.gpus.monitor import GPUMonitor
 from laneway.node_agent.gpus.protocol import (
     GPUError,
@@ -21,6 +21,7 @@ from laneway.node_agent.gpus.protocol import (
     GPUReading,
     XidEvent,
 )
+from laneway.node_agent.gpus.quarantine import ExitCondition, GPUState, Quarantine
 
 from tests.support.node_agent.gpu_bench import FakeClock
 
@@ -194,6 +195,26 @@ def test_an_agent_that_was_killed_remembers_which_gpus_are_unhealthy(tmp_path: P
     for _ in range(5):
         again.monitor.check()
     assert not again.healthy
+
+
+def test_an_agent_starts_again_while_a_gpu_does_not_answer(tmp_path: Path) -> None:
+    watch = Escalation(tmp_path)
+    watch.source.error = GPULostError("GPU is lost")
+    watch.monitor.check()
+    assert not watch.healthy
+    assert not Escalation(tmp_path).healthy
+
+
+@pytest.mark.parametrize("exit_condition", ExitCondition)
+def test_every_quarantine_is_read_as_it_was_written(tmp_path: Path, exit_condition: ExitCondition) -> None:
+    quarantine = Quarantine(
+        {"no answer": "it does not answer"}, 1000.0, exit_condition, reset_requested=False
+    )
+    file = HealthFile(tmp_path)
+    file.write("boot", {"GPU-1": GPUState(quarantine, 3)})
+    record = file.read()
+    assert record is not None
+    assert state_of(record.gpus["GPU-1"]) == GPUState(quarantine, 3)
 
 
 def test_an_absent_gpu_returns_as_unhealthy_as_before(tmp_path: Path) -> None:

@@ -101,8 +101,15 @@ def test_cluster_orders_are_passed_on_when_they_change_and_survive_the_agent(tmp
     following.apply_spec(spec)
     following.apply_spec(spec)
     following.apply_spec({"orders": [{"podUID": "uid-a", "order": "Explode"}]})
+    following.apply_spec(
+        {"orders": [{"podUID": "uid-a", "order": "Explode"}, {"podUID": "uid-b", "order": "Pause"}]}
+    )
     loop.post(loop.stop)
     loop.run()
     loop.close()
-    assert changed == [(), (PodOrder(podUID="uid-a", order=Order.PAUSE, reason="preempted"),)]
-    assert [order.pod_uid for order in read_orders(kept)] == ["uid-a"]
+    first = PodOrder(podUID="uid-a", order=Order.PAUSE, reason="preempted")
+    second = PodOrder(podUID="uid-b", order=Order.PAUSE)
+    assert changed == [(), (first,), (second, first)], (
+        "an order that cannot be read leaves the others, and the pod's last one"
+    )
+    assert {order.pod_uid for order in read_orders(kept)} == {"uid-a", "uid-b"}

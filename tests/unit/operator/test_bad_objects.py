@@ -23,7 +23,6 @@ from tests.unit.operator.builders import a_gpu_node, a_job, a_view, decided, gpu
         ({"workers": 0}, "workers: Input should be greater than or equal to 1 (found 0)"),
         ({"sharing": "Exclusive", "gpus": {"type": "Share", "sharePercent": 50}}, "set gpus.type to Count"),
         ({"sharing": "Sometimes"}, "sharing"),
-        ({"tempalte": {}}, "tempalte"),
         ({"template": {"spec": {"containers": []}}}, "containers is empty"),
         ({"template": {"spec": {"containers": ["x"]}}}, "template.spec.containers[0] is 'x': write a mapping"),
         ({"template": {"spec": {"containers": [{"name": 5}]}}}, "template.spec.containers[0].name is 5: write a text"),

@@ -232,6 +232,14 @@ class TestRateOfStatusWrites:
         assert write.status.attained_service_gpu_milliseconds == 60_000
 
 
+def test_a_job_that_suits_no_gpu_does_not_stop_a_burst_of_starts() -> None:
+    config = OperatorConfig.model_validate({"cycle": {"startsPerCycle": 1}})
+    jobs = [a_job(name).visited().record for name in ("a", "b")]
+    jobs.append(a_job("c").spec(gpus={"type": "Count", "count": 1, "models": ["H100"]}).visited().record)
+    result = decided(a_view(jobs, gpu_nodes=[a_gpu_node("n1", gpus=4)]), config=config)
+    assert result.decision.starts.keys() == {"ns/a"}
+
+
 def test_how_long_it_waited_is_told_once_when_it_runs() -> None:
     job = a_job("a").placed("n1").record
     write = write_of(
@@ -278,6 +286,12 @@ def test_gauges_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
     gauges = samples_of(cycle.gauges(NOW + 5))
     assert states(gauges) == {"waiting": 1}
     assert gauges["laneway_job_waiting_seconds", "ns", "a"] == 5
+
+
+def test_a_suspended_job_has_no_waiting_time() -> None:
+    gauges = gauges_of(a_view([a_job("a").spec(suspend=True).record], gpu_nodes=[a_gpu_node("n1")]))
+    assert states(gauges) == {"suspended": 1}
+    assert ("laneway_job_waiting_seconds", "ns", "a") not in gauges
 
 
 def test_gauges_leave_out_jobs_of_another_controller() -> None:

@@ -12,7 +12,7 @@ from laneway.api.training_job import GPURequestType
 
 Object = Mapping[str, Any]
 
-OPERATOR_SELECTOR = "app.kubernetes.io/name=laneway,app.kubernetes.io/component=operator"
+OPERATOR_SELECTOR = "app.kubernetes.io/part-of=laneway,app.kubernetes.io/component=operator"
 """Selects the operator's pods; the labels are the chart's."""
 
 _ENDED = {ConditionType.COMPLETE: "completed", ConditionType.FAILED: "failed"}

@@ -186,6 +186,11 @@ def training_job() -> Schema:
                 f"metadata.name is part of the workers' host names: use at most {MAX_NAME_LENGTH} "
                 "lower-case letters, digits and '-'",
             ),
+            (
+                # Before Kubernetes 1.36 a Service's name must begin with a letter.
+                "oldSelf.hasValue() || self.spec.workers == 1 || self.metadata.name.matches('^[a-z]')",
+                "metadata.name of a gang is the name of its Service: begin it with a letter",
+            ),
         ),
         required=["spec"],
     )

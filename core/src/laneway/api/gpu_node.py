@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 from laneway.api.conditions import Condition
 from laneway.api.enforcement import Enforcement
 from laneway.api.orders import PodOrder
-from laneway.api.schema import Model, Status, Time
+from laneway.api.schema import Spec, Status, Time, or_else
 from laneway.api.training_report import TrainingReport
 from pydantic import Field
 
@@ -56,8 +57,10 @@ class SessionStatus(Status):
     share_percent: int = Field(description="Share of this GPU.", ge=0)
     quota_bytes: int = Field(description="GPU memory that belongs to the share.", ge=0)
     lane: int | None = Field(default=None, description="Lane of the session; absent while it has none.", ge=0)
-    state: SessionState = Field(description="State of the session.")
-    enforcement: Enforcement = Field(
+    state: Annotated[SessionState, or_else(SessionState.ALLOCATED)] = Field(
+        description="State of the session."
+    )
+    enforcement: Annotated[Enforcement, or_else(Enforcement.NONE)] = Field(
         default=Enforcement.NONE,
         description="Strongest enforcement level in force for this container.",
         validate_default=True,
@@ -137,7 +140,7 @@ class GPUStatus(Status):
         description="When the GPU became unhealthy; absent while it is healthy.",
     )
     simulated: bool = Field(default=False, description="Whether the GPU is simulated.")
-    enforcement: Enforcement = Field(
+    enforcement: Annotated[Enforcement, or_else(Enforcement.NONE)] = Field(
         default=Enforcement.COOPERATIVE,
         description="Strongest enforcement level that the node can apply on this GPU.",
         validate_default=True,
@@ -161,7 +164,7 @@ MAX_ORDERS = 1024
 """More than the number of pods with a share of a GPU that one node can have."""
 
 
-class GPUNodeSpec(Model):
+class GPUNodeSpec(Spec):
     """Orders to a node. The node reads them and never writes them."""
 
     orders: tuple[PodOrder, ...] = Field(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
-from laneway.api.schema import Model
-from pydantic import Field
+from laneway.api.records import explain
+from laneway.api.schema import Spec
+from pydantic import Field, ValidationError
 
 
 class Order(StrEnum):
@@ -28,7 +30,7 @@ class Order(StrEnum):
         return list(Order).index(self)
 
 
-class PodOrder(Model):
+class PodOrder(Spec):
     """Order to one pod: to all of its containers, on all GPUs of the node."""
 
     pod_uid: str = Field(
@@ -46,6 +48,17 @@ class PodOrder(Model):
     def concerns(self, pod_uid: str, namespace: str, pod: str) -> bool:
         """Return whether the order is for this pod; ``pod_uid`` is empty while the node does not know it."""
         return self.pod_uid == pod_uid
+
+
+def understood(listed: Iterable[Any]) -> tuple[tuple[PodOrder, ...], tuple[tuple[Any, str], ...]]:
+    """Return the orders of a spec that can be read, and the others with what is wrong: a newer writer may know other orders."""
+    orders, others = [], []
+    for each in listed:
+        try:
+            orders.append(PodOrder.model_validate(each))
+        except ValidationError as error:
+            others.append((each, explain(error, "spec.orders")))
+    return tuple(orders), tuple(others)
 
 
 def strongest(orders: Iterable[PodOrder]) -> PodOrder | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from laneway.api.rfc3339 import check_time
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 MAX_COUNTER = 2**53
@@ -37,6 +38,18 @@ class Model(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the object as JSON for the API server, without unset fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Spec(Model):
+    """Record that others write. The API server refuses unknown fields, so one that is read here belongs to a newer CRD: ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def or_else(fallback: StrEnum) -> BeforeValidator:
+    """Return a validator that reads a value which a newer writer may have added to an enumeration as another one."""
+    known = set(type(fallback))
+    return BeforeValidator(lambda value: value if value in known else fallback)
 
 
 class Status(Model):

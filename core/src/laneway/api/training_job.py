@@ -8,7 +8,7 @@ from typing import Any, Literal
 from laneway.api import quantity
 from laneway.api.names import GPU_PERCENT, MINIMUM_ENFORCEMENT_ANNOTATION, OPERATOR_MANAGER
 from laneway.api.pod_template import MAX_GRACE_PERIOD_SECONDS
-from laneway.api.schema import Model, rules
+from laneway.api.schema import Spec, rules
 from pydantic import ConfigDict, Field, field_validator
 
 MAX_WORKERS = 1024
@@ -72,7 +72,7 @@ def _member(field: str, kind: GPURequestType) -> tuple[str, str]:
     )
 
 
-class GPURequest(Model):
+class GPURequest(Spec):
     """The GPUs that each worker gets: a share of one GPU, a number of whole GPUs, or an amount of memory of one GPU."""
 
     type: GPURequestType = Field(
@@ -112,7 +112,7 @@ class GPURequest(Model):
             _member("count", GPURequestType.COUNT),
             _member("memory", GPURequestType.MEMORY),
             (
-                "!has(self.memory) || (!self.memory.matches('[eE][+-]?[0-9]{3}') && isQuantity(self.memory) "
+                "!has(self.memory) || (!self.memory.matches('^[+]|[eE]([+-]?[0-9]{3}|-(19|[2-9][0-9]))') && isQuantity(self.memory) "
                 "&& quantity(self.memory).isGreaterThan(quantity('0')) && quantity(self.memory).isLessThan(quantity('1Pi')))",
                 "memory must be a quantity between zero and 1Pi, such as 512Mi or 8Gi",
             ),
@@ -125,7 +125,7 @@ class GPURequest(Model):
         return None if self.memory is None else quantity.parse_bytes(self.memory)
 
 
-class Preemption(Model):
+class Preemption(Spec):
     """How the job is preempted when another job needs its GPUs."""
 
     mode: PreemptionMode = Field(
@@ -143,7 +143,7 @@ class Preemption(Model):
     )
 
 
-class TrainingJobSpec(Model):
+class TrainingJobSpec(Spec):
     """What the user asks for."""
 
     workers: int = Field(
@@ -232,7 +232,8 @@ class TrainingJobSpec(Model):
                 "sharing: Exclusive needs whole GPUs: set gpus.type to Count, or use sharing: Lanes for a part of a GPU",
             ),
             (
-                "!has(self.priorityClassName) || self.priorityClassName == '' || !has(self.template.spec.priorityClassName) || "
+                "!has(self.priorityClassName) || self.priorityClassName == '' || "
+                "self.template.spec.?priorityClassName.orValue('') == '' || "
                 "self.priorityClassName == self.template.spec.priorityClassName",
                 "priorityClassName and template.spec.priorityClassName differ: set only one of them",
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from laneway.api.enforcement import reaches
@@ -93,10 +94,12 @@ def check_decision(holdings: Holdings, decided: Decided) -> None:
         InvalidPlan: with a sentence that names the job, the GPU and the numbers.
     """
     touched: dict[str, dict[str, WorkerPlacement]] = {}
+    started: dict[str, Job] = {}
     for key, placement in decided.starts.items():
         if key not in holdings.jobs:
             raise InvalidPlan(f"the plan lets {key} start, and the snapshot has no such job")
         _check_gang(holdings.jobs[key], placement)
+        started[key] = _with_workers(holdings.jobs[key], len(placement))
         suitable: set[tuple[GPUClass, int]] = set()
         for worker in placement:
             _check_worker(holdings.jobs[key], worker, holdings, suitable)
@@ -107,7 +110,18 @@ def check_decision(holdings: Holdings, decided: Decided) -> None:
             for uuid in worker.gpus:
                 touched.setdefault(uuid, {})
     for uuid in sorted(touched):
-        _check_gpu(holdings.gpus[uuid], touched[uuid], holdings, frozenset(decided.resumes))
+        if uuid not in holdings.gpus:
+            raise InvalidPlan(
+                f"{', '.join(decided.resumes)} would resume on {uuid}, which is not in the cluster"
+            )
+        _check_gpu(holdings.gpus[uuid], touched[uuid], holdings, started, frozenset(decided.resumes))
+
+
+def _with_workers(job: Job, workers: int) -> Job:
+    """Return a job with the number of workers that it starts with: the elastic policy may have chosen another."""
+    if workers == job.demand.workers:
+        return job
+    return replace(job, demand=replace(job.demand, workers=workers))
 
 
 def _check_gang(job: Job, placement: tuple[WorkerPlacement, ...]) -> None:
@@ -167,7 +181,11 @@ def _named(job: Job, worker: WorkerPlacement) -> str:
 
 
 def _check_gpu(
-    gpu: GPU, starting: Mapping[str, WorkerPlacement], holdings: Holdings, resuming: frozenset[str]
+    gpu: GPU,
+    starting: Mapping[str, WorkerPlacement],
+    holdings: Holdings,
+    started: Mapping[str, Job],
+    resuming: frozenset[str],
 ) -> None:
     """Check percent, memory and exclusiveness of a GPU on which a job starts or resumes."""
     held = holdings.on_gpu.get(gpu.uuid) or {}
@@ -178,7 +196,7 @@ def _check_gpu(
     percent, paused_percent = gpu.foreign_percent, 0
     tenants = [foreign_tenant(foreign, gpu) for foreign in gpu.foreign]
     for key, worker in (*held.items(), *starting.items()):
-        job = holdings.jobs[key]
+        job = started.get(key) or holdings.jobs[key]
         if job.state in _PAUSED and key not in resuming:
             paused_percent += worker.share_percent
             if job.state is JobState.PAUSED:

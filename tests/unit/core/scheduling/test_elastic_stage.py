@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from laneway.lanes import LaneRules
 from laneway.scheduling import Demand, Job, JobState, Node, Scheduler, policies
 from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
 from laneway.scheduling.elastic.policy import MalleableJob
 
-from tests.unit.core.scheduling.builders import a_job, a_node, planned
+from tests.unit.core.scheduling.builders import NOW, a_job, a_node, planned
 from tests.unit.core.scheduling.elastic.builders import TRAINED
 
 
@@ -165,3 +166,22 @@ def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:
 def test_where_a_nodes_cpus_are_not_known_nothing_is_divided() -> None:
     chosen = replace(policies(order="fifo"), allocation=Proportional())
     assert not planned([a_node("n", 4)], a_job("starts"), by=chosen).allotments
+
+
+def test_a_gang_that_gets_one_worker_needs_no_lane_of_its_own() -> None:
+    """The decision is checked with the workers that start, and not with those that the job asks for."""
+    node = a_node("n", 2, lanes=LaneRules(max_lanes=1, padding_percent=0))
+    made = Scheduler([node], replace(policies(order="fifo"), elastic=Recorded({"m": 1})))
+    made.observe(a_job("gang").needs(2, share_percent=50).runs_on("n/0", "n/1").made)
+    made.observe(Job("m", Demand(2, share_percent=50, min_workers=1, max_workers=2), created_seconds=1.0))
+    assert len(made.decide(NOW).starts["m"]) == 1
+
+
+def test_a_waiting_job_starts_within_its_new_range_of_workers() -> None:
+    policy = Recorded({"m": 2})
+    made = Scheduler([a_node("n", 4)], replace(policies(order="fifo"), elastic=policy))
+    made.observe(malleable("m", 1, 2))
+    made.decide(1.0, max_starts=0)
+    policy.gives = {"m": 4}
+    made.observe(malleable("m", 3, 4))
+    assert len(made.decide(2.0).starts["m"]) == 4

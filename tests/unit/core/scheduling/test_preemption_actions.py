@@ -237,3 +237,14 @@ def after_preemption(job: JobBuilder, depth: PreemptionAction) -> Job:
     if depth is PreemptionAction.EVICT:
         return replace(job.made, state=JobState.WAITING, placement=(), created_seconds=100.0)
     return replace(job.made, state=JobState.PAUSED if depth is PreemptionAction.PAUSE else JobState.OFFLOADED)
+
+
+@pytest.mark.parametrize("state", [JobState.PAUSED, JobState.OFFLOADED])
+@pytest.mark.parametrize("gpus", [("gone/0",), ("gone/0", "n/0")], ids=["its only one", "one of two"])
+def test_a_paused_job_whose_gpu_has_left_the_cluster_stays_paused(
+    state: JobState, gpus: tuple[str, ...]
+) -> None:
+    paused = a_job("paused").needs(len(gpus)).runs_on(*gpus, state=state)
+    found = planned([a_node("n", 1)], paused)
+    assert not found.resumes
+    assert "paused" in found.waiting

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from laneway.api.enforcement import Enforcement
-from laneway.scheduling import Node, Profile, StageSeconds, WaitingCode, policies
+from laneway.scheduling import Node, Profile, Scheduler, StageSeconds, WaitingCode, policies
 
-from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, planned
+from tests.unit.core.scheduling.builders import GIB, NOW, JobBuilder, a_job, a_node, eager, planned
 
 
 def job() -> JobBuilder:
@@ -217,3 +218,24 @@ def test_a_policy_that_waits_for_a_better_place_says_so() -> None:
     found = planned([a_node("n", 1, percent=200)], *jobs, by=policies(order="fifo", placement="lanes"))
     assert found.waiting["waits"].code is WaitingCode.AWAITING_BETTER_PLACE
     assert "Lanes waits" in found.waiting["waits"].message
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {"models": ["H100"]},
+        {"minimum_enforcement": Enforcement.MPS},
+        {"memory_bytes": 80 * GIB},
+        {"models": ["T4"]},
+    ],
+    ids=["unknown model", "stronger enforcement", "larger GPU", "all its nodes are cordoned"],
+)
+def test_a_truncated_cycle_has_a_reason_for_a_job_that_suits_no_usable_gpu(demand: dict[str, Any]) -> None:
+    made = Scheduler([a_node("n", 2), a_node("c", model="T4", cordoned=True)], eager())
+    made.observe(a_job("first").created(0).made)
+    made.observe(a_job("second").created(1).made)
+    made.observe(a_job("unsuitable").created(2).needs(**demand).made)
+    found = made.plan(NOW, max_starts=1)
+    assert found.truncated
+    assert found.starts.keys() == {"first"}
+    assert {reason.code for reason in found.waiting.values()} == {WaitingCode.NOT_CONSIDERED}

@@ -20,16 +20,17 @@ class WorkerCounts:
     def __init__(self, policy: ElasticPolicy) -> None:
         self._policy = policy
         self._asked_seconds = -math.inf
-        self._asked_of: frozenset[str] = frozenset()
+        self._asked_of: dict[str, tuple[int, int]] = {}
 
     def refresh(self, state: SchedulerState, now_seconds: float) -> None:
         """Note in the state how many workers each malleable job gets."""
         malleable = {
             key: job for key, job in state.jobs.items() if job.demand.malleable and not job.suspended
         }
-        if malleable.keys() == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
+        ranges = {key: (job.demand.fewest_workers, job.demand.most_workers) for key, job in malleable.items()}
+        if ranges == self._asked_of and now_seconds < self._asked_seconds + REALLOT_SECONDS:
             return
-        self._asked_seconds, self._asked_of = now_seconds, frozenset(malleable)
+        self._asked_seconds, self._asked_of = now_seconds, ranges
         jobs = [_malleable_job(job, now_seconds) for job in malleable.values()]
         state.set_worker_counts(
             self._policy.allot(jobs, _free_gpus(state, malleable), now_seconds) if jobs else {}

@@ -57,9 +57,11 @@ def _cached_reason(
     ):  # the cycle did not try it: a job before it blocks the GPUs, or the cycle was truncated
         job = state.as_scheduled(key)
         classes = [gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)]
-        if decision.truncated and not all(each in cache.blocked_from for each in classes):
-            return reasons.not_reached()
         blocker = cache.blocker(classes) if classes else cache.all_blocked_from
+        if decision.truncated and (
+            blocker is None or not all(each in cache.blocked_from for each in classes)
+        ):
+            return reasons.not_reached()
         assert blocker is not None
         unschedulable = state.cluster_capacity.unschedulable_reason(job.demand, equivalence_class.avoided)
         return unschedulable or reasons.behind(blocker[-1])

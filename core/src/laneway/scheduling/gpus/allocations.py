@@ -288,6 +288,8 @@ class Allocations:
     def can_resume(self, key: str) -> bool:
         """Whether a paused job can take turns again where it is: the others there leave it turns and memory."""
         entry = self.of_job[key]
+        if any(uuid not in self.number for worker in entry.placement for uuid in worker.gpus):
+            return False  # its node or GPU has left the cluster
         for number, percent in entry.shares:
             others = [
                 held for held in self._on[number].values() if held[1].status is not AllocationStatus.PAUSED

@@ -148,8 +148,11 @@ class SchedulerState:
         """Return a waiting job with the number of workers that it would start with."""
         job = self.jobs[key]
         workers = self.worker_counts.get(key, job.demand.workers)
-        if workers in (0, job.demand.workers):
-            return job
+        if (
+            workers == job.demand.workers
+            or not job.demand.fewest_workers <= workers <= job.demand.most_workers
+        ):
+            return job  # 0, or counted for a range that has changed since
         return replace(job, demand=replace(job.demand, workers=workers))
 
     def capacity(self, view: View) -> FreeCapacity:

@@ -23,6 +23,7 @@ _EXIT_CONDITIONS: Final[Mapping[ExitCondition, _ExitConditionName]] = {
     ExitCondition.TIME: "time",
     ExitCondition.RESET: "reset",
 }
+_BY_NAME: Final = {name: condition for condition, name in _EXIT_CONDITIONS.items()}
 
 
 class QuarantineRecord(Record):
@@ -111,7 +112,7 @@ def state_of(record: GPURecord) -> GPUState:
     saved = record.quarantine
     if saved is None:
         return GPUState(uncorrected=record.uncorrected)
-    exit_condition = ExitCondition[saved.exit_condition.upper()]
+    exit_condition = _BY_NAME[saved.exit_condition]
     quarantine = Quarantine(saved.causes, saved.since_seconds, exit_condition, saved.reset_requested)
     return GPUState(quarantine, record.uncorrected)
 

@@ -13,13 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from laneway.api.gpu_node import GPUNodeSpec
-from laneway.api.orders import PodOrder
-from laneway.api.records import explain
+from laneway.api.orders import PodOrder, understood
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.orders.orders_file import BadOrdersError, FileOrder, read_orders, write_orders
 from laneway.node_agent.report.gpu_node_writer import ReadError
-from pydantic import ValidationError
 
 _log = logging.getLogger(__name__)
 _MAX_BACKOFF_SECONDS = 30.0
@@ -83,18 +80,17 @@ class ClusterOrdersWatch:
         self._stopped.set()
 
     def apply_spec(self, spec: dict[str, Any]) -> None:
-        """Pass on a spec's orders if they changed. Invalid orders are logged once, and the previous ones
-        stay."""
+        """Pass on a spec's orders if they changed. Invalid orders are logged once, and the previous ones of
+        their pods stay."""
         if spec == self._last_spec:
             return
         self._last_spec = spec
-        try:
-            orders = GPUNodeSpec.model_validate(spec).orders
-        except ValidationError as error:
-            _log.error(
-                "invalid orders in GPUNode, keeping the previous ones error=%r", explain(error, "spec")
-            )
-            return
+        orders, others = understood(spec.get("orders") or ())
+        previous = {order.pod_uid: order for order in self._last or ()}
+        for each, problem in others:
+            _log.error("invalid order in GPUNode, the pod's previous one stays error=%r", problem)
+            if isinstance(each, dict) and each.get("podUID") in previous:
+                orders = (*orders, previous[each["podUID"]])
         if orders == self._last:
             return
         try:

@@ -17,13 +17,15 @@ from laneway.api.gpu_node import MAX_ORDERS
 from laneway.api.orders import PodOrder
 from laneway.api.records import Record, explain
 from laneway.node_agent.atomic_file import write_atomically
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 _MAX_BYTES = 4 << 20
 
 
 class FileOrder(PodOrder):
     """An order to one pod, by uid, by name, or both; with both, a later pod of the same name is not meant."""
+
+    model_config = ConfigDict(extra="forbid")
 
     pod_uid: str = Field(default="", alias="podUID", max_length=64, pattern="^[0-9A-Za-z-]*$")
     namespace: str = Field(default="", max_length=63)

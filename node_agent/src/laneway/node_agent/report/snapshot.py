@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -142,7 +143,9 @@ def _remaining_seconds(lease: Lease) -> float | None:
     service_seconds, sizes = lease.remaining_seconds(), lease.last_sizes
     if service_seconds is None or sizes is None or not sizes.iteration_seconds:
         return service_seconds
-    return service_seconds * (1 + sizes.data_seconds / sizes.iteration_seconds)
+    remaining_seconds = service_seconds * (1 + sizes.data_seconds / sizes.iteration_seconds)
+    # A client may send a profile with absurd times; one such figure must not make the whole report invalid.
+    return remaining_seconds if math.isfinite(remaining_seconds) else None
 
 
 def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str]) -> str:

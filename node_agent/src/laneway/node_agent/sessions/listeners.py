@@ -57,7 +57,6 @@ class Listeners:
             return
         broker.listener = listener
         self._listeners[record.key] = (listener, broker)
-        _log.info("%s holds %s (%s)", listener.name, _shares(record), record.key)
         _log.info("container added container=%s key=%s shares=%r", listener.name, record.key, _shares(record))
 
     def container_updated(self, record: ContainerRecord) -> None:

@@ -45,7 +45,8 @@ def job_gauges(jobs: Iterable[ReconciledJob], now_seconds: float) -> Iterator[Ga
         job, status = each.job, accounting.counted(each.job.status, now_seconds)
         labels = [job.namespace, job.name]
         service.add_metric(labels, accounting.attained_gpu_seconds(status))
-        if not job.running and status.waiting is not None and status.waiting.since is not None:
+        waits = not job.running and status.state != SummaryState.SUSPENDED
+        if waits and status.waiting is not None and status.waiting.since is not None:
             waiting.add_metric(labels, max(0.0, now_seconds - parse_time(status.waiting.since)))
         held: Counter[tuple[str, str]] = Counter()
         for worker in each.holds:

@@ -9,7 +9,7 @@ from typing import Any
 from laneway.api.conditions import is_true
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
 from laneway.api.names import OPERATOR_FIELD_MANAGER
-from laneway.api.orders import PodOrder
+from laneway.api.orders import PodOrder, understood
 from laneway.api.records import explain
 from pydantic import ValidationError
 
@@ -93,7 +93,13 @@ def _orders(raw: dict[str, Any]) -> tuple[tuple[PodOrder, ...], frozenset[str]]:
         (own if mine else others).update(
             json.loads(field[2:])["podUID"] for field in fields if field.startswith("k:")
         )
-    return tuple(PodOrder.model_validate(each) for each in listed if each["podUID"] in own), frozenset(others)
+    return tuple(_own_order(each) for each in listed if each["podUID"] in own), frozenset(others)
+
+
+def _own_order(raw: dict[str, Any]) -> PodOrder:
+    """Return an order as it is written, so that it can be withdrawn, even if only a newer operator knows its value."""
+    orders, _ = understood([raw])
+    return orders[0] if orders else PodOrder.model_construct(pod_uid=raw["podUID"], order=raw.get("order"))
 
 
 def _twice(gpus: tuple[GPUStatus, ...]) -> str:

@@ -19,7 +19,7 @@ try:
     import own_module
 except ImportError:
     own_module = None
-path = [entry for entry in sys.path if entry not in ("", "/opt/laneway")]
+path = [entry for entry in sys.path if entry and not entry.startswith("/opt/laneway")]
 name, ran = getattr(own_module, "NAME", ""), getattr(sys, "own", "")
 print(json.dumps([name, ran, path, os.environ["PYTHONPATH"]]), flush=True)
 if "CHILD" not in os.environ:

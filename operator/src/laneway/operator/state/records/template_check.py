@@ -1,7 +1,7 @@
 """Whether a pod template has the right structure, as far as the operator reads it.
 
-The CRD's schema checks what Laneway has rules about and keeps the rest as it is, so ``env: abc`` reaches the operator. The API
-server would refuse such a pod; saying so before the job gets GPUs is better.
+The CRD's schema refuses a wrong one, such as ``env: abc``. A job that was stored with an older CRD may still have one: the API
+server would refuse its pods, and saying so before the job gets GPUs is better.
 """
 
 from __future__ import annotations

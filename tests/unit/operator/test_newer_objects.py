@@ -64,7 +64,8 @@ def test_a_job_with_a_field_of_a_newer_crd_is_accepted() -> None:
     assert parse_job(raw).problem == ""
 
 
-def test_a_session_state_of_a_newer_agent_does_not_hide_the_gpus() -> None:
+@pytest.mark.parametrize("state", ["Restoring", {"phase": "Restoring"}])
+def test_a_session_state_of_a_newer_agent_does_not_hide_the_gpus(state: object) -> None:
     session = {
         "key": "k",
         "namespace": "d",
@@ -72,7 +73,7 @@ def test_a_session_state_of_a_newer_agent_does_not_hide_the_gpus() -> None:
         "container": "c",
         "sharePercent": 50,
         "quotaBytes": 1,
-        "state": "Restoring",
+        "state": state,
     }
     record = parse_gpu_node(
         {"metadata": {"name": "n1"}, "status": {"gpus": [{**GPU, "sessions": [session]}]}}

@@ -48,7 +48,7 @@ class Spec(Model):
 
 def or_else(fallback: StrEnum) -> BeforeValidator:
     """Return a validator that reads a value which a newer writer may have added to an enumeration as another one."""
-    known = set(type(fallback))
+    known = tuple(type(fallback))  # no set: a value may be anything, and not hashable
     return BeforeValidator(lambda value: value if value in known else fallback)
 
 

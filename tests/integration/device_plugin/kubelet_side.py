@@ -172,10 +172,11 @@ class KubeletSide:
         if self._channel is not None:
             self._channel.close()
         self._channel = grpc.insecure_channel(f"unix://{self._folder / request.endpoint}")
-        threading.Thread(target=self._follow, args=(self._channel,), daemon=True).start()
         with self.changed:
             self.registrations.append(request)
             self.changed.notify_all()
+        # Only now may devices arrive: who waits for them counts the registrations next.
+        threading.Thread(target=self._follow, args=(self._channel,), daemon=True).start()
         return plugin.Empty()
 
     def _follow(self, channel: grpc.Channel) -> None:

@@ -124,8 +124,8 @@ test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
 	$(PYTEST) --numprocesses auto tests/unit
 
 .PHONY: test-properties
-test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs
-	$(PYTEST) --numprocesses auto tests/properties
+test-properties: $(INSTALLED) ## Adversarial workloads; properties at length: lane tables over 100,000 changes, all interleavings of small gangs
+	$(PYTEST) --numprocesses auto tests/adversarial tests/properties
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch

@@ -28,6 +28,7 @@ class ReferenceOrder:
 
     relative = True
     preempts_by_queue = False
+    bounds_waiting = False
     interval_seconds = math.inf
 
     def __init__(

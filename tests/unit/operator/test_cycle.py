@@ -76,8 +76,8 @@ def test_a_job_that_does_not_fit_reports_reason_position_and_unblock() -> None:
 
 
 def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone() -> None:
-    victim = a_job("low").placed("n1", at=NOW - 200).running(since=NOW - 200).record
-    pod = a_pod(victim).running(since=NOW - 200).record
+    victim = a_job("low").placed("n1", at=NOW - 600).running(since=NOW - 600).record
+    pod = a_pod(victim).running(since=NOW - 600).record
     urgent = a_job("high").visited().spec(priorityClassName="urgent").record
     gpu_nodes = [a_gpu_node("n1", gpus=1)]
     view = a_view([victim, urgent], [pod], gpu_nodes, priority_classes=[URGENT])
@@ -90,13 +90,13 @@ def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone
     assert "ns/high" in next(each.message for each in low.status.conditions if each.type == "Preempted")
     assert low.status.preemptions == 1
     assert low.status.placement == ()
-    assert low.status.executed_milliseconds / 1000 == pytest.approx(200)
+    assert low.status.executed_milliseconds / 1000 == pytest.approx(600)
     high = write_of(first, "high")
     assert high is not None
     assert high.creates == ()
     assert states(gauges_of(view)) == {"preempting": 1, "waiting": 1}
 
-    leaving = a_pod(victim).running(since=NOW - 200).deleting().record
+    leaving = a_pod(victim).running(since=NOW - 600).deleting().record
     low_then, high_then = victim.with_status(low.status), urgent.with_status(high.status)
     second = decided(
         a_view([low_then, high_then], [leaving], gpu_nodes, priority_classes=[URGENT]), now=NOW + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laneway.scheduling.actions.allocate import allocate, pipeline
 from laneway.scheduling.actions.preempt import preempt_for
+from laneway.scheduling.actions.reserve import reserve
 from laneway.scheduling.actions.resume import resume
 from laneway.scheduling.actions.stop import rescale, stop_suspended
 from laneway.scheduling.explain import reasons
@@ -12,6 +13,7 @@ from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import Decision, WaitingReason
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.state.ranking import FIRST
 from laneway.scheduling.state.scheduler_state import SchedulerState
 
 
@@ -51,7 +53,7 @@ def run_cycle(session: Session) -> Decision:
     decision.waiting.update(
         {key: reasons.not_reached() for key in queue.paused() if key not in decision.preemptions}
     )
-    cache.end_cycle(valid=not decision.preemptions)
+    cache.end_cycle(valid=not decision.preemptions and not session.reservations)
     return decision
 
 
@@ -78,24 +80,58 @@ def schedule_one(session: Session, head: Head) -> bool:
         session.decision.waiting[job.key] = refusal
         return True
 
-    # c. No job before it may block the GPUs that it could use.
-    choices = state.capacity(IDLE).choices(job)
-    blocker = cache.blocker(gpu_class for gpu_class, _ in choices)
-    if blocker is not None and blocker < sort_key:
-        cache.reject(equivalence_class, sort_key, reasons.behind(blocker[-1]))
+    # c. No job before it may block, or have reserved, all GPUs that it could use.
+    closed = session.closed_nodes(job, sort_key)
+    blocked = _blocked(session, job, head, closed)
+    if blocked is not None:
+        cache.reject(equivalence_class, sort_key, blocked)
         return False
 
     # d. It starts on idle GPUs, or gets GPUs as soon as others have released them.
-    if allocate(session, job, equivalence_class):
-        return True
-    found = pipeline(session, job) or preempt_for(session, job, sort_key)
+    with state.kept_off(job.key, closed):
+        if allocate(session, job, equivalence_class, everywhere=not closed):
+            return True
+        found = pipeline(session, job) or preempt_for(session, job, sort_key)
 
-    # e. It waits, and blocks later jobs if the order policy says so.
+    # e. It waits. If it goes first, GPUs are reserved for it.
+    if not found and sort_key[1] == FIRST and (closed or reserve(session, job, sort_key)):
+        session.decision.waiting.setdefault(job.key, reasons.behind_reservation(session.first_reserved()))
+        return True
+    return _wait(session, job, head, found=found)
+
+
+def _blocked(session: Session, job: Job, head: Head, closed: frozenset[int]) -> WaitingReason | None:
+    """Return why a job before this one keeps it off all GPUs that it could use; None: not of all."""
+    state, cache = session.state, session.cache
+    blocker = cache.blocker(gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job))
+    if blocker is not None and blocker < head.sort_key:
+        return reasons.behind(blocker[-1])
+    if (
+        closed and head.sort_key[1] != FIRST
+    ):  # if it goes first, later jobs of its class may backfill where it may not
+        assert head.equivalence_class is not None
+        closed_to_it = head.equivalence_class.avoided | closed
+        if state.cluster_capacity.unschedulable_reason(job.demand, closed_to_it) is not None:
+            return reasons.behind_reservation(session.first_reserved())
+    return None
+
+
+def _wait(session: Session, job: Job, head: Head, *, found: bool) -> bool:
+    """Let a job wait; later jobs may pass, unless the order policy says no. Return whether the next of its class is worth a try."""
+    state, cache, sort_key = session.state, session.cache, head.sort_key
+    assert head.equivalence_class is not None
     blocks = cache.blocks_later_jobs(sort_key, session.now_seconds)
+    if blocks and head.equivalence_class.avoided:
+        session.close_nodes(job, sort_key)
+        if not found:
+            session.decision.waiting[job.key] = reasons.waiting_for_others(
+                job, state.capacity(IDLE), state.cluster_capacity, state.policies.placement
+            )
+        return True
     if blocks:
-        cache.block((gpu_class for gpu_class, _ in choices), sort_key)
+        cache.block((gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)), sort_key)
     if not found:
-        cache.reject(equivalence_class, sort_key, None, blocks_later_jobs=blocks)
+        cache.reject(head.equivalence_class, sort_key, None, blocks_later_jobs=blocks)
     return found
 
 

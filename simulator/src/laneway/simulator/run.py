@@ -10,6 +10,8 @@ from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
 
+_NOT_TRAINING = (JobState.WAITING, JobState.PAUSED, JobState.OFFLOADED)
+
 
 @dataclass(slots=True)
 class Run:
@@ -44,6 +46,9 @@ class Run:
 
     attained_gpu_seconds: float = 0.0
     """Service."""
+
+    waited_seconds: float = 0.0
+    """Earlier waits, and times in which it was paused."""
 
     service_at_promotion_gpu_seconds: float = 0.0
     running_since_seconds: float | None = None
@@ -102,6 +107,8 @@ class Run:
         """Enter a state; the placement changes after this."""
         self.accrue(now_seconds)
         self.speed = None
+        if self.state in _NOT_TRAINING:
+            self.waited_seconds += now_seconds - self.state_since_seconds
         self.state = state
         self.state_since_seconds = now_seconds
         if state is JobState.RUNNING:
@@ -133,10 +140,12 @@ class Run:
             service_rate_gpus=None if self.speed is None else self.speed.service_gpus,
             expected_seconds=self.expected_seconds,
             waiting_since_seconds=self.state_since_seconds,
+            waited_before_seconds=self.waited_seconds,
             started_seconds=self.running_since_seconds,
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,
             profile=self.job.profile if self.profiled else None,
             sensitivity=self.job.sensitivity,
             goodput=self.goodput,
             restarts=self.evictions,
+            preemptible=self.job.preemptible,
         )

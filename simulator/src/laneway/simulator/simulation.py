@@ -197,6 +197,7 @@ class Simulation:
     def _submit(self, job: TraceJob) -> None:
         run = Run(job, self.now_seconds, self._knowledge.expected_seconds(job), self._knowledge.profiled)
         self.runs[job.key] = self._changed[job.key] = run
+        self._scheduler.avoid(job.key, job.avoided_nodes)
         self.meter.count(run.state, 1)
 
     def _finish(self, run: Run) -> None:

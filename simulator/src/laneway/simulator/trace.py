@@ -35,6 +35,10 @@ class TraceJob:
     expected_seconds: float | None = None
     """The duration that policies with duration estimates are given; None: ``duration_seconds``."""
 
+    preemptible: bool = True
+    avoided_nodes: frozenset[str] = frozenset()
+    """Nodes that its node selector excludes."""
+
     sensitivity: Sensitivity | None = None
     """How its throughput depends on CPUs and memory; None: not measured."""
 

@@ -31,7 +31,10 @@ ORDERS = st.sampled_from(
         policies(order="fifo", order_options={"strict": False}),
         policies(order="tiresias-las", order_options={"promotion_factor": 8.0, "patience_seconds": 200.0}),
         policies(order="tiresias-las", preemption_options={"min_run_seconds": 0}),
-        policies(order="multilevel-las", order_options={"promotion_seconds": 300.0}),
+        policies(order="multilevel-las", order_options={"fair_share": False}),
+        policies(
+            order="multilevel-las", preemption_options={"min_run_seconds": 20, "eviction_seconds": 10.0}
+        ),
         policies(order="srtf", preemption_options={"min_run_seconds": 0}),
         policies(order="srtf", order_options={"unknown_seconds": 700.0}),
         policies(order="srsf", preemption="least-lost"),

@@ -200,7 +200,7 @@ def test_a_package_brings_a_policy(folder: Path) -> None:
         (
             "acme_e:Half",
             "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Half:\n    ranks: float = 1",
-            "lacks relative, preempts_by_queue, interval_seconds, may_preempt, blocks_later_jobs",
+            "lacks relative, preempts_by_queue, bounds_waiting, interval_seconds, may_preempt, blocks_later_jobs",
         ),
         (
             "acme_f:Needy",

@@ -9,13 +9,21 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.state.waiting_queue import EquivalenceClass
 
 
-def allocate(session: Session, job: Job, equivalence_class: EquivalenceClass) -> bool:
-    """Start a job on idle GPUs, if its gang fits there."""
+def allocate(session: Session, job: Job, equivalence_class: EquivalenceClass, *, everywhere: bool) -> bool:
+    """Start a job on idle GPUs, if its gang fits there.
+
+    Args:
+        session: the cycle's.
+        job: it waits.
+        equivalence_class: its own.
+        everywhere: no node is closed to it by a reservation.
+    """
     if equivalence_class in session.without_idle_gpus:
         return False
     placement = session.place(job, IDLE)
     if placement is None:
-        session.without_idle_gpus.add(equivalence_class)
+        if everywhere:
+            session.without_idle_gpus.add(equivalence_class)
         return False
     statement = session.statement()
     statement.allocate(job, placement)

@@ -109,7 +109,15 @@ def none() -> None:
 ADMISSION: Stage[AdmissionPolicy] = Stage("admission", ("refusal",), {"quota": "admission.quota:Quota"})
 ORDER: Stage[OrderPolicy] = Stage(
     "order",
-    ("relative", "preempts_by_queue", "interval_seconds", "ranks", "may_preempt", "blocks_later_jobs"),
+    (
+        "relative",
+        "preempts_by_queue",
+        "bounds_waiting",
+        "interval_seconds",
+        "ranks",
+        "may_preempt",
+        "blocks_later_jobs",
+    ),
     {
         "fair": "order.fair:Fair",
         "fifo": "order.fifo:Fifo",

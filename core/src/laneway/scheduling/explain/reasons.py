@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -87,6 +88,33 @@ def awaiting_release(releasing: Sequence[str]) -> WaitingReason:
         f"Waiting for {listed(releasing)} to release {'its' if len(releasing) == 1 else 'their'} GPUs.",
         "It starts when their workers are gone or paused.",
         blockers=tuple(releasing),
+    )
+
+
+def reserved(holders: Sequence[Job], start_seconds: float) -> WaitingReason:
+    """Return the reason of a job that goes first and waits for its start time.
+
+    Args:
+        holders: the jobs that must release GPUs until then.
+        start_seconds: the time until then; infinite: nobody knows when they end.
+    """
+    keys = [holder.key for holder in holders]
+    when = "when they end" if math.isinf(start_seconds) else f"in about {format_seconds(start_seconds)}"
+    return WaitingReason(
+        WaitingCode.HAS_RESERVATION,
+        f"Goes first, and waits for GPUs of {listed(keys)}, which may not be preempted yet.",
+        f"It starts {when}; until then no job may start that would delay it.",
+        blockers=tuple(keys[:_NAMED]),
+    )
+
+
+def behind_reservation(key: str) -> WaitingReason:
+    """Return the reason of a job that would delay one that goes first."""
+    return WaitingReason(
+        WaitingCode.BEHIND_OTHERS,
+        f"{key} goes first and has GPUs reserved; this job could not be preempted when {key} is to start.",
+        f"It is considered once {key} has started, or when other GPUs are free.",
+        blockers=(key,),
     )
 
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from laneway.scheduling.framework.statement import Placement, Statement
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
-from laneway.scheduling.gpus.views import View
+from laneway.scheduling.gpus.views import IDLE, View
 from laneway.scheduling.model.plan import Decision
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.state.ranking import FIRST, SortKey
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.state.waiting_queue import EquivalenceClass
+
+
+class Reservation(NamedTuple):
+    """The nodes on which a waiting job will start."""
+
+    sort_key: SortKey
+    nodes: frozenset[int]
+    start_seconds: float
+    """When it will start; infinite: nobody knows. Until then, later jobs that can be preempted in time may use them."""
 
 
 class Session:
@@ -32,6 +43,8 @@ class Session:
         self.preemptors = 0
         """Jobs for which this cycle preempts others."""
 
+        self.reservations: list[Reservation] = []
+
         self.anything_releasing = bool(state.releasing)
         """Whether FUTURE_IDLE has more than IDLE."""
 
@@ -41,6 +54,38 @@ class Session:
     def statement(self) -> Statement:
         """Open a statement."""
         return Statement(self.state)
+
+    def closed_nodes(self, job: Job, sort_key: SortKey) -> frozenset[int]:
+        """Return the nodes that a job is kept off by the reservations of jobs before it."""
+        if not self.reservations:
+            return frozenset()
+        until_seconds = math.inf
+        if job.preemptible:
+            until_seconds = self.now_seconds
+            if sort_key[1] == FIRST:
+                until_seconds += self.state.uninterrupted_seconds(job, self.now_seconds)
+        return frozenset().union(
+            *(
+                each.nodes
+                for each in self.reservations
+                if each.sort_key < sort_key and not (job.preemptible and until_seconds <= each.start_seconds)
+            )
+        )
+
+    def first_reserved(self) -> str:
+        """Return the first job that has a reservation."""
+        return min(self.reservations).sort_key[-1]
+
+    def close_nodes(self, job: Job, sort_key: SortKey) -> None:
+        """Let no later job pass one on the nodes that it could use."""
+        allocations, avoided = self.state.allocations, self.state.avoided.get(job.key, frozenset())
+        classes = [gpu_class for gpu_class, _ in self.state.capacity(IDLE).choices(job)]
+        nodes = frozenset(
+            node
+            for node in range(len(allocations.nodes))
+            if node not in avoided and any(allocations.usable_on(node, each) for each in classes)
+        )
+        self.reservations.append(Reservation(sort_key, nodes, start_seconds=-math.inf))
 
     def place(self, job: Job, view: View) -> Placement | None:
         """Ask the placement policy for a place in a view; None: the gang fits nowhere."""

@@ -8,7 +8,7 @@ A :class:`View` selects the ones that count; the free percent of every GPU in a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -121,6 +121,13 @@ class Allocations:
     def usable_classes(self) -> tuple[GPUClass, ...]:
         """The classes of the GPUs that may be given to jobs, rising."""
         return self._usable.classes
+
+    def usable_percent(self) -> Mapping[GPUClass, int]:
+        """Return what the usable GPUs of each class offer to jobs that take turns, in percent of a GPU."""
+        offered: Counter[GPUClass] = Counter()
+        for number in self.usable:
+            offered[self.classes[number]] += self._empty_percent[number]
+        return offered
 
     def renew(self, nodes: tuple[Node, ...]) -> bool:
         """Apply changes of the nodes, which are ordered by name.

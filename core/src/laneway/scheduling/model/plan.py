@@ -53,6 +53,9 @@ class WaitingCode(StrEnum):
     AWAITING_RELEASE = "AwaitingRelease"
     """Its GPUs are still held by jobs that are releasing them."""
 
+    HAS_RESERVATION = "HasReservation"
+    """It goes first, because it has had less than its fair share of the time; GPUs are reserved for its start."""
+
     AWAITING_PROFILE = "AwaitingProfile"
     """Shared GPUs have too little memory: their jobs count with the full share until they are profiled."""
 

@@ -6,6 +6,7 @@ named by ``namespace/name``, workers by rank, GPUs by uuid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -174,6 +175,7 @@ class JobState(StrEnum):
 
 
 _RELEASING = frozenset({JobState.TERMINATING, JobState.PAUSING, JobState.OFFLOADING})
+_NOT_TRAINING = frozenset({JobState.WAITING, JobState.PAUSED, JobState.OFFLOADED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,11 @@ class Job:
     that need durations read it."""
 
     waiting_since_seconds: float | None = None
-    """Since when it is ``WAITING``; None: since ``created_seconds``. Not read in other states."""
+    """Since when it waits, is paused or is offloaded, and could have run; None: since ``created_seconds``; infinite: it may not
+    compete now (its namespace has no quota left, no node suits it). Not read in other states."""
+
+    waited_before_seconds: float = 0.0
+    """The total time of earlier waits in which it could have run."""
 
     started_seconds: float | None = None
     """When it last started or resumed; None before."""
@@ -266,12 +272,27 @@ class Job:
             return self.executed_seconds
         return self.executed_seconds + now_seconds - self.as_of_seconds
 
+    @property
+    def competes(self) -> bool:
+        """Whether it waits, is paused or is offloaded, and may run."""
+        return self.state in _NOT_TRAINING and not self.suspended and self.competes_since_seconds < math.inf
+
+    @property
+    def competes_since_seconds(self) -> float:
+        """Since when it waits, is paused or is offloaded, and may run; infinite: it may not."""
+        return self.created_seconds if self.waiting_since_seconds is None else self.waiting_since_seconds
+
     def waited_seconds(self, now_seconds: float) -> float:
-        """Return how long it has waited this time; 0 while it does not wait."""
+        """Return how long it has waited this time; 0 while it does not wait or may not run."""
         if self.state is not JobState.WAITING:
             return 0.0
-        since = self.created_seconds if self.waiting_since_seconds is None else self.waiting_since_seconds
-        return max(0.0, now_seconds - since)
+        return max(0.0, now_seconds - self.competes_since_seconds)
+
+    def total_waited_seconds(self, now_seconds: float) -> float:
+        """Return how long it has waited, been paused or been offloaded in all, as far as it could have run."""
+        if not self.competes:
+            return self.waited_before_seconds
+        return self.waited_before_seconds + max(0.0, now_seconds - self.competes_since_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,11 @@ class ByQueue:
         return True
 
     @property
+    def bounds_waiting(self) -> bool:
+        """No, as in the papers."""
+        return False
+
+    @property
     def interval_seconds(self) -> float:
         """Every change of a rank is announced."""
         return math.inf

@@ -52,6 +52,11 @@ class Fair:
         return True
 
     @property
+    def bounds_waiting(self) -> bool:
+        """No, as in the paper."""
+        return False
+
+    @property
     def preempts_by_queue(self) -> bool:
         """There is one queue."""
         return False

@@ -43,6 +43,11 @@ class FinishTimeFair:
         return True
 
     @property
+    def bounds_waiting(self) -> bool:
+        """No, as in the paper."""
+        return False
+
+    @property
     def preempts_by_queue(self) -> bool:
         """Among jobs whose lease has ended rho decides."""
         return False

@@ -10,10 +10,7 @@ Width and time together are the service of Tiresias' two-dimensional LAS; queues
 before. Within a queue, jobs that run come first, by start; those that wait follow, by arrival. They are preempted only by jobs of an
 earlier queue, so two jobs never take turns preempting each other.
 
-Waiting is bounded: a job that has waited ``promotion_seconds`` in total is promoted by one queue, by another after twice as
-long, and so on, up to a queue before the first. There it may preempt all others, and no job passes it on GPUs that it could
-use. So a waiting job first overtakes only long jobs. If it moved to the front at once, the many jobs that wait for weeks in
-an overloaded cluster would block all short ones.
+Waiting is bounded by the fair share that every job is guaranteed (:mod:`laneway.scheduling.fairness`).
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from laneway.scheduling.order.service_queues import PAUSED
 _SLACK = 1e-3
 """The rounding error, in seconds or GPU-seconds, of a sum of floats against the announced time."""
 
-_FRONT = -1
 _FIRST = 0
 
 
@@ -49,10 +45,8 @@ class MultilevelLAS(ByQueue):
     """At most this much of a job's running time counts. Between 3 and 5 hours it makes no difference; use more to distinguish
     jobs of a day from jobs of a week."""
 
-    promotion_seconds: float = 2_592_000.0
-    """The total waiting time after which a job is promoted by one queue, and again after 3, 7, 15, ... times as long; 0:
-    never. On Muri's traces, with up to five times as much work as GPUs, 30 days lengthen the average completion time by 0 to
-    16 %, and 10 days by 3 to 26 %."""
+    fair_share: bool = True
+    """Whether a job that has had much less than its fair share of the time goes first for a while."""
 
     def __post_init__(self) -> None:
         for name in ("first_threshold_gpu_seconds", "runtime_cap_seconds"):
@@ -60,41 +54,25 @@ class MultilevelLAS(ByQueue):
                 raise ValueError(f"{name} is {getattr(self, name)}: write a number above 0")
         if not 1 < self.queue_ratio < math.inf:
             raise ValueError(f"queue_ratio is {self.queue_ratio}: write a number above 1")
-        if not self.promotion_seconds >= 0:
-            raise ValueError(f"promotion_seconds is {self.promotion_seconds}: write 0 for never, or a time")
+
+    @property
+    def bounds_waiting(self) -> bool:
+        """Whether jobs are guaranteed a fair share."""
+        return self.fair_share
 
     def ranks(self, jobs: Collection[Job], cluster_gpus: int, now_seconds: float) -> Mapping[str, Rank]:
         """Return each job's queue, and its place there."""
         return {job.key: self._rank(job, now_seconds) for job in jobs}
 
     def blocks_later_jobs(self, job: Job, rank: Rank, now_seconds: float) -> bool:
-        """Whether the job has been promoted beyond the first queue."""
-        return rank.queue == _FRONT
+        """No: smaller jobs may always pass, except on GPUs that are kept for a job that is owed time."""
+        return False
 
     def _rank(self, job: Job, now_seconds: float) -> Rank:
         waits = job.state is JobState.WAITING or job.state in PAUSED
         since = job.created_seconds if waits or job.started_seconds is None else job.started_seconds
-        queue = self._queue(job, now_seconds)
-        lifts = self._lifts(job, now_seconds)
-        if job.state is JobState.RUNNING:
-            until_seconds = self._threshold_at(job, now_seconds)
-        else:
-            until_seconds = self._lift_at(job, lifts + 1) if lifts < queue - _FRONT else math.inf
-        return Rank(max(_FRONT, queue - lifts), (float(waits), since), until_seconds=until_seconds)
-
-    def _lifts(self, job: Job, now_seconds: float) -> int:
-        """Return by how many queues a job is promoted: one after ``promotion_seconds``, another after twice as long again,
-        and so on."""
-        if not self.promotion_seconds:
-            return 0
-        waited_seconds = now_seconds - job.created_seconds - job.ran_seconds(now_seconds) + _SLACK
-        return int(max(0.0, waited_seconds) // self.promotion_seconds + 1).bit_length() - 1
-
-    def _lift_at(self, job: Job, lifts: int) -> float:
-        """Return when a job that keeps waiting reaches a number of promotions."""
-        if not self.promotion_seconds:
-            return math.inf
-        return job.created_seconds + job.executed_seconds + self.promotion_seconds * ((1 << lifts) - 1)
+        until_seconds = self._threshold_at(job, now_seconds) if job.state is JobState.RUNNING else math.inf
+        return Rank(self._queue(job, now_seconds), (float(waits), since), until_seconds=until_seconds)
 
     def _queue(self, job: Job, now_seconds: float) -> int:
         counted = (

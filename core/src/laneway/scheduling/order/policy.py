@@ -57,6 +57,12 @@ class OrderPolicy(Protocol):
         ...
 
     @property
+    def bounds_waiting(self) -> bool:
+        """Whether a job that has had much less than its fair share of the time goes first for a while, whatever its rank
+        (:mod:`laneway.scheduling.fairness`). Needs ``preempts_by_queue``."""
+        ...
+
+    @property
     def interval_seconds(self) -> float:
         """The longest time between two cycles while a job waits; infinite where ``until_seconds`` covers every change."""
         ...

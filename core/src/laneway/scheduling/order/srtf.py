@@ -43,6 +43,11 @@ class SRTF:
         return False
 
     @property
+    def bounds_waiting(self) -> bool:
+        """No, as in the paper."""
+        return False
+
+    @property
     def interval_seconds(self) -> float:
         """The remaining time of a running job shrinks, so time alone moves no job before it; reviews are announced."""
         return math.inf

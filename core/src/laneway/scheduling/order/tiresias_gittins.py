@@ -66,6 +66,11 @@ class TiresiasGittins:
         return False
 
     @property
+    def bounds_waiting(self) -> bool:
+        """No, as in the paper."""
+        return False
+
+    @property
     def interval_seconds(self) -> float:
         """Changes of a queue are announced; changes of an index take effect in the next cycle that happens for another
         reason."""

@@ -24,10 +24,9 @@ _TRIED_ALONE = 8
 class LeastLost(ActionCosts):
     """Preempts the cheapest victim that is enough alone; else the last in the order, sparing the costliest first."""
 
-    min_run_seconds: float = 60.0
-    """The minimum run time before a job can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5; Lucid, section
-    2): shorter runs would spend more time on checkpoints and starts than on training, and two jobs would preempt one another
-    whenever they cross a threshold in turn."""
+    min_run_seconds: float = 500.0
+    """The minimum run time before a job can be preempted, by whatever job. It is ten times what a preemption costs, 40 to 62 s
+    (Tiresias, section 5; Lucid, section 2). So at most a tenth of a job's run time is lost to others."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""

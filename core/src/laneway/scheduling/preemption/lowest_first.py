@@ -22,9 +22,9 @@ _REPRIEVED_SINGLY = 12
 class LowestFirst(ActionCosts):
     """Preempts from the end of the order, and no more than needed."""
 
-    min_run_seconds: float = 60.0
-    """The minimum run time before a job can be preempted. A preemption costs 40 to 62 s (Tiresias, section 5; Lucid, section
-    2): shorter runs would spend more time on checkpoints and starts than on training."""
+    min_run_seconds: float = 500.0
+    """The minimum run time before a job can be preempted, by whatever job. It is ten times what a preemption costs, 40 to 62 s
+    (Tiresias, section 5; Lucid, section 2). So at most a tenth of a job's run time is lost to others."""
 
     def protected_until_seconds(self, running: Job) -> float:
         """Return when it has run for ``min_run_seconds``."""
@@ -33,7 +33,7 @@ class LowestFirst(ActionCosts):
 
     def victims(self, candidates: Sequence[Job], scenario: Scenario) -> tuple[Job, ...] | None:
         """Return the shortest run from the end of the order, without the jobs that need not go."""
-        run = _shortest_run(candidates, scenario)
+        run = shortest_run(candidates, scenario)
         if run is None:
             return None
         victims = list(run if len(run) <= _REPRIEVED_SINGLY else scenario.in_the_way(run))
@@ -44,7 +44,8 @@ class LowestFirst(ActionCosts):
         return tuple(victims)
 
 
-def _shortest_run(candidates: Sequence[Job], scenario: Scenario) -> Sequence[Job] | None:
+def shortest_run(candidates: Sequence[Job], scenario: Scenario) -> Sequence[Job] | None:
+    """Return the fewest jobs from the start of a list without which the gang fits; None: it does not fit without all of them."""
     if not candidates:
         return None
     too_few, enough = 0, 1

@@ -7,8 +7,9 @@ jobs, is computed in every cycle; one that drifts at a known pace, only when it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from laneway.scheduling.fairness.claims import NO_CLAIM, Claim
 from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.order.policy import OrderPolicy, Pace, Rank
 from laneway.scheduling.state.timers import Timers
@@ -17,13 +18,29 @@ SortKey = tuple[int, int, tuple[float, ...], float, str]
 """(-priority, queue, position, created, key): jobs in rising order go first; the last item names the job."""
 
 
-class Ranking:
-    """The ranks of all jobs."""
+FIRST = -1
+"""The queue of jobs that go first because they are owed time, or run ahead of their equals: before all queues of the policies."""
 
-    def __init__(self, policy: OrderPolicy) -> None:
+ClaimOf = Callable[[Job, float], Claim]
+"""Returns the claim of a job at a moment."""
+
+
+class Ranking:
+    """The ranks of all jobs, and their claims to go first."""
+
+    def __init__(self, policy: OrderPolicy, claim_of: ClaimOf | None = None) -> None:
+        """Begin without jobs.
+
+        Args:
+            policy: gives each job its rank.
+            claim_of: whether a job goes first whatever its rank; None: no job does.
+        """
         self.ranks: dict[str, Rank] = {}
         self.sort_keys: dict[str, SortKey] = {}
         """Both as of the last computation; for drifting jobs see :meth:`refresh_drifting`."""
+
+        self.first_until: dict[str, float] = {}
+        """Of the jobs that go first: until when, if nothing else changes."""
 
         self.promoted: set[str] = set()
         self.drifting: set[str] = set()
@@ -33,6 +50,7 @@ class Ranking:
         """Jobs that are new or have changed queues; its reader empties it."""
 
         self._policy = policy
+        self._claim_of = claim_of
         self._changed: set[str] = set()
         self._paced: set[str] = set()
         self._changes = Timers()
@@ -49,6 +67,7 @@ class Ranking:
             members.discard(key)
         self._changes.forget(key)
         self._turns.forget(key)
+        self.first_until.pop(key, None)
         self.ranks.pop(key, None)
         self.sort_keys.pop(key, None)
 
@@ -98,14 +117,26 @@ class Ranking:
         for job in jobs:
             key = job.key
             rank = ranks[key]
-            place = (-job.priority, rank.queue, rank.position, job.created_seconds, key)
+            claim = self._claim(job, now_seconds)
+            queue = FIRST if claim.first else rank.queue
+            place = (-job.priority, queue, rank.position, job.created_seconds, key)
             if self.sort_keys.get(key) != place:
                 self.sort_keys[key] = place
                 moved.add(key)
-            self._note(key, rank)
+            self._note(key, rank, claim)
         return moved
 
-    def _note(self, key: str, rank: Rank) -> None:
+    def _claim(self, job: Job, now_seconds: float) -> Claim:
+        if self._claim_of is None:
+            return NO_CLAIM
+        claim = self._claim_of(job, now_seconds)
+        if claim.first:
+            self.first_until[job.key] = claim.until_seconds
+        else:
+            self.first_until.pop(job.key, None)
+        return claim
+
+    def _note(self, key: str, rank: Rank, claim: Claim) -> None:
         before = self.ranks.get(key)
         if before is None or before.queue != rank.queue:
             self.requeued.add(key)
@@ -114,7 +145,7 @@ class Ranking:
         _keep(self.promoted, key, rank.promoted)
         _keep(self._paced, key, rank.drifts and even)
         _keep(self.drifting, key, rank.drifts and not even)
-        self._changes.put(key, rank.until_seconds)
+        self._changes.put(key, min(rank.until_seconds, claim.until_seconds))
         self._turns.put(key, math.inf if rank.pace is None or not even else rank.pace.until_seconds)
 
 

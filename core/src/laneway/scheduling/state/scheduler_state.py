@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from laneway.scheduling.config.stages import Policies
+from laneway.scheduling.fairness.claims import (
+    Claim,
+    claim,
+    quantum_if_started_seconds,
+    quantum_seconds,
+)
+from laneway.scheduling.fairness.contention import Contention
 from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
 from laneway.scheduling.gpus.capacity import ClusterCapacity
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.gpus.views import Level, View
+from laneway.scheduling.gpus.views import IDLE, Level, View
+from laneway.scheduling.model.gpu_class import suitable
+from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.preemptible import Preemptible
@@ -41,7 +51,8 @@ class SchedulerState:
         self.worker_counts: dict[str, int] = {}
         """By malleable job: the number of workers that the elastic policy gives it."""
 
-        self.ranking = Ranking(policies.order)
+        self.contention = Contention()
+        self.ranking = Ranking(policies.order, self._claim if policies.order.bounds_waiting else None)
         self.queue = WaitingQueue()
         self.paused: set[str] = set()
         self.suspended: set[str] = set()
@@ -68,6 +79,7 @@ class SchedulerState:
         if wanted == self.allocations.nodes:
             return False
         if self.allocations.renew(wanted):
+            self._count_capacity()
             self.cluster_capacity = ClusterCapacity(self.allocations)
             self._capacities.clear()
             self.departures += 1
@@ -78,6 +90,7 @@ class SchedulerState:
     def observe(self, job: Job) -> None:
         """Add a job, or replace what is known of it."""
         self.jobs[job.key] = job
+        self._count_demand(job)
         self.ranking.change(job.key)
         self._stale.add(job.key)
 
@@ -88,6 +101,7 @@ class SchedulerState:
         self.avoided.pop(key, None)
         self.worker_counts.pop(key, None)
         self.ranking.forget(key)
+        self.contention.remove(key)
         self._stale.add(key)
 
     def avoid(self, key: str, nodes: frozenset[str]) -> None:
@@ -96,6 +110,22 @@ class SchedulerState:
             self._avoid[key] = nodes
             self._note_avoided(key)
             self._stale.add(key)
+
+    @contextmanager
+    def kept_off(self, key: str, nodes: frozenset[int]) -> Iterator[None]:
+        """Let a job avoid further nodes for a while, given by their numbers."""
+        if not nodes:
+            yield
+            return
+        before = self.avoided.get(key)
+        self.avoided[key] = nodes if before is None else before | nodes
+        try:
+            yield
+        finally:
+            if before is None:
+                del self.avoided[key]
+            else:
+                self.avoided[key] = before
 
     def set_worker_counts(self, workers: Mapping[str, int]) -> None:
         """Set the number of workers of each malleable job."""
@@ -118,6 +148,10 @@ class SchedulerState:
 
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, allocations and the waiting queue up to date."""
+        if self.policies.order.bounds_waiting:
+            self.contention.set_idle(self.capacity(IDLE).idle_percent())
+        for key in self.contention.refresh():
+            self.ranking.change(key)
         moved = self.ranking.refresh(self.jobs, len(self.allocations.gpus), now_seconds)
         ended = self._min_runtimes.ended(now_seconds)
         stale = self._stale
@@ -184,9 +218,10 @@ class SchedulerState:
         self.cluster_capacity = ClusterCapacity(self.allocations)
         self.avoided: dict[str, frozenset[int]] = {}
         self._capacities: dict[View, FreeCapacity] = {}
-        self._node_numbers = {node.name: number for number, node in enumerate(self.allocations.nodes)}
+        self.node_numbers = {node.name: number for number, node in enumerate(self.allocations.nodes)}
         for key in self._avoid:
             self._note_avoided(key)
+        self._count_capacity()
         for key, job in self.jobs.items():
             self.ranking.change(key)
             self._stale.add(key)
@@ -194,8 +229,50 @@ class SchedulerState:
                 self.queue.remove(key)
         self.departures += 1
 
+    def quantum_seconds(self, job: Job) -> float:
+        """Return the run time that a job must be owed to go first."""
+        return quantum_seconds(
+            self.policies.preemption.cost_seconds(job, PreemptionAction.EVICT, held_bytes=0)
+        )
+
+    def min_run_seconds(self, job: Job, now_seconds: float) -> float:
+        """Return for how long a job may not be preempted by any job if it runs from now on."""
+        started = replace(job, started_seconds=now_seconds)
+        return self.policies.preemption.protected_until_seconds(started) - now_seconds
+
+    def uninterrupted_seconds(self, job: Job, now_seconds: float) -> float:
+        """Return for how long a job may not be preempted by its equals if it runs from now on."""
+        share = self.contention.share(job.key)
+        first = quantum_if_started_seconds(job, share, self.quantum_seconds(job), now_seconds)
+        return max(first, self.min_run_seconds(job, now_seconds))
+
+    def _claim(self, job: Job, now_seconds: float) -> Claim:
+        return claim(job, self.contention.share(job.key), self.quantum_seconds(job), now_seconds)
+
+    def _count_demand(self, job: Job) -> None:
+        """Count what a job needs, or holds, while it runs or may."""
+        if not self.policies.order.bounds_waiting:
+            return
+        if job.suspended or job.state is JobState.TERMINATING or not (job.placement or job.competes):
+            self.contention.remove(job.key)
+            return
+        choices = suitable(job.demand, self.allocations.usable_classes)
+        if not choices:
+            self.contention.remove(job.key)
+            return
+        group = (job.priority, tuple(gpu_class for gpu_class, _ in choices))
+        least_percent = min(share_percent for _, share_percent in choices)
+        self.contention.add(job.key, group, job.demand.gpus * least_percent)
+
+    def _count_capacity(self) -> None:
+        if not self.policies.order.bounds_waiting:
+            return
+        self.contention.set_capacity(self.allocations.usable_percent())
+        for job in self.jobs.values():
+            self._count_demand(job)
+
     def _note_avoided(self, key: str) -> None:
-        numbers = {self._node_numbers[name] for name in self._avoid[key] if name in self._node_numbers}
+        numbers = {self.node_numbers[name] for name in self._avoid[key] if name in self.node_numbers}
         if numbers:
             self.avoided[key] = frozenset(numbers)
         else:

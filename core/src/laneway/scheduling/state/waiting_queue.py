@@ -23,6 +23,9 @@ class EquivalenceClass:
     avoided: frozenset[int]
     """Numbers of the nodes that the job is kept away from."""
 
+    preemptible: bool
+    """Jobs that are not preemptible are kept off reserved GPUs."""
+
 
 class WaitingQueue:
     """Waiting jobs by equivalence class."""
@@ -34,7 +37,7 @@ class WaitingQueue:
         self.class_of: dict[str, EquivalenceClass] = {}
         """By job."""
 
-        self._classes: dict[tuple[Demand, Profile | None, frozenset[int]], EquivalenceClass] = {}
+        self._classes: dict[tuple[Demand, Profile | None, frozenset[int], bool], EquivalenceClass] = {}
         self._sort_key_of: dict[str, SortKey] = {}
 
     def __contains__(self, key: str) -> bool:
@@ -45,11 +48,13 @@ class WaitingQueue:
 
     def add(self, job: Job, avoided: frozenset[int], sort_key: SortKey) -> bool:
         """Add a job, or move it to another place; return whether that changes anything."""
-        equivalence_class = self._class(job.demand, job.profile, avoided)
+        equivalence_class = self._class(job.demand, job.profile, avoided, job.preemptible)
         if self._sort_key_of.get(job.key) == sort_key and self.class_of[job.key] is equivalence_class:
             return False
         self.remove(job.key)
-        equivalence_class = self._class(job.demand, job.profile, avoided)  # the last member's class is gone
+        equivalence_class = self._class(
+            job.demand, job.profile, avoided, job.preemptible
+        )  # the last member's class is gone
         self.class_of[job.key] = equivalence_class
         self._sort_key_of[job.key] = sort_key
         insort(self.members.setdefault(equivalence_class, []), sort_key)
@@ -65,8 +70,12 @@ class WaitingQueue:
         del members[bisect_left(members, sort_key)]
         if not members:
             del self.members[equivalence_class]
-            parts = (equivalence_class.demand, equivalence_class.profile, equivalence_class.avoided)
-            del self._classes[parts]
+            del self._classes[
+                equivalence_class.demand,
+                equivalence_class.profile,
+                equivalence_class.avoided,
+                equivalence_class.preemptible,
+            ]
         return True
 
     def heads(self) -> Iterator[tuple[SortKey, EquivalenceClass]]:
@@ -74,9 +83,11 @@ class WaitingQueue:
         for equivalence_class, members in self.members.items():
             yield members[0], equivalence_class
 
-    def _class(self, demand: Demand, profile: Profile | None, avoided: frozenset[int]) -> EquivalenceClass:
-        parts = (demand, profile, avoided)
+    def _class(
+        self, demand: Demand, profile: Profile | None, avoided: frozenset[int], preemptible: bool
+    ) -> EquivalenceClass:
+        parts = (demand, profile, avoided, preemptible)
         found = self._classes.get(parts)
         if found is None:
-            found = self._classes[parts] = EquivalenceClass(demand, profile, avoided)
+            found = self._classes[parts] = EquivalenceClass(*parts)
         return found

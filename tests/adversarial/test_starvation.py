@@ -1,0 +1,53 @@
+"""A gang completes within 3 times its work over what the load leaves, whatever smaller jobs come."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.adversarial.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
+
+FACTOR = 3.0
+
+
+@pytest.mark.parametrize(
+    ("cluster", "gpus", "width", "load", "work_hours"),
+    [
+        ("1x8", 8, 8, 0.8, 10),
+        ("1x8", 8, 8, 0.7, 1),
+        ("1x8", 8, 4, 0.95, 2),
+        ("1x8", 8, 8, 0.95, 1),
+        ("2x8", 16, 16, 0.5, 5),
+    ],
+)
+def test_small_jobs_cannot_starve_a_gang(
+    cluster: str, gpus: int, width: int, load: float, work_hours: float
+) -> None:
+    work = work_hours * HOUR
+    bound = FACTOR * work / (1 - load)
+    small = stream(load, gpus, 20 * MINUTE, 2 * bound)
+    simulation = simulated(
+        a_job("gang", work, gpus=width, submit=HOUR),
+        *small,
+        nodes=cluster,
+        until_done="gang",
+        until_seconds=2 * bound,
+    )
+    assert completion_seconds(simulation, "gang") <= bound
+
+
+def test_several_gangs_share_what_the_load_leaves() -> None:
+    """Three gangs of the whole cluster at a load of 0.5; together they are the work of one three times as long."""
+    bound = FACTOR * 3 * 2 * HOUR / (1 - 0.5)
+    gangs = [a_job(f"gang-{number}", 2 * HOUR, gpus=8, submit=HOUR) for number in range(3)]
+    simulation = simulated(
+        *gangs, *stream(0.5, 8, 20 * MINUTE, 2 * bound), nodes="1x8", until_seconds=2 * bound
+    )
+    for number in range(3):
+        assert completion_seconds(simulation, f"gang-{number}") <= bound
+
+
+def test_small_jobs_are_not_kept_waiting_for_long_by_a_gang() -> None:
+    """While a gang takes its share, nobody waits longer than its quantum and a few of their own kind."""
+    small = list(stream(0.5, 8, 5 * MINUTE, 30 * HOUR))
+    simulation = simulated(a_job("gang", 10 * HOUR, gpus=8, submit=HOUR), *small, nodes="1x8")
+    assert max(completion_seconds(simulation, job.key.removeprefix("ns/")) for job in small) < 3 * HOUR

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from laneway.api.rfc3339 import format_time
-from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
+from laneway.api.training_job_status import (
+    PreemptionStatus,
+    TrainingJobStatus,
+    WaitingStatus,
+    WorkerPlacementStatus,
+)
 from laneway.operator.lifecycle import accounting
 
 from tests.unit.operator.builders import NOW
@@ -57,3 +64,47 @@ def test_a_clock_that_goes_back_takes_nothing_away() -> None:
     after = accounting.counted(status, NOW - 30)
     assert (after.attained_service_gpu_milliseconds, after.executed_milliseconds) == (5000, 5000)
     assert after.service_counted_at == format_time(NOW)
+
+
+def waiting(reason: str) -> TrainingJobStatus:
+    return TrainingJobStatus(waiting=WaitingStatus(reason=reason, message="m"))
+
+
+@pytest.mark.parametrize("reason", ["GPUsBusy", "NotConsidered", "HasReservation", "AwaitingPreemption"])
+def test_a_wait_for_others_is_counted_until_it_ends(reason: str) -> None:
+    began = accounting.wait_counted(waiting(reason), NOW)
+    assert accounting.competes_since_seconds(began) == NOW
+    assert accounting.wait_counted(began, NOW + 50) is began, "it goes on"
+    ended = accounting.wait_counted(began.model_copy(update={"waiting": None}), NOW + 90)
+    assert ended.wait_counted_at is None
+    assert accounting.waited_before_seconds(ended) == pytest.approx(90)
+
+
+@pytest.mark.parametrize(
+    "reason", ["Suspended", "NotAdmitted", "NodesUnavailable", "NotEnoughGPUs", "Starting", "BackOff"]
+)
+def test_a_wait_that_is_no_other_jobs_fault_gives_no_claim(reason: str) -> None:
+    status = accounting.wait_counted(waiting(reason), NOW)
+    assert status.wait_counted_at is None
+    assert accounting.competes_since_seconds(status) == math.inf
+
+
+def test_a_job_that_is_suspended_while_it_waits_stops_counting() -> None:
+    began = accounting.wait_counted(waiting("GPUsBusy"), NOW)
+    suspended = began.model_copy(update={"waiting": waiting("Suspended").waiting})
+    held = accounting.wait_counted(suspended, NOW + 10)
+    month = 30 * 86_400
+    released = held.model_copy(update={"waiting": waiting("GPUsBusy").waiting})
+    again = accounting.wait_counted(released, NOW + month)
+    assert accounting.waited_before_seconds(again) == pytest.approx(10)
+    assert accounting.competes_since_seconds(again) == NOW + month
+
+
+def test_a_new_job_waits_from_its_creation_on() -> None:
+    assert accounting.competes_since_seconds(TrainingJobStatus()) is None
+
+
+def test_a_paused_job_waits_and_a_placed_one_does_not() -> None:
+    placed = waiting("GPUsBusy").model_copy(update={"placement": placed((1, 100)).placement})
+    assert not accounting.competes(placed)
+    assert accounting.competes(placed.model_copy(update={"preemption": PreemptionStatus(action="Pause")}))

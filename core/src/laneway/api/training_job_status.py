@@ -157,6 +157,16 @@ class TrainingJobStatus(Status):
         default=None,
         description="Time up to which service is counted. Absent while the job attains none.",
     )
+    waited_milliseconds: int = Field(
+        default=0,
+        description="Time up to waitCountedAt in which the job waited or was paused because of other jobs. Time in which it was "
+        "suspended, held back by its quota, or fitted no usable node does not count.",
+        ge=0,
+    )
+    wait_counted_at: Time | None = Field(
+        default=None,
+        description="Time up to which such waiting is counted. Absent while there is none.",
+    )
     service_at_promotion_gpu_milliseconds: int = Field(
         default=0,
         description="Attained service at the last promotion to the first queue after a long wait; "

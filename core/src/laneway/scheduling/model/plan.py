@@ -86,6 +86,9 @@ NEVER_FITS = frozenset(
 )
 """Codes of jobs that cannot run in this cluster even if it were empty."""
 
+NOT_COMPETING = NEVER_FITS | {WaitingCode.SUSPENDED, WaitingCode.NOT_ADMITTED, WaitingCode.NODES_UNAVAILABLE}
+"""Codes of jobs that other jobs do not keep from running: their wait gives them no claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingReason:

@@ -29,7 +29,7 @@ def scheduler_job(
     job, desired, state = reconciled.job, reconciled.job.desired, reconciled.state
     assert desired is not None
     assert state is not None
-    status, waiting = job.status, job.status.waiting
+    status = job.status
     counted = _counted_profile(reconciled, pods, template)
     running = state is JobState.RUNNING
     return Job(
@@ -44,7 +44,8 @@ def scheduler_job(
         executed_seconds=accounting.executed_seconds(status),
         as_of_seconds=accounting.counted_at_seconds(status),
         service_rate_gpus=_service_rate_gpus(status) if running else None,
-        waiting_since_seconds=parse_time(waiting.since) if waiting and waiting.since else None,
+        waiting_since_seconds=accounting.competes_since_seconds(status),
+        waited_before_seconds=accounting.waited_before_seconds(status),
         started_seconds=_started_seconds(status, pods, now_seconds) if running else None,
         service_at_promotion_gpu_seconds=status.service_at_promotion_gpu_milliseconds / 1000,
         expected_seconds=_expected_seconds(status, template, now_seconds),

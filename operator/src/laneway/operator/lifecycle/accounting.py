@@ -6,10 +6,14 @@ written or read. A share of s percent counts as s/100 of a GPU (Tiresias, NSDI'1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
+from laneway.scheduling.model.plan import NOT_COMPETING, WaitingCode
+
+_COMPETING = frozenset(str(code) for code in WaitingCode if code not in NOT_COMPETING)
 
 
 def held_gpus(placement: Iterable[WorkerPlacementStatus]) -> float:
@@ -45,6 +49,35 @@ def stopped(status: TrainingJobStatus, end_seconds: float) -> TrainingJobStatus:
 def started(status: TrainingJobStatus, start_seconds: float) -> TrainingJobStatus:
     """Return the status with service counted from the start of a run on."""
     return status.model_copy(update={"service_counted_at": format_time(start_seconds)})
+
+
+def wait_counted(status: TrainingJobStatus, now_seconds: float) -> TrainingJobStatus:
+    """Return the status with its wait counted: from now on if the job begins to wait for others, up to now if it no longer does."""
+    if competes(status) is (status.wait_counted_at is not None):
+        return status
+    if status.wait_counted_at is None:
+        return status.model_copy(update={"wait_counted_at": format_time(now_seconds)})
+    elapsed_seconds = max(0.0, now_seconds - parse_time(status.wait_counted_at))
+    waited_milliseconds = status.waited_milliseconds + _milliseconds(elapsed_seconds)
+    return status.model_copy(update={"wait_counted_at": None, "waited_milliseconds": waited_milliseconds})
+
+
+def competes(status: TrainingJobStatus) -> bool:
+    """Whether a job waits, or is paused, because of other jobs."""
+    holds = bool(status.placement) and status.preemption is None
+    return status.waiting is not None and not holds and status.waiting.reason in _COMPETING
+
+
+def competes_since_seconds(status: TrainingJobStatus) -> float | None:
+    """Return since when a waiting job competes; None: since its creation; infinite: it does not."""
+    if status.wait_counted_at is not None:
+        return parse_time(status.wait_counted_at)
+    return math.inf if status.attempt or (status.waiting and not competes(status)) else None
+
+
+def waited_before_seconds(status: TrainingJobStatus) -> float:
+    """Return the wait counted so far."""
+    return status.waited_milliseconds / 1000
 
 
 def attained_gpu_seconds(status: TrainingJobStatus) -> float:

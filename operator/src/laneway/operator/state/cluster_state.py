@@ -12,6 +12,7 @@ from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import Hold, SessionIndex
 
@@ -29,6 +30,9 @@ class Delta:
     nodes: set[str] = field(default_factory=set)
     """Nodes whose Node, agent's report or agent's silence has changed."""
 
+    profiles: set[str] = field(default_factory=set)
+    """Keys of TrainingProfiles."""
+
     priority_classes: bool = False
 
 
@@ -45,6 +49,9 @@ class ClusterState:
         self.gpu_nodes: dict[str, GPUNodeRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.priority_classes: dict[str, PriorityClassRecord] = {}
+        self.profiles: dict[str, dict[str, ProfileRecord]] = {}
+        """By namespace and name; no empty namespaces."""
+
         self.silent_nodes: frozenset[str] = frozenset()
         """Nodes whose agent has not written for a while."""
 
@@ -86,6 +93,7 @@ class ClusterState:
         return Delta(
             jobs=self.jobs.keys() | self.pods.keys(),
             nodes=self.gpu_nodes.keys() | self.nodes.keys(),
+            profiles={each.key for there in self.profiles.values() for each in there.values()},
             priority_classes=True,
         )
 
@@ -159,6 +167,17 @@ class ClusterState:
         if after is not None:
             self.priority_classes[after.name] = after
         self._delta.priority_classes = True
+
+    def note_profile(self, before: ProfileRecord | None, after: ProfileRecord | None) -> None:
+        """Note a TrainingProfile that is new, has changed or is gone (None)."""
+        if before is not None:
+            there = self.profiles[before.namespace]
+            del there[before.name]
+            if not there:
+                del self.profiles[before.namespace]
+        if after is not None:
+            self.profiles.setdefault(after.namespace, {})[after.name] = after
+        self._delta.profiles |= {each.key for each in (before, after) if each is not None}
 
     def note_silence(self, nodes: frozenset[str]) -> None:
         """Note which nodes' agents are silent."""

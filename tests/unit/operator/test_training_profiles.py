@@ -175,6 +175,17 @@ def test_an_end_is_counted_once_by_whichever_operator() -> None:
     assert known_template(profile.status, ()).expected_seconds == 150
 
 
+def test_a_job_that_is_deleted_as_soon_as_it_ends_counts() -> None:
+    job = ended("a", NOW, 100)
+    view, cycle = a_view([job], gpu_nodes=[a_gpu_node("n1")]), Cycle(OperatorConfig())
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    view.note_job(job, None)
+    for each in (cycle, Cycle(OperatorConfig())):
+        (write,) = each.run(view, WriteHistory({}, {}), NOW + END_SETTLED_SECONDS).profiles
+        (entry,) = write.status.models
+        assert entry.completed_jobs == 1
+
+
 def test_a_job_that_was_not_measured_counts_by_its_run_time() -> None:
     cluster = Cluster()
     cluster.cycle([ended("a", NOW - 5, 100, profile=None)])

@@ -79,7 +79,7 @@ class SchedulerSync:
             now_seconds: Unix time.
         """
         for uid in changed:
-            self.templates.note(uid, state.jobs.get(uid), now_seconds)
+            self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
         for uid in changed - cache.jobs.keys():
             self._forget_job(uid)
         of_templates = self.templates.refresh(state.profiles, delta.profiles, now_seconds)

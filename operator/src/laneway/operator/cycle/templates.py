@@ -111,7 +111,7 @@ class TemplateBook:
         """When an end counts, no longer counts, or a profile may be written again."""
 
     def note(self, uid: str, job: JobRecord | None, now_seconds: float) -> None:
-        """Note a job that is new, has changed or is gone (None)."""
+        """Note a job that is new, has changed, is gone (None), or ended and is gone."""
         template = None if job is None or job.finished else template_of(job)
         before = self._template.pop(uid, None)
         if before is not None and before != template:
@@ -122,9 +122,9 @@ class TemplateBook:
         self._note_evidence(uid, None if job is None else evidence_of(job), now_seconds)
 
     def of(self, job: JobRecord) -> KnownTemplate:
-        """Return what is known of a job's template, on the GPU models that it accepts."""
+        """Return what is known of a job's template, on the GPU models that it accepts; nothing after its end."""
         template = template_of(job)
-        if template is None or job.desired is None:
+        if template is None or job.desired is None or job.finished:
             return NOTHING_KNOWN
         return known_template(self._known.get(template), job.desired.demand.models)
 

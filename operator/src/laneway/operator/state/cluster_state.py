@@ -6,6 +6,7 @@ costs time and changes no decision.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
@@ -15,6 +16,9 @@ from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import Hold, SessionIndex
+
+_ENDED_JOBS = 200
+"""A cycle looks at each within about a second. Later it is needed only where everything is computed again."""
 
 
 @dataclass(slots=True)
@@ -42,6 +46,9 @@ class ClusterState:
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
         """By uid."""
+
+        self.ended_jobs: OrderedDict[str, JobRecord] = OrderedDict()
+        """By uid: the last jobs that are gone and had ended. What they showed of their template still counts."""
 
         self.job_uids: dict[str, str] = {}
         """By ``namespace/name``."""
@@ -91,7 +98,7 @@ class ClusterState:
     def everything(self) -> Delta:
         """Return a delta of everything, for a cycle without earlier state."""
         return Delta(
-            jobs=self.jobs.keys() | self.pods.keys(),
+            jobs=self.jobs.keys() | self.pods.keys() | self.ended_jobs.keys(),
             nodes=self.gpu_nodes.keys() | self.nodes.keys(),
             profiles={each.key for there in self.profiles.values() for each in there.values()},
             priority_classes=True,
@@ -104,6 +111,10 @@ class ClusterState:
         if after is not None:
             self.jobs[after.uid] = after
             self.job_uids[after.key] = after.uid
+        elif before is not None and before.finished:
+            self.ended_jobs[before.uid] = before
+            if len(self.ended_jobs) > _ENDED_JOBS:
+                self.ended_jobs.popitem(last=False)
         for record in (before, after):
             if record is not None:
                 self._changed_gang(record.uid)

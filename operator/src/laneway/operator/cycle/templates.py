@@ -190,10 +190,21 @@ class TemplateBook:
         if evidence is not None:
             self._shows[uid] = evidence.template
             self._evidence[evidence.template][uid] = evidence
-        if known != evidence:
+        if known != evidence and not self._is_covered(before, evidence, now_seconds):
             self._stale |= {each.template for each in (known, evidence) if each is not None}
         if before is not None and not self._evidence[before]:
             del self._evidence[before]
+
+    def _is_covered(self, before: str | None, evidence: Evidence | None, now_seconds: float) -> bool:
+        """Whether a running job reports nothing that its template's profile would be written for, like most reports. Then the
+        other jobs of the template are not looked at."""
+        if evidence is None or evidence.template != before or evidence.ended_seconds is not None:
+            return False
+        known = self._known.get(before)
+        if known is None or before in self._unwritten:
+            return False
+        after = learnt(known, [evidence], now_seconds)
+        return after is not None and not is_news(known, after)
 
     def _recompute(
         self, template: str, before: TrainingProfileStatus | None, now_seconds: float

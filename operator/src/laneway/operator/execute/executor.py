@@ -323,17 +323,17 @@ class Executor:
 
     async def _change_profile(self, key: str, change: Callable[[], Awaitable[None]]) -> None:
         """Write or delete a profile. Where it has changed meanwhile, a watch shows it before the next try."""
-        rest_seconds = 0.0
         try:
             async with self._others:
                 await change()
+            del self._busy_profiles[key]
         except (ApiError, UnknownOutcome) as error:
             logger.info("profile not written", extra={"profile": key, "problem": str(error)})
-            rest_seconds = PROFILE_RETRY_SECONDS
+            self._busy_profiles[key] = self._wall() + PROFILE_RETRY_SECONDS
         except FencedOff:
             self.fenced_off = True
+            del self._busy_profiles[key]
         finally:
-            self._busy_profiles[key] = self._wall() + rest_seconds
             self._ended(False)
 
     def _refresh_later(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:

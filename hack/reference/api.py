@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from laneway.api.generate_crds import gpu_node, training_job
+from laneway.api.generate_crds import gpu_node, training_job, training_profile
 
 from hack.markdown import formatted
 
@@ -25,7 +25,8 @@ _CLOSED = {"spec.template": "PodTemplateSpec"}
 
 def api_page() -> str:
     """Returns the text of the page."""
-    return formatted("\n".join([_HEAD, *_kind(training_job()), *_kind(gpu_node())]))
+    kinds = (training_job(), gpu_node(), training_profile())
+    return formatted("\n".join([_HEAD, *(line for kind in kinds for line in _kind(kind))]))
 
 
 def _kind(crd: Schema) -> Iterator[str]:
@@ -35,6 +36,8 @@ def _kind(crd: Schema) -> Iterator[str]:
     scope = "Cluster-scoped" if crd["spec"]["scope"] == "Cluster" else "Namespaced"
     yield f"{schema['description']} {scope}; short name `{names['shortNames'][0]}`.\n"
     for part in ("spec", "status"):
+        if part not in schema["properties"]:
+            continue
         yield f"\n### {names['kind']} {part}\n"
         yield "| field | type | default | meaning |\n| --- | --- | --- | --- |"
         yield from _rows(schema["properties"][part], part)

@@ -16,7 +16,7 @@ from laneway.operator.state.resources import PODS
 
 from tests.support.api_faults.fault import Answer, Fault, Request, refusal
 
-_COLLECTIONS = frozenset({"pods", "trainingjobs", "gpunodes", "nodes", "priorityclasses"})
+_COLLECTIONS = frozenset({"pods", "trainingjobs", "trainingprofiles", "gpunodes", "nodes", "priorityclasses"})
 
 
 class StaleReads(Fault):

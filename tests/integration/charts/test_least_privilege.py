@@ -16,6 +16,10 @@ OPERATOR_MAY = [
     "list nodes",
     "watch gpunodes.laneway.dev",
     "patch gpunodes.laneway.dev",
+    "watch trainingprofiles.laneway.dev",
+    "create trainingprofiles.laneway.dev",
+    "patch trainingprofiles.laneway.dev",
+    "delete trainingprofiles.laneway.dev",
     "create pods",
     "delete pods",
     "patch pods",
@@ -64,6 +68,8 @@ NODE_MAY_NOT = [
     "delete gpunodes.laneway.dev",
     "list trainingjobs.laneway.dev",
     "patch trainingjobs.laneway.dev --subresource=status",
+    "list trainingprofiles.laneway.dev",
+    "patch trainingprofiles.laneway.dev",
     "create events",
 ]
 

@@ -102,6 +102,6 @@ def test_crds_are_kept_by_uninstall_and_left_out_on_demand(values_file: ValuesFi
         ]
 
     of_the_tree = {path.name for path in (CHART / "files" / "crds").glob("*.yaml")}
-    assert len(crds("{}")) == len(of_the_tree) == 2
+    assert len(crds("{}")) == len(of_the_tree) == 3
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds("{}"))
     assert crds("crds: {enabled: false}") == []

@@ -10,6 +10,7 @@ from laneway.api.device_ids import device_id
 from laneway.device_plugin.pod_info import pod_info
 from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.share_manager import record_of
+from laneway.operator.state.resources import TRAINING_PROFILES
 
 from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.played_cluster import GIB, PlayedCluster
@@ -73,10 +74,7 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
     await cluster.finish(first)
     await cluster.until_condition("first", "Complete")
 
-    run = {**COMMAND, "env": [{"name": "RUN", "value": "2"}]}
-    await cluster.submit(
-        "second", gpus={"type": "Share", "sharePercent": 60}, template={"spec": {"containers": [run]}}
-    )
+    await cluster.submit("second", gpus={"type": "Share", "sharePercent": 60}, template=template)
     await cluster.submit(
         "another",
         gpus={"type": "Share", "sharePercent": 10},
@@ -94,3 +92,86 @@ async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measure
     assert record.template_hash == as_the_plugin_reads_it(first).template_hash
     (another,) = await cluster.until_pods("another", 1)
     assert as_the_plugin_reads_it(another).profile is None, "another command is another template"
+
+
+SHARE: dict[str, Any] = {"type": "Share", "sharePercent": 60}
+
+
+async def train(
+    cluster: PlayedCluster, name: str, env: dict[str, str], **figures: Any
+) -> dict[str, Any] | None:
+    """Run a job until its figures are in its status, end it and delete it; return what it started from."""
+    variables = [{"name": key, "value": value} for key, value in env.items()]
+    await cluster.submit(name, gpus=SHARE, template={"spec": {"containers": [{**COMMAND, "env": variables}]}})
+    (pod,) = await cluster.until_pods(name, 1)
+    profile = as_the_plugin_reads_it(pod).profile
+    pod = await cluster.run(pod)
+    await cluster.add_session(pod, 0, **{**MEASURED, **figures})
+
+    async def measured() -> bool:
+        return "profile" in (await cluster.job(name))["status"]
+
+    await until(f"{name} was measured", measured)
+    await cluster.finish(pod)
+    await cluster.until_condition(name, "Complete")
+    await cluster.set_sessions(pod["spec"]["nodeName"], [pod], state="Ended")
+    await cluster.delete_job(name)
+    return None if profile is None else profile.model_dump()
+
+
+async def test_a_profile_outlives_its_job_and_the_operator_and_ends_with_its_image(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    eight, many = {"BATCH_SIZE": "8"}, {"BATCH_SIZE": "512"}
+    assert await train(cluster, "first", eight) is None
+    (name,) = await cluster.profiles()
+
+    async def entry(count: int) -> dict[str, Any] | None:
+        (found,) = (await cluster.profiles())[name]["models"]
+        return found if found["measuredJobs"] >= count else None
+
+    await until("the first job is counted", lambda: entry(1))
+    operator.kill()
+    operator.start()
+
+    second = await train(cluster, "second", eight, ephemeralBytes=25 * GIB)
+    assert second is not None
+    assert second["ephemeral_bytes"] == 20 * GIB
+    assert await train(cluster, "other", many, ephemeralBytes=60 * GIB) is None, "another batch size"
+
+    both = await until("both jobs are counted", lambda: entry(2))
+    assert (both["model"], both["imageIDs"], both["completedJobs"]) == (cluster.model, ["sha256:1"], 2)
+    assert both["profile"]["ephemeralBytes"] == 25 * GIB, "the most that one needed"
+
+    cluster.digest = "sha256:2"
+    assert await train(cluster, "third", eight, ephemeralBytes=3 * GIB) is not None, "the tag is the same"
+
+    async def replaced() -> dict[str, Any] | None:
+        found = await entry(0)
+        return found if found is not None and found["imageIDs"] == ["sha256:2"] else None
+
+    moved = await until("the other image has replaced it", replaced)
+    assert moved["profile"]["ephemeralBytes"] == 3 * GIB, "it is not merged"
+    fourth = await train(cluster, "fourth", eight)
+    assert fourth is not None
+    assert fourth["ephemeral_bytes"] == 3 * GIB
+
+
+async def test_a_profile_that_somebody_deletes_or_changes_comes_back(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    await cluster.submit("job", gpus=SHARE, template={"spec": {"containers": [COMMAND]}})
+    (pod,) = await cluster.until_pods("job", 1)
+    await cluster.add_session(await cluster.run(pod), 0, **MEASURED)
+
+    async def known() -> dict[str, Any] | None:
+        (found,) = (await cluster.profiles()).values() or [None]
+        return found
+
+    first = await until("the profile is there", known)
+    path = TRAINING_PROFILES.path(cluster.namespace)
+    await cluster.api.request("DELETE", path)
+    again = await until("it is there again", known)
+    assert again["models"] == first["models"]

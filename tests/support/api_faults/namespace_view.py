@@ -10,11 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from laneway.operator.state.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import (
+    GPU_NODES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    TRAINING_JOBS,
+    TRAINING_PROFILES,
+)
 
 from tests.support.operator.played_cluster import PLAYED_IN_LABEL
 
-_NAMESPACED = re.compile("|".join(f"(?:{resource.path()})" for resource in (PODS, SERVICES, TRAINING_JOBS)))
+_KINDS = (PODS, SERVICES, TRAINING_JOBS, TRAINING_PROFILES)
+_NAMESPACED = re.compile("|".join(f"(?:{resource.path()})" for resource in _KINDS))
 _CLUSTER_WIDE = {resource.path() for resource in (NODES, GPU_NODES, PRIORITY_CLASSES)}
 
 

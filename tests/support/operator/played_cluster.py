@@ -9,7 +9,14 @@ from typing import Any
 
 from laneway.api import names
 from laneway.api.rfc3339 import format_time
-from laneway.operator.state.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS
+from laneway.operator.state.resources import (
+    GPU_NODES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    TRAINING_JOBS,
+    TRAINING_PROFILES,
+)
 from laneway.operator.watch.apiserver import APPLY_PATCH, ApiError, ApiServer, Raw
 
 from tests.support.operator.waiting import until
@@ -28,6 +35,9 @@ class PlayedCluster:
         self.api = api
         self.namespace = namespace
         self.model = f"GPU of {namespace}"
+        self.digest = "sha256:1"
+        """Of every image that a container started from now on runs."""
+
         self._nodes: list[str] = []
         self._ready: set[str] = set()
         self._beating = asyncio.Lock()
@@ -248,6 +258,11 @@ class PlayedCluster:
 
         return await until(f"{job} waits for {reason}", look, seconds)
 
+    async def profiles(self) -> dict[str, Raw]:
+        """Return the statuses of the TrainingProfiles by name."""
+        found = await self.api.request("GET", TRAINING_PROFILES.path(self.namespace))
+        return {each["metadata"]["name"]: each["status"] for each in found["items"]}
+
     # ---- pods, as kube-scheduler and kubelet
 
     async def pods(self, job: str) -> list[Raw]:
@@ -354,6 +369,7 @@ class PlayedCluster:
         await self.api.request("DELETE", TRAINING_JOBS.path(self.namespace))
         for pod in (await self.api.request("GET", PODS.path(self.namespace)))["items"]:
             await self.take_away(pod)
+        await self.api.request("DELETE", TRAINING_PROFILES.path(self.namespace))
         for name in self._nodes:
             await self.api.request("DELETE", GPU_NODES.path(name=name))
             await self.api.request("DELETE", NODES.path(name=name))
@@ -368,7 +384,7 @@ class PlayedCluster:
             {
                 "name": container["name"],
                 "image": container["image"],
-                "imageID": "",
+                "imageID": f"{container['image']}@{self.digest}",
                 "ready": phase == "Running",
                 "restartCount": 0,
                 "state": state,

@@ -12,7 +12,12 @@ from typing import Any, Self
 from laneway.api import names
 from laneway.api.conditions import Condition
 from laneway.api.rfc3339 import format_time
-from laneway.api.training_job_status import TrainingJobStatus, WorkerPlacementStatus
+from laneway.api.training_job_status import (
+    ExecutionStatus,
+    ProfileStatus,
+    TrainingJobStatus,
+    WorkerPlacementStatus,
+)
 from laneway.operator.config import OperatorConfig, SchedulingConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.job_cache import JobCache
@@ -28,6 +33,7 @@ from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.node_record import NodeRecord, parse_node
 from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import ClusterSnapshot, WorkerPlacement
 from prometheus_client.core import GaugeMetricFamily
@@ -103,6 +109,28 @@ class JobBuilder:
         assert self._status is not None
         self._status = self._status.model_copy(update=fields)
         return self
+
+    def ran(
+        self,
+        profile: ProfileStatus | None = None,
+        *,
+        model: str = "A100",
+        image_id: str = "sha256:1",
+        at: float = NOW - 10,
+    ) -> Self:
+        """Its last attempt started then, on that GPU model and with that image, and was measured where there is a profile."""
+        desired = self.record.desired
+        assert desired is not None
+        assert self._status is not None
+        execution = ExecutionStatus(
+            attempt=self._status.attempt,
+            started_at=format_time(at),
+            template_hash=desired.template_hash,
+            gpu_models=(model,),
+            imageIDs=(image_id,),
+            profiled=profile is not None,
+        )
+        return self.status(profile=profile, execution=execution)
 
     def after(self, step: Any, *arguments: Any) -> Self:
         """Take a step of ``transitions``."""
@@ -221,7 +249,8 @@ class PodBuilder:
         return self
 
     def _says(self, phase: str, state: dict[str, Any]) -> Self:
-        self._raw["status"] = {"phase": phase, "containerStatuses": [{"name": "trainer", "state": state}]}
+        trainer = {"name": "trainer", "imageID": "example.invalid/i@sha256:1", "state": state}
+        self._raw["status"] = {"phase": phase, "containerStatuses": [trainer]}
         return self
 
     @property
@@ -341,6 +370,7 @@ def a_view(
     nodes: Iterable[NodeRecord] | None = None,
     priority_classes: Iterable[PriorityClassRecord] = (),
     silent: Iterable[str] = (),
+    profiles: Iterable[ProfileRecord] = (),
 ) -> ClusterState:
     """The cache at one moment; every GPUNode has a ready Node where none are given."""
     gpu_nodes = tuple(gpu_nodes)
@@ -356,6 +386,8 @@ def a_view(
         state.note_node(None, node)
     for priority_class in priority_classes:
         state.note_priority_class(None, priority_class)
+    for profile in profiles:
+        state.note_profile(None, profile)
     state.note_silence(frozenset(silent))
     return state
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from laneway.api.training_profile import TrainingProfileStatus
+from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.writer import Writer
 from laneway.operator.lifecycle import transitions
 from laneway.operator.metrics import Metrics
+from laneway.operator.pacing import PROFILE_RETRY_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
@@ -45,7 +49,9 @@ class _Refusing:
         return a_job().visited().raw
 
 
-def an_executor(cache: ClusterCache, api: object, ended: list[bool]) -> Executor:
+def an_executor(
+    cache: ClusterCache, api: object, ended: list[bool], wall: Callable[[], float] = lambda: 0.0
+) -> Executor:
     metrics = Metrics()
     return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
@@ -54,7 +60,7 @@ def an_executor(cache: ClusterCache, api: object, ended: list[bool]) -> Executor
         4,
         unchanged=cast(Any, None),
         ended=ended.append,
-        wall=lambda: 0.0,
+        wall=wall,
     )
 
 
@@ -98,3 +104,45 @@ async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over(
         executor.begin(a_write(after, over.status), NOW)
         await executor.end()
         assert executor.refusals == {}
+
+
+class _WithoutRoom:
+    """An API server whose namespaces are full until there is room."""
+
+    def __init__(self) -> None:
+        self.room = False
+        self.bodies: list[Raw] = []
+
+    async def request(self, method: str, path: str, *, body: Raw, **request: Any) -> Raw:
+        self.bodies.append(body)
+        if not self.room:
+            raise ApiError(403, "Forbidden", "exceeded quota")
+        if method == "DELETE":
+            return {}
+        return {**body, "metadata": {**body["metadata"], "uid": "uid-profile", "resourceVersion": "7"}}
+
+
+async def test_a_profile_that_is_refused_rests_and_is_then_written_on_what_was_known() -> None:
+    now, api, cache = [NOW], _WithoutRoom(), ClusterCache(lambda: 0.0)
+    executor = an_executor(cache, api, [], lambda: now[0])
+    write = ProfileWrite("ns", "0123", None, TrainingProfileStatus(image="i"))
+    executor.begin_profile(write)
+    assert write.key in executor.history().busy_profiles
+    await executor.end()
+    assert write.key in executor.history().busy_profiles
+    now[0] += PROFILE_RETRY_SECONDS
+    assert write.key not in executor.history().busy_profiles
+
+    api.room = True
+    executor.begin_profile(write)
+    await executor.end()
+    assert write.key not in executor.history().busy_profiles
+    (known,) = cache.profiles.records()
+    assert known.status == write.status
+    executor.begin_profile(replace(write, before=known))
+    await executor.end()
+    assert api.bodies[-1]["metadata"]["resourceVersion"] == "7", "unless somebody else has written it"
+    executor.begin_profile_deletion(known)
+    await executor.end()
+    assert api.bodies[-1]["preconditions"] == {"uid": "uid-profile"}
+    assert cache.profiles.records() == ()

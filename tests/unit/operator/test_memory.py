@@ -318,6 +318,21 @@ class WithMemory(RuleBasedStateMachine):
                 self.carry_out(write, whole=carried_out == "all")
 
     @rule()
+    def write_profiles(self) -> None:
+        """Write what templates are known by."""
+        for write in self.decided().profiles:
+            metadata = {"name": write.name, "namespace": write.namespace, "uid": f"uid-{write.name}"}
+            self.put("profiles", write.name, {"metadata": metadata, "status": write.status.to_json()})
+
+    @rule(data=st.data())
+    def spoil_a_profile(self, data: st.DataObject) -> None:
+        """Somebody else writes one that cannot be read."""
+        if self.known("profiles"):
+            name = data.draw(st.sampled_from(self.known("profiles")))
+            metadata = dict(self.raw[f"profiles/{name}"]["metadata"])
+            self.put("profiles", name, {"metadata": metadata, "status": {"models": 7}})
+
+    @rule()
     def cycle_while_writes_are_in_flight(self) -> None:
         """Jobs with writes in flight are left alone until these have ended."""
         first = self.decided()
@@ -343,6 +358,7 @@ class WithMemory(RuleBasedStateMachine):
         assert list(remembered.waiting) == list(fresh.waiting)
         assert _without_estimates(remembered) == _without_estimates(fresh)
         assert remembered.orders == fresh.orders
+        assert remembered.profiles == fresh.profiles
         gauges, fresh_gauges = self.remembering.gauges(self.now), fresh_cycle.gauges(self.now)
         assert samples_of(gauges) == samples_of(fresh_gauges)
 
@@ -409,11 +425,12 @@ def _pinned(pod: dict[str, Any]) -> str:
 
 
 def _container(phase: str, now: float) -> dict[str, Any]:
+    trainer = {"name": "trainer", "imageID": f"sha256:{int(now) % 2}"}
     if phase == "Running":
-        return {"name": "trainer", "state": {"running": {"startedAt": format_time(now)}}}
+        return {**trainer, "state": {"running": {"startedAt": format_time(now)}}}
     code = 0 if phase == "Succeeded" else 1
     ended = {"exitCode": code, "startedAt": format_time(now), "finishedAt": format_time(now)}
-    return {"name": "trainer", "state": {"terminated": ended}}
+    return {**trainer, "state": {"terminated": ended}}
 
 
 def _session(pod: dict[str, Any], number: int) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def _two(job: JobRecord, *sessions: dict[str, Any]) -> ClusterState:
 
 def test_the_plan_has_a_job_pause_and_both_are_told() -> None:
     known = ProfileStatus(persistent_bytes=10 * GIB, ephemeral_bytes=GIB)
-    job = a_job("old").placed("n1").running(since=NOW - 1000).status(profile=known).record
+    job = a_job("old").placed("n1").running(since=NOW - 1000).ran(known).record
     pod = a_pod(job).running().record
     session = a_session(pod, profiled=True, persistentBytes=10 * GIB, ephemeralBytes=GIB, sharePercent=100)
     view = _two(job, session)

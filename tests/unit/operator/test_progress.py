@@ -9,11 +9,13 @@ from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
 from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
-from laneway.operator.cycle.templates import evidence_of, known_template
+from laneway.operator.cycle.template_evidence import evidence_of, learnt
+from laneway.operator.cycle.templates import known_template
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.metrics import Metrics
+from laneway.operator.pacing import END_SETTLED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 
 from tests.unit.operator.builders import (
@@ -131,6 +133,7 @@ def test_a_job_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_tem
         a_job(name)
         .placed("n1")
         .running()
+        .ran()
         .after(transitions.succeeded, "done", NOW, NOW)
         .status(executed_milliseconds=ran)
         .record
@@ -140,11 +143,13 @@ def test_a_job_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_tem
         a_job("c")
         .placed("n1")
         .running()
+        .ran()
         .after(transitions.failed, "Error", "bad", NOW, NOW)
         .status(executed_milliseconds=7000)
         .record
     )
-    template = known_template(evidence_of(job) for job in (*succeeded, failed, silent))
+    shown = [each for job in (*succeeded, failed, silent) if (each := evidence_of(job)) is not None]
+    template = known_template(learnt(None, shown, NOW + END_SETTLED_SECONDS), ())
     assert template.expected_seconds == 150
     assert expected_seconds(silent.status, NOW, template.expected_seconds) == 150
     assert expected_seconds(silent.status, NOW, None) is None

@@ -25,10 +25,12 @@ def of_template(name: str, command: str, **spec: Any) -> JobBuilder:
     return a_job(name).spec(template={"spec": {"containers": [container]}}, **spec)
 
 
-def ended(builder: JobBuilder, workers: int = 1, **figures: Any) -> JobRecord:
-    """One that succeeded, with what was measured of it."""
-    done = builder.placed(*["n1"] * workers).running().after(transitions.succeeded, "done", NOW, NOW)
-    return done.status(**figures).record
+def ended(
+    builder: JobBuilder, workers: int = 1, profile: ProfileStatus | None = None, **figures: Any
+) -> JobRecord:
+    """One that succeeded a while ago, with what was measured of it."""
+    ran = builder.placed(*["n1"] * workers).running().ran(profile)
+    return ran.after(transitions.succeeded, "done", NOW - 4, NOW - 4).status(**figures).record
 
 
 def overcommitted(node: GPUNodeRecord) -> GPUNodeRecord:

@@ -78,20 +78,29 @@ async def test_who_does_not_wait_is_not_asked_about_and_who_is_gone_is_forgotten
     await ask_about_none_in_line(found, wrong, 0.0)
     assert writer.asked == []
     await ask(found, wrong)
-    found.forget_gone_jobs(set())
+    found.keep_only([])
     assert not found.refusals
 
 
-async def test_an_answer_is_kept_as_long_as_a_job_of_the_template_is_there() -> None:
+async def test_an_answer_is_kept_as_long_as_a_job_of_the_template_waits_or_runs() -> None:
     found, writer = trials()
     first, second, third = (of_image(f"j{at}") for at in range(3))
     await ask(found, first, second)
-    found.forget_gone_jobs({second.uid})
+    found.keep_only([(second.uid, 1)])
     await ask(found, third)
     assert writer.asked == ["j0"]
-    found.forget_gone_jobs(set())
+    found.keep_only([])
     await ask(found, third)
     assert writer.asked == ["j0", "j2"]
+
+
+async def test_nothing_is_kept_of_specs_before_the_present_one() -> None:
+    found, _ = trials()
+    for generation in range(1, 50):
+        job = of_image("j", f"image-{generation}", generation=generation)
+        await ask(found, job)
+        found.keep_only([(job.uid, generation)])
+        assert len(found._asked) == len(found._answers) == 1
 
 
 async def test_only_a_few_are_asked_about_in_a_cycle() -> None:

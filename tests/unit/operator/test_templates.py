@@ -5,24 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.cycle.templates import (
-    NOTHING_KNOWN,
-    TemplateBook,
-    evidence_of,
-    from_node,
-    known_template,
-    larger,
-    to_node,
-)
+from laneway.operator.cycle.template_evidence import larger
+from laneway.operator.cycle.templates import NOTHING_KNOWN, Profiles, TemplateBook, from_node, to_node
 from laneway.operator.execute.manifests import worker_pod
-from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.state.sessions import measured_profile
 from laneway.scheduling import Profile
 
 from tests.unit.operator.builders import (
     GIB,
+    NOW,
     JobBuilder,
     a_gpu_node,
     a_job,
@@ -70,10 +66,23 @@ SAME = a_job().share(50).spec(template=template())
     [
         ("the name", a_job("other").share(50).spec(template=template()), True),
         (
-            "the environment: names of runs are in it",
-            a_job().share(50).spec(template=template(container(env=[{"name": "RUN", "value": "7"}]))),
+            "the GPU models that it accepts: a profile is kept for each",
+            a_job()
+            .spec(gpus={"type": "Share", "sharePercent": 50, "models": ["A100"]})
+            .spec(template=template()),
             True,
         ),
+        (
+            "a variable",
+            a_job().share(50).spec(template=template(container(env=[{"name": "BATCH_SIZE", "value": "8"}]))),
+            False,
+        ),
+        (
+            "variables from elsewhere",
+            a_job().share(50).spec(template=template(container(envFrom=[{"configMapRef": {"name": "c"}}]))),
+            False,
+        ),
+        ("the folder", a_job().share(50).spec(template=template(container(workingDir="/b"))), False),
         (
             "labels, volumes and containers beside the trainer",
             a_job()
@@ -96,32 +105,70 @@ def test_what_makes_a_template(story: str, other: JobBuilder, same: bool) -> Non
     assert (hash_of(SAME) == hash_of(other)) == same, story
 
 
+def with_env(*env: dict[str, Any]) -> str:
+    return hash_of(a_job().share(50).spec(template=template(container(env=list(env)))))
+
+
+@given(
+    st.permutations([{"name": name, "value": "1"} for name in "ABC"]),
+    st.permutations(["name", "image", "command"]),
+)
+def test_neither_the_order_of_variables_nor_that_of_fields_makes_another_template(
+    env: list[dict[str, Any]], order: list[str]
+) -> None:
+    fields = container(env=env)
+    reordered = {name: fields[name] for name in [*order, "env"]}
+    want = with_env(*({"name": name, "value": "1"} for name in "ABC"))
+    assert hash_of(a_job().share(50).spec(template=template(reordered))) == want
+
+
+def test_a_variable_counts_with_its_value_or_where_that_comes_from() -> None:
+    eight, many = ({"name": "BATCH_SIZE", "value": text} for text in ("8", "512"))
+    secret = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    other = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "other"}}}
+    found = [with_env(eight), with_env(many), with_env(secret), with_env(other), with_env()]
+    assert len(set(found)) == len(found)
+    assert with_env(eight, many) == with_env(many), "of two, the later counts"
+    assert with_env({"name": "EMPTY"}) == with_env({"name": "EMPTY", "value": ""})
+
+
 def seen(name: str, profile: ProfileStatus | None = MEASURED, **metadata: Any) -> JobRecord:
-    """A job that ran and was measured."""
-    return a_job(name).share(50).metadata(**metadata).placed("n1", percent=50).status(profile=profile).record
+    """A job that runs and was measured."""
+    return a_job(name).share(50).metadata(**metadata).placed("n1", percent=50).ran(profile).record
+
+
+def book_of(*jobs: JobRecord, profiles: Profiles | None = None, now: float = NOW) -> TemplateBook:
+    book = TemplateBook()
+    for job in jobs:
+        book.note(job.uid, job, now)
+    profiles = profiles or {}
+    keys = [record.key for there in profiles.values() for record in there.values()]
+    book.refresh(profiles, keys, now)
+    return book
 
 
 def test_a_template_is_known_by_all_of_its_jobs_with_the_most_memory_that_one_needed() -> None:
     big = MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB, "iterations": 3, "persistent_bytes": 1})
-    template = known_template(evidence_of(job) for job in (seen("a"), seen("b", big), seen("c", None)))
-    assert template.profile == MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
-    assert larger(big, MEASURED) == template.profile
+    want = MEASURED.model_copy(update={"ephemeral_bytes": 20 * GIB})
+    book = book_of(seen("a"), seen("b", big), seen("c", None))
+    assert book.of(a_job().share(50).record).profile == want
+    assert larger(big, MEASURED) == want
 
 
 def test_what_one_namespace_measured_does_not_count_in_another() -> None:
-    book, waiting = TemplateBook(), a_job("b").share(50)
-    book.note("uid-a", seen("a"))
-    book.refresh()
+    book, waiting = book_of(seen("a")), a_job("b").share(50)
     assert book.of(waiting.record).profile == MEASURED
     assert book.of(waiting.metadata(namespace="others").record) == NOTHING_KNOWN
 
 
 def test_a_job_whose_spec_is_wrong_tells_nothing() -> None:
-    broken = a_job().spec(gpus={}).placed("n1").status(profile=MEASURED).record
+    raw = a_job().placed("n1").ran(MEASURED).raw
+    raw["spec"]["gpus"] = {}
+    broken = parse_job(raw)
     assert broken.desired is None
     book = TemplateBook()
-    book.note(broken.uid, broken)
-    assert book.refresh() == set()
+    book.note(broken.uid, broken, NOW)
+    assert book.refresh({}, (), NOW) == set()
 
 
 def test_a_profile_comes_back_from_the_node_as_it_went_there() -> None:

@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.node_orders import NodeWrite
+from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.writer import FencedOff, Writer
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.gang_service import GangService
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.watch.apiserver import ApiServer, Raw
 
 from tests.unit.operator.builders import a_gpu_node, a_job, a_pod
@@ -115,6 +118,12 @@ FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "write_orders": lambda writer: writer.write_orders(NodeWrite(a_gpu_node("n1"), (), frozenset())),
     "delete_pod": lambda writer: writer.delete_pod(_POD),
     "delete_service": lambda writer: writer.delete_service(_SERVICE),
+    "write_profile": lambda writer: writer.write_profile(
+        ProfileWrite("ns", "0123", None, TrainingProfileStatus())
+    ),
+    "delete_profile": lambda writer: writer.delete_profile(
+        ProfileRecord("ns", "0123", "uid-profile", TrainingProfileStatus())
+    ),
     "delete_job": lambda writer: writer.delete_job(_JOB),
 }
 NOT_FENCED = {"put_lease"}

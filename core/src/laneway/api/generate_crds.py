@@ -16,9 +16,10 @@ import yaml
 from laneway.api.gpu_node import GPUNodeSpec, GPUNodeStatus
 from laneway.api.names import GROUP, VERSION
 from laneway.api.pod_template import pod_definitions, pod_template_schema
-from laneway.api.schema import MAX_COUNTER, Model, rules
+from laneway.api.schema import MAX_COUNTER, Model, camel, rules
 from laneway.api.training_job import MAX_NAME_LENGTH, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
+from laneway.api.training_profile import TrainingProfileStatus
 
 Schema = dict[str, Any]
 
@@ -67,7 +68,8 @@ def schema_of(model: type[Model]) -> Schema:
     """Return the structural schema of a model, one line of description each."""
     raw = model.model_json_schema(by_alias=True, mode="validation")
     computed = model.model_json_schema(by_alias=True, mode="serialization")
-    for field in model.model_computed_fields:
+    for name in model.model_computed_fields:
+        field = camel(name)
         raw["properties"][field] = {
             key: value for key, value in computed["properties"][field].items() if key != "readOnly"
         }
@@ -90,13 +92,14 @@ def crd(
     short_names: list[str],
     scope: str,
     description: str,
-    spec: Schema,
+    spec: Schema | None,
     status: Schema,
     columns: list[Schema],
     root: Schema | None = None,
     required: list[str] | None = None,
 ) -> Schema:
-    """Return a CustomResourceDefinition of one version, with the status subresource."""
+    """Return a CustomResourceDefinition of one version. Where there is a spec, the status is a subresource; else one writer has
+    the whole object, and writes it at once."""
     schema: Schema = {
         "type": "object",
         "description": description,
@@ -104,7 +107,7 @@ def crd(
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": spec,
+            **({} if spec is None else {"spec": spec}),
             "status": status,
         },
         **(root or {}),
@@ -132,7 +135,7 @@ def crd(
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
+                    **({} if spec is None else {"subresources": {"status": {}}}),
                     "additionalPrinterColumns": columns,
                 }
             ],
@@ -222,6 +225,25 @@ def gpu_node() -> Schema:
     )
 
 
+def training_profile() -> Schema:
+    """Return the CRD of TrainingProfile."""
+    return crd(
+        kind="TrainingProfile",
+        plural="trainingprofiles",
+        short_names=["tp"],
+        scope="Namespaced",
+        description="What the jobs of one template have shown; its name is the template's hash. Only the operator writes it.",
+        spec=None,
+        status=schema_of(TrainingProfileStatus),
+        columns=[
+            column("Image", "string", ".status.image", "Image of the template."),
+            column("Models", "string", ".status.models[*].model", "GPU models."),
+            column("Used", "date", ".status.lastUsed", "Time since the newest attempt started."),
+            column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."),
+        ],
+    )
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes an object that occurs several times in full each time, without YAML anchors."""
 
@@ -244,7 +266,11 @@ def pod_definitions_text(openapi: Schema) -> str:
 
 def files() -> dict[str, str]:
     """Return the files' texts by name."""
-    return {"trainingjobs.yaml": render(training_job()), "gpunodes.yaml": render(gpu_node())}
+    return {
+        "trainingjobs.yaml": render(training_job()),
+        "gpunodes.yaml": render(gpu_node()),
+        "trainingprofiles.yaml": render(training_profile()),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """What is known of a job before it runs, because another of the same template ran: from the operator to the node's agent.
 
-A template is what a worker runs and what it gets of GPUs: image, command and GPUs (``laneway.dev/template-hash``).
+A template is what a worker runs and what it gets of GPUs (``laneway.dev/template-hash``, docs/reporting.md).
 """
 
 from __future__ import annotations

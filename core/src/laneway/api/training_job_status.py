@@ -118,6 +118,21 @@ class ProfileStatus(Status):
     )
 
 
+class ExecutionStatus(Status):
+    """What an attempt ran: the measurements hold for it."""
+
+    attempt: int = Field(description="Number of the attempt.", ge=0)
+    started_at: Time = Field(description="When the attempt was placed.")
+    template_hash: str = Field(description="Template of the workers; the name of its TrainingProfile.")
+    gpu_models: tuple[str, ...] = Field(default=(), description="Models of the GPUs.")
+    image_ids: tuple[str, ...] = Field(
+        default=(),
+        description="Digests of the trainer's image; several where a tag moved between two pulls.",
+        alias="imageIDs",
+    )
+    profiled: bool = Field(default=False, description="Whether profile was measured in this attempt.")
+
+
 class ProgressStatus(TrainingReport):
     """Progress of the training: as the script reports it, else as the nodes count iterations."""
 
@@ -182,6 +197,9 @@ class TrainingJobStatus(Status):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["worker"]},
     )
     profile: ProfileStatus | None = Field(default=None, description="Measurements of the job's iterations.")
+    execution: ExecutionStatus | None = Field(
+        default=None, description="What the attempt ran that was measured last, or ended since."
+    )
     progress: ProgressStatus | None = Field(default=None, description="Progress of the training.")
     turns: int = Field(default=0, description="Turns that the workers took in their lanes.", ge=0)
     turns_before_attempt: int = Field(

@@ -25,7 +25,14 @@ from laneway.operator.http_server import serve
 from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import LAST_EVENTS_SECONDS
 from laneway.operator.state.cache import ClusterCache
-from laneway.operator.state.resources import GPU_NODES, LEASES, STREAMED, TRAINING_JOBS, Resource
+from laneway.operator.state.resources import (
+    GPU_NODES,
+    LEASES,
+    STREAMED,
+    TRAINING_JOBS,
+    TRAINING_PROFILES,
+    Resource,
+)
 from laneway.operator.watch.apiserver import ApiServer, Raw, connect
 from laneway.operator.watch.discovery import until_discovered
 from laneway.operator.watch.handlers import watch
@@ -99,7 +106,8 @@ class _Replica:
 
     async def run(self, stop: asyncio.Event) -> None:
         async with serve(self._config.metrics_port, self._metrics, self._health, self._readiness):
-            if not await self._unless_stopped(until_discovered(self._api, (TRAINING_JOBS, GPU_NODES)), stop):
+            kinds = (TRAINING_JOBS, TRAINING_PROFILES, GPU_NODES)
+            if not await self._unless_stopped(until_discovered(self._api, kinds), stop):
                 return
             try:
                 await self._run_parts(stop)

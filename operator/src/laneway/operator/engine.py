@@ -174,6 +174,10 @@ class Engine:
         for order in result.orders:
             if order.node.name not in executor.nodes_in_flight:
                 executor.begin_orders(order)
+        for profile in result.profiles:
+            executor.begin_profile(profile)
+        for surplus in result.surplus_profiles:
+            executor.begin_profile_deletion(surplus)
         self._decided_in_seconds = time.monotonic() - began_seconds
         self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
         self._metrics.show(lambda: self._cycle.gauges(self._wall()))
@@ -271,5 +275,7 @@ class Engine:
         """Do the work that costs time for every job, after a full list."""
         uids = set(state.jobs)
         self._executor.forget_gone_jobs(uids)
-        self._trials.forget_gone_jobs(uids)
+        self._trials.keep_only((job.uid, job.generation) for job in state.jobs.values() if not job.finished)
+        for profile in self._cycle.unused_profiles(state, self._wall()):
+            self._executor.begin_profile_deletion(profile)
         await self._garbage_collector.collect_services(state.jobs.values(), self._wall())

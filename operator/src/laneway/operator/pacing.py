@@ -81,6 +81,31 @@ LAST_EVENTS_SECONDS = 3.0
 BETWEEN_EVENTS_SECONDS = 0.005
 """Rest after each event, so at most 200 a second: thousands are written within two minutes, and leave room for statuses."""
 
+# ---- TrainingProfiles
+
+PROFILE_WRITTEN_SECONDS = 10.0
+"""Shortest time between two writes of one profile: what its jobs show meanwhile is written together."""
+
+PROFILES_WRITTEN_PER_CYCLE = 20
+"""No job waits for a profile, so they leave room for statuses."""
+
+PROFILE_RETRY_SECONDS = 60.0
+"""A profile that could not be written, for example because of a quota, or deleted, is tried again after this."""
+
+END_SETTLED_SECONDS = 2.0
+"""A job's end is counted in its template's profile after this: by then the statuses of all jobs that ended at the same time, or
+before, have been written."""
+
+END_COUNTS_SECONDS = 300.0
+"""For this long after its end a job counts, if the profile could not be written earlier. Afterwards it costs nothing."""
+
+PROFILES_PER_NAMESPACE = 500
+"""Those unused for longest give way. A profile has 1 to 3 KiB, in etcd and in the operator's memory."""
+
+PROFILE_UNUSED_SECONDS = 90 * 24 * 3600.0
+"""A profile is deleted when no job of the template has started for so long. A quarter of a year lies between two rounds of many
+projects; later the code has changed."""
+
 # ---- watches and lists
 
 WATCH_RETRY_SECONDS = (1.0, 1.0, 2.0, 3.0, 5.0)

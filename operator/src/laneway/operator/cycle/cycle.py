@@ -24,11 +24,18 @@ from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.plan_steps import explains, has_another_reason, with_decision
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
 from laneway.operator.cycle.start_estimates import StartEstimates
+from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite, job_write
 from laneway.operator.lifecycle import accounting, transitions
-from laneway.operator.pacing import DEFERRED_AGAIN_SECONDS, FIRST_COUNT_SECONDS, explain_interval_seconds
-from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.pacing import (
+    DEFERRED_AGAIN_SECONDS,
+    FIRST_COUNT_SECONDS,
+    PROFILES_PER_NAMESPACE,
+    explain_interval_seconds,
+)
+from laneway.operator.state.cluster_state import ClusterState, Delta
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.scheduling import Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from prometheus_client.core import GaugeMetricFamily
 
@@ -42,6 +49,12 @@ class CycleResult:
 
     orders: tuple[NodeWrite, ...]
     """Nodes whose orders are to change."""
+
+    profiles: tuple[ProfileWrite, ...]
+    """TrainingProfiles to be written."""
+
+    surplus_profiles: tuple[ProfileRecord, ...]
+    """TrainingProfiles to be deleted, because their namespace has too many."""
 
     due_seconds: float
     """When the next cycle is due though nothing changes."""
@@ -142,6 +155,8 @@ class Cycle:
         result = CycleResult(
             writes=tuple(this.writes.values()),
             orders=self._orders(this),
+            profiles=self._sync.templates.writes(cluster.profiles, history.busy_profiles, now_seconds),
+            surplus_profiles=self._surplus_profiles(cluster, delta, now_seconds),
             due_seconds=self._due_seconds(this),
             decision=this.decision,
             waiting=self._waiting,
@@ -155,6 +170,10 @@ class Cycle:
     def refused(self) -> Collection[str]:
         """Uids of jobs that back off because the API server refused their pods."""
         return self._jobs.refused
+
+    def unused_profiles(self, cluster: ClusterState, now_seconds: float) -> tuple[ProfileRecord, ...]:
+        """Return the TrainingProfiles to be deleted, of all namespaces."""
+        return self._sync.templates.surplus(cluster.profiles, cluster.profiles, now_seconds)
 
     def gauges(self, now_seconds: float) -> Iterable[GaugeMetricFamily]:
         """Return where the jobs stand by the last cycle."""
@@ -279,6 +298,14 @@ class Cycle:
         unwritten = this.writes.keys() | set(this.in_flight)
         return tuple(each for each in node_writes(this.cluster, self._jobs) if not each.jobs & unwritten)
 
+    def _surplus_profiles(
+        self, cluster: ClusterState, delta: Delta, now_seconds: float
+    ) -> tuple[ProfileRecord, ...]:
+        """Look only where profiles have changed, and are too many."""
+        changed = {key.partition("/")[0] for key in delta.profiles}
+        crowded = [each for each in changed if len(cluster.profiles.get(each, ())) > PROFILES_PER_NAMESPACE]
+        return self._sync.templates.surplus(cluster.profiles, crowded, now_seconds)
+
     def _due_seconds(self, this: CycleState) -> float:
         now_seconds = this.now_seconds
         if this.decision.truncated:
@@ -289,6 +316,7 @@ class Cycle:
             now_seconds + self._config.cycle.resync_seconds,
             self._jobs.due_seconds(),
             self._sync.due_seconds(),
+            self._sync.templates.due_seconds(),
             self._deferred.due_seconds(now_seconds),
             math.inf if decision_seconds is None else decision_seconds,
             math.inf if this.explained else self._explain_again_seconds,

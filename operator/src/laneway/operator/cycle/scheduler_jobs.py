@@ -5,7 +5,8 @@ from __future__ import annotations
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
-from laneway.operator.cycle.templates import KnownTemplate, from_node, larger
+from laneway.operator.cycle.template_evidence import larger
+from laneway.operator.cycle.templates import KnownTemplate, from_node
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
@@ -100,7 +101,4 @@ def _counted_profile(
         known = None if written is None else from_node(written)
     else:
         known = template.profile
-    own = job.status.profile
-    if own is None or known is None:
-        return own or known
-    return larger(own, known)
+    return larger(job.status.profile, known)

@@ -79,10 +79,11 @@ class SchedulerSync:
             now_seconds: Unix time.
         """
         for uid in changed:
-            self.templates.note(uid, state.jobs.get(uid))
+            self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
         for uid in changed - cache.jobs.keys():
             self._forget_job(uid)
-        jobs = (changed | self.templates.refresh()) & cache.jobs.keys()
+        of_templates = self.templates.refresh(state.profiles, delta.profiles, now_seconds)
+        jobs = (changed | of_templates) & cache.jobs.keys()
         nodes = delta.nodes & (state.gpu_nodes.keys() | self._nodes.keys())
         if self._gpus_moved(state, nodes):
             self._node_of = first_reporters(state.gpu_nodes.values())

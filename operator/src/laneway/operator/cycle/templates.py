@@ -1,142 +1,284 @@
 """Template profiles: what is known of a job from other jobs of the same template.
 
-status.profile of all existing jobs, ended ones included ─▶ the template's profile ─▶ the planner's figures for a waiting job,
-and the annotation ``laneway.dev/profile`` of its pods, from which the node's agent starts. Run times of succeeded jobs ─▶ the
-expected run time.
+TrainingProfile and the status of each job of the template ─▶ the planner's figures for a waiting job, the annotation
+``laneway.dev/profile`` of its pods, from which the node's agent starts, and the TrainingProfile as it is to be.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
-from laneway.api.conditions import is_true
-from laneway.api.job_conditions import ConditionType
+from laneway.api.model_selector import selects
+from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.template_profile import TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.lifecycle import accounting
+from laneway.api.training_profile import TrainingProfileStatus
+from laneway.operator.cycle.template_evidence import Evidence, evidence_of, is_news, larger, learnt
+from laneway.operator.pacing import (
+    END_COUNTS_SECONDS,
+    END_SETTLED_SECONDS,
+    PROFILE_UNUSED_SECONDS,
+    PROFILE_WRITTEN_SECONDS,
+    PROFILES_PER_NAMESPACE,
+    PROFILES_WRITTEN_PER_CYCLE,
+)
 from laneway.operator.state.records.job_record import JobRecord
-
-TemplateKey = tuple[str, str]
-"""Namespace and template hash: one namespace's word does not count in another."""
+from laneway.operator.state.records.profile_record import ProfileRecord
+from laneway.scheduling.state.timers import Timers
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTemplate:
-    """What the jobs of one template have shown."""
+    """What the jobs of one template have shown, on the GPU models that a job accepts."""
 
     profile: ProfileStatus | None = None
     """Of memory the most that one of them needed, of time the longest measurement; None: none was measured."""
 
-    runs: int = 0
-    """How many of them succeeded."""
-
-    run_seconds: float = 0.0
-    """For how long these ran, together."""
-
-    @property
-    def expected_seconds(self) -> float | None:
-        """How long one of them runs, on average; None: none has succeeded."""
-        return self.run_seconds / self.runs if self.runs else None
+    expected_seconds: float | None = None
+    """How long one of them runs, on average; None: none has succeeded."""
 
 
 NOTHING_KNOWN = KnownTemplate()
 
 
-Evidence = tuple[ProfileStatus | None, float | None]
-"""What one job has shown: its profile, and how long it ran if it succeeded."""
+@dataclass(frozen=True, slots=True)
+class ProfileWrite:
+    """A TrainingProfile as it is to be."""
 
-NO_EVIDENCE: Evidence = (None, None)
+    namespace: str
+    name: str
+    before: ProfileRecord | None
+    """As the cluster has it; None: it is to be created."""
 
+    status: TrainingProfileStatus
 
-def evidence_of(job: JobRecord) -> Evidence:
-    """Return what a job has shown."""
-    succeeded = is_true(job.status.conditions, ConditionType.COMPLETE)
-    return job.status.profile, accounting.executed_seconds(job.status) if succeeded else None
-
-
-def known_template(evidence: Iterable[Evidence]) -> KnownTemplate:
-    """Return what is known of a template by what its jobs have shown."""
-    known = NOTHING_KNOWN
-    for profile, run_seconds in evidence:
-        before = known.profile
-        known = KnownTemplate(
-            profile=larger(before, profile) if before and profile else before or profile,
-            runs=known.runs + (run_seconds is not None),
-            run_seconds=known.run_seconds + (run_seconds or 0.0),
-        )
-    return known
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
 
 
-def template_of(job: JobRecord) -> TemplateKey | None:
-    """Return the key of a job's template; None where its spec is wrong."""
-    return None if job.desired is None else (job.namespace, job.desired.template_hash)
+def known_template(status: TrainingProfileStatus | None, models: Collection[str]) -> KnownTemplate:
+    """Return what is known for a job that accepts these GPU models, patterns included; none: any."""
+    if status is None:
+        return NOTHING_KNOWN
+    accepted = [each for each in status.models if selects(models, each.model)]
+    profile, runs, milliseconds = None, 0, 0
+    for each in accepted:
+        profile = larger(profile, each.profile)
+        runs += each.completed_jobs
+        milliseconds += each.completed_jobs * each.mean_run_milliseconds
+    return KnownTemplate(profile, milliseconds / runs / 1000 if runs else None)
 
 
-def larger(one: ProfileStatus, other: ProfileStatus) -> ProfileStatus:
-    """Return the profile that covers both."""
-    longest = max(one, other, key=lambda profile: profile.iterations)
-    return longest.model_copy(
-        update={
-            name: max(getattr(one, name), getattr(other, name))
-            for name in ("persistent_bytes", "ephemeral_bytes", "framework_bytes")
-        }
-    )
+def template_of(job: JobRecord) -> str | None:
+    """Return the key of a job's template, ``namespace/hash``; None where its spec is wrong."""
+    return None if job.desired is None else f"{job.namespace}/{job.desired.template_hash}"
+
+
+Profiles = Mapping[str, Mapping[str, ProfileRecord]]
+"""TrainingProfiles by namespace and name."""
 
 
 class TemplateBook:
-    """What is known of each template, kept up to date as jobs change."""
+    """What is known of each template, kept up to date as jobs and TrainingProfiles change."""
 
     def __init__(self) -> None:
-        self._known: dict[TemplateKey, KnownTemplate] = {}
-        self._template: dict[str, TemplateKey] = {}
-        """By the job's uid."""
+        self._known: dict[str, TrainingProfileStatus] = {}
+        """By template."""
 
-        self._jobs: defaultdict[TemplateKey, dict[str, Evidence]] = defaultdict(dict)
-        """By uid: what each job of a template has shown."""
+        self._template: dict[str, str] = {}
+        """By the uid of a job that has not ended."""
 
-        self._stale: set[TemplateKey] = set()
+        self._jobs: defaultdict[str, set[str]] = defaultdict(set)
+        """By template: uids of its jobs that have not ended."""
 
-    def note(self, uid: str, job: JobRecord | None) -> None:
-        """Note a job that is new, has changed or is gone (None)."""
-        before, key = self._template.get(uid), None if job is None else template_of(job)
-        if before is not None and before != key:
-            self._leave(uid, before)
-        if job is None or key is None:
-            return
-        self._template[uid] = key
-        known, evidence = self._jobs[key].get(uid, NO_EVIDENCE), evidence_of(job)
-        self._jobs[key][uid] = evidence
-        if evidence != known:
-            self._stale.add(key)
+        self._evidence: defaultdict[str, dict[str, Evidence]] = defaultdict(dict)
+        """By template and uid: what jobs have shown that run, or ended not long ago."""
+
+        self._shows: dict[str, str] = {}
+        """By uid: the template of which a job has shown something."""
+
+        self._unwritten: dict[str, TrainingProfileStatus] = {}
+        """By template: profiles that are to be written."""
+
+        self._stale: set[str] = set()
+        self._due = Timers()
+        """When an end counts, no longer counts, or a profile may be written again."""
+
+    def note(self, uid: str, job: JobRecord | None, now_seconds: float) -> None:
+        """Note a job that is new, has changed, is gone (None), or ended and is gone."""
+        template = None if job is None or job.finished else template_of(job)
+        before = self._template.pop(uid, None)
+        if before is not None and before != template:
+            _discard(self._jobs, before, uid)
+        if template is not None:
+            self._template[uid] = template
+            self._jobs[template].add(uid)
+        self._note_evidence(uid, None if job is None else evidence_of(job), now_seconds)
 
     def of(self, job: JobRecord) -> KnownTemplate:
-        """Return what is known of a job's template."""
-        key = template_of(job)
-        return NOTHING_KNOWN if key is None else self._known.get(key, NOTHING_KNOWN)
+        """Return what is known of a job's template, on the GPU models that it accepts; nothing after its end."""
+        template = template_of(job)
+        if template is None or job.desired is None or job.finished:
+            return NOTHING_KNOWN
+        return known_template(self._known.get(template), job.desired.demand.models)
 
-    def refresh(self) -> set[str]:
-        """Recompute the stale templates; return the uids of the jobs for whose template the result has changed."""
-        changed: set[str] = set()
-        for key in self._stale:
-            jobs = self._jobs.get(key, {})
-            shown = sorted(uid for uid, evidence in jobs.items() if evidence != NO_EVIDENCE)
-            known = known_template(jobs[uid] for uid in shown)
-            if known != self._known.get(key, NOTHING_KNOWN):
-                changed |= jobs.keys()
-                self._known[key] = known
-            if known == NOTHING_KNOWN:
-                self._known.pop(key, None)
-        self._stale.clear()
-        return changed
+    def refresh(self, profiles: Profiles, changed: Collection[str], now_seconds: float) -> set[str]:
+        """Recompute what is known; return the uids of the jobs for whose template the result has changed.
 
-    def _leave(self, uid: str, key: TemplateKey) -> None:
-        del self._template[uid]
-        if self._jobs[key].pop(uid) != NO_EVIDENCE:
-            self._stale.add(key)
-        if not self._jobs[key]:
-            del self._jobs[key]
+        Args:
+            profiles: all TrainingProfiles.
+            changed: keys of those that have changed.
+            now_seconds: Unix time.
+        """
+        stale, self._stale = self._stale | set(changed) | self._due.pop_due(now_seconds), set()
+        uids: set[str] = set()
+        for template in sorted(stale):
+            before = _stored(profiles, template)
+            known = self._recompute(template, None if before is None else before.status, now_seconds)
+            if known == self._known.get(template):
+                continue
+            uids |= self._jobs.get(template, set())
+            if known is None:
+                del self._known[template]
+            else:
+                self._known[template] = known
+        return uids
+
+    def due_seconds(self) -> float:
+        """Return when something is to be recomputed though nothing changes; infinite: nothing is."""
+        return self._due.next_seconds()
+
+    def writes(
+        self, profiles: Profiles, busy: Collection[str], now_seconds: float
+    ) -> tuple[ProfileWrite, ...]:
+        """Return the profiles to be written now.
+
+        Args:
+            profiles: all TrainingProfiles.
+            busy: keys of those that are being written, or rest after a failure.
+            now_seconds: Unix time.
+        """
+        ready = (key for key in sorted(self._unwritten) if key not in busy)
+        return tuple(islice(self._ready(ready, profiles, now_seconds), PROFILES_WRITTEN_PER_CYCLE))
+
+    def surplus(
+        self, profiles: Profiles, namespaces: Iterable[str], now_seconds: float
+    ) -> tuple[ProfileRecord, ...]:
+        """Return the profiles of some namespaces that are to be deleted: those unused for long, and the least used beyond a number."""
+        found: list[ProfileRecord] = []
+        for namespace in sorted(namespaces):
+            ranked = self._ranked(profiles.get(namespace, {}))
+            oldest = (False, now_seconds - PROFILE_UNUSED_SECONDS)
+            found += (
+                record
+                for place, (rank, record) in enumerate(ranked)
+                if place >= PROFILES_PER_NAMESPACE or rank[:2] < oldest
+            )
+        return tuple(found)
+
+    def _note_evidence(self, uid: str, evidence: Evidence | None, now_seconds: float) -> None:
+        if evidence is not None and _forgotten_seconds(evidence) <= now_seconds:
+            evidence = None
+        before = self._shows.pop(uid, None)
+        known = None if before is None else self._evidence[before].pop(uid)
+        if evidence is not None:
+            self._shows[uid] = evidence.template
+            self._evidence[evidence.template][uid] = evidence
+        if known != evidence and not self._is_covered(before, evidence, now_seconds):
+            self._stale |= {each.template for each in (known, evidence) if each is not None}
+        if before is not None and not self._evidence[before]:
+            del self._evidence[before]
+
+    def _is_covered(self, before: str | None, evidence: Evidence | None, now_seconds: float) -> bool:
+        """Whether a running job reports nothing that its template's profile would be written for, like most reports. Then the
+        other jobs of the template are not looked at."""
+        if evidence is None or evidence.template != before or evidence.ended_seconds is not None:
+            return False
+        known = self._known.get(before)
+        if known is None or before in self._unwritten:
+            return False
+        after = learnt(known, [evidence], now_seconds)
+        return after is not None and not is_news(known, after)
+
+    def _recompute(
+        self, template: str, before: TrainingProfileStatus | None, now_seconds: float
+    ) -> TrainingProfileStatus | None:
+        """Return what is known of a template, and note whether it is to be written, and when it is to be recomputed."""
+        there = self._evidence.get(template, {})
+        for uid in [uid for uid, each in there.items() if _forgotten_seconds(each) <= now_seconds]:
+            del there[uid], self._shows[uid]
+        if not there:
+            self._evidence.pop(template, None)
+        shown = [there[uid] for uid in sorted(there)]
+        after = learnt(before, shown, now_seconds)
+        ends = [each.ended_seconds for each in shown if each.ended_seconds is not None]
+        due = [end + wait for end in ends for wait in (END_SETTLED_SECONDS, END_COUNTS_SECONDS)]
+        self._unwritten.pop(template, None)
+        known = before
+        if after is not None and is_news(before, after):
+            self._unwritten[template] = known = after
+            due.append(_writable_seconds(before))
+        self._due.forget(template)
+        if later := [at for at in due if at > now_seconds]:
+            self._due.put(template, min(later))
+        return known
+
+    def _ready(self, keys: Iterable[str], profiles: Profiles, now_seconds: float) -> Iterator[ProfileWrite]:
+        """Yield those that may be written: not so soon after the last time, and no new one that would be surplus at once."""
+        least: dict[str, tuple[bool, float, str]] = {}
+        for key in keys:
+            after, before = self._unwritten[key], _stored(profiles, key)
+            namespace, _, name = key.partition("/")
+            if before is None:
+                if namespace not in least:
+                    ranked = self._ranked(profiles.get(namespace, {}))
+                    full = len(ranked) >= PROFILES_PER_NAMESPACE
+                    least[namespace] = ranked[PROFILES_PER_NAMESPACE - 1][0] if full else (False, 0.0, "")
+                if self._rank(key, after) < least[namespace]:
+                    continue
+            elif _writable_seconds(before.status) > now_seconds:
+                continue
+            status = after.model_copy(update={"updated_at": format_time(now_seconds)})
+            yield ProfileWrite(namespace, name, before, status)
+
+    def _ranked(
+        self, there: Mapping[str, ProfileRecord]
+    ) -> list[tuple[tuple[bool, float, str], ProfileRecord]]:
+        """Return the profiles of a namespace with their ranks, those to keep first."""
+        ranked = ((self._rank(record.key, record.status), record) for record in there.values())
+        return sorted(ranked, key=lambda each: each[0], reverse=True)
+
+    def _rank(self, key: str, status: TrainingProfileStatus) -> tuple[bool, float, str]:
+        """Return whether jobs that have not ended use a profile, when it was last used, and its key."""
+        return key in self._jobs, parse_time(status.last_used) if status.last_used else 0.0, key
+
+
+def _stored(profiles: Profiles, key: str) -> ProfileRecord | None:
+    namespace, _, name = key.partition("/")
+    return profiles.get(namespace, {}).get(name)
+
+
+def _writable_seconds(status: TrainingProfileStatus | None) -> float:
+    """Return from when on a profile may be written again."""
+    if status is None or status.updated_at is None:
+        return -math.inf
+    return parse_time(status.updated_at) + PROFILE_WRITTEN_SECONDS
+
+
+def _forgotten_seconds(evidence: Evidence) -> float:
+    return math.inf if evidence.ended_seconds is None else evidence.ended_seconds + END_COUNTS_SECONDS
+
+
+def _discard(members: dict[str, set[str]], key: str, uid: str) -> None:
+    members[key].discard(uid)
+    if not members[key]:
+        del members[key]
 
 
 def to_node(profile: ProfileStatus) -> TemplateProfile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -19,3 +19,6 @@ class WriteHistory:
 
     template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
     """By job uid and generation: why the API server would refuse the pods of its template."""
+
+    busy_profiles: Collection[str] = ()
+    """Keys of TrainingProfiles that are being written, or rest after a failure."""

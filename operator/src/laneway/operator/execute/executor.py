@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from laneway.api.training_job import TrainingJobSpec
 from laneway.operator.cycle.node_orders import NodeWrite
-from laneway.operator.cycle.templates import to_node
+from laneway.operator.cycle.templates import ProfileWrite, to_node
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.events import event_of
@@ -25,9 +27,10 @@ from laneway.operator.execute.write_order import WriteOrder
 from laneway.operator.execute.writer import FencedOff, Refused, Writer
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Metrics
-from laneway.operator.pacing import RETRY_WRITE_SECONDS, STARTS_RATIO_OF_WRITES
+from laneway.operator.pacing import PROFILE_RETRY_SECONDS, RETRY_WRITE_SECONDS, STARTS_RATIO_OF_WRITES
 from laneway.operator.state.records.gang_service import GangService
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
 
@@ -90,6 +93,9 @@ class Executor:
         self.nodes_needing_refresh: set[str] = set()
         """Names of nodes to read from the API server again: orders met another version, or their outcome is unknown."""
 
+        self._busy_profiles: dict[str, float] = {}
+        """By key of a TrainingProfile: until when it is left alone; infinite while it is being written."""
+
         self.fenced_off = False
         """Whether a write was not made because this replica does not lead."""
 
@@ -102,7 +108,9 @@ class Executor:
 
     def history(self) -> WriteHistory:
         """Return what came of the writes that have ended."""
-        return WriteHistory(self.refusals, self.written_seconds)
+        now_seconds = self._wall()
+        self._busy_profiles = {key: at for key, at in self._busy_profiles.items() if at > now_seconds}
+        return WriteHistory(self.refusals, self.written_seconds, busy_profiles=self._busy_profiles.keys())
 
     def begin(self, write: JobWrite, now_seconds: float) -> None:
         """Write all that concerns one job."""
@@ -114,6 +122,19 @@ class Executor:
         """Write a node's orders."""
         self.nodes_in_flight.add(write.node.name)
         self._go(self._order(write))
+
+    def begin_profile(self, write: ProfileWrite) -> None:
+        """Write a template's profile."""
+        self._begin_profile(write.key, partial(self._writer.write_profile, write))
+
+    def begin_profile_deletion(self, profile: ProfileRecord) -> None:
+        """Delete a template's profile, unless it is being written."""
+        if profile.key not in self._busy_profiles:
+            self._begin_profile(profile.key, partial(self._writer.delete_profile, profile))
+
+    def _begin_profile(self, key: str, change: Callable[[], Awaitable[None]]) -> None:
+        self._busy_profiles[key] = math.inf
+        self._go(self._change_profile(key, change))
 
     async def end(self) -> None:
         """Wait until all writes have ended."""
@@ -136,6 +157,7 @@ class Executor:
         self.refusals.clear()
         self.needs_refresh.clear()
         self.nodes_needing_refresh.clear()
+        self._busy_profiles.clear()
         self.fenced_off = False
 
     def forget_gone_jobs(self, uids: set[str]) -> None:
@@ -298,6 +320,21 @@ class Executor:
         finally:
             self.nodes_in_flight.discard(name)
             self._ended(True)
+
+    async def _change_profile(self, key: str, change: Callable[[], Awaitable[None]]) -> None:
+        """Write or delete a profile. Where it has changed meanwhile, a watch shows it before the next try."""
+        try:
+            async with self._others:
+                await change()
+            del self._busy_profiles[key]
+        except (ApiError, UnknownOutcome) as error:
+            logger.info("profile not written", extra={"profile": key, "problem": str(error)})
+            self._busy_profiles[key] = self._wall() + PROFILE_RETRY_SECONDS
+        except FencedOff:
+            self.fenced_off = True
+            del self._busy_profiles[key]
+        finally:
+            self._ended(False)
 
     def _refresh_later(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:
         logger.info("write failed; the job is read again", extra={"job": job.key, "problem": str(error)})

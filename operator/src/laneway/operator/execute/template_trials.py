@@ -85,11 +85,16 @@ class TemplateTrials:
         self._asked.clear()
         self._answers.clear()
 
-    def forget_gone_jobs(self, uids: set[str]) -> None:
-        """Forget what is known of jobs that are not among these."""
-        self._asked = {key: asked for key, asked in self._asked.items() if key[0] in uids}
-        self._refusals = {key: text for key, text in self._refusals.items() if key[0] in uids}
-        templates = {asked.template for asked in self._asked.values()}
+    def keep_only(self, specs: Iterable[TemplateKey]) -> None:
+        """Forget all but these: the specs of jobs that have not ended, as they are now."""
+        asked, self._asked = self._asked, {}
+        refusals, self._refusals = self._refusals, {}
+        for key in specs:
+            if key in asked:
+                self._asked[key] = asked[key]
+            if key in refusals:
+                self._refusals[key] = refusals[key]
+        templates = {each.template for each in self._asked.values()}
         self._answers = {name: answer for name, answer in self._answers.items() if name in templates}
 
     def _is_due(self, job: JobRecord, now_seconds: float) -> bool:

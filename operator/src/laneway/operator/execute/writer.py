@@ -19,6 +19,7 @@ from typing import Any
 from laneway.api.names import JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.node_orders import NodeWrite
+from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.manifests import owner_reference
 from laneway.operator.lifecycle.refusals import BEING_REMOVED, blames_object, is_refusal
 from laneway.operator.metrics import Metrics
@@ -27,6 +28,7 @@ from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.gang_service import GangService
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.ownership import Claim, claim_of
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.resources import (
     EVENTS,
@@ -35,6 +37,7 @@ from laneway.operator.state.resources import (
     PODS,
     SERVICES,
     TRAINING_JOBS,
+    TRAINING_PROFILES,
     Resource,
 )
 from laneway.operator.watch.apiserver import (
@@ -196,6 +199,45 @@ class Writer:
             content_type=APPLY_PATCH,
         )
         self._cache.gpu_nodes.observe(answer)
+
+    async def write_profile(self, write: ProfileWrite) -> None:
+        """Apply a template's profile, unless it has changed since it was read.
+
+        Raises:
+            ApiError: with status 409 when it has, 404 when it is gone, 403 when the namespace does not take it.
+            FencedOff, UnknownOutcome
+        """
+        metadata = {"name": write.name, "namespace": write.namespace}
+        if (before := write.before) is not None:
+            version = self._cache.profiles.version_of((write.namespace, write.name), before)
+            metadata |= {"uid": before.uid, "resourceVersion": version or before.resource_version}
+        body = {
+            "apiVersion": TRAINING_PROFILES.api_version,
+            "kind": TRAINING_PROFILES.kind,
+            "metadata": metadata,
+            "status": write.status.to_json(),
+        }
+        answer = await self._send(
+            "apply",
+            TRAINING_PROFILES,
+            "PATCH",
+            TRAINING_PROFILES.path(write.namespace, write.name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER, "force": "true"},
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        self._cache.profiles.observe(answer)
+
+    async def delete_profile(self, profile: ProfileRecord) -> None:
+        """Delete a template's profile.
+
+        Raises:
+            ApiError, FencedOff, UnknownOutcome
+        """
+        await self._delete_if_there(TRAINING_PROFILES, profile.namespace, profile.name, profile.uid)
+        self._cache.profiles.forget(
+            {"namespace": profile.namespace, "name": profile.name, "uid": profile.uid}
+        )
 
     async def delete_pod(self, pod: WorkerPod, *, force: bool = False) -> None:
         """Ask for the pod's end, with its own grace period; with ``force`` remove it at once, whatever its node says.

@@ -18,6 +18,7 @@ from laneway.operator.lifecycle.admission import admit
 from laneway.operator.lifecycle.attempt_end import end_attempt
 from laneway.operator.lifecycle.between_attempts import after_the_end, had_succeeded, leaving, wait
 from laneway.operator.lifecycle.deadline import deadline_due_seconds, past_deadline
+from laneway.operator.lifecycle.execution import executed
 from laneway.operator.lifecycle.gang import (
     Attempt,
     AttemptResult,
@@ -242,9 +243,16 @@ def _measured(
     """Return the status with what the nodes measured of this attempt; figures never go back."""
     sessions = context.state.sessions
     taken = status.turns_before_attempt + turns_taken(mine, sessions)
-    profile = measured_profile(mine, sessions) or status.profile
+    profile = measured_profile(mine, sessions)
+    execution = executed(status, mine, context.state, profiled=profile is not None)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
-    return transitions.changed(status, turns=max(status.turns, taken), profile=profile, progress=progress)
+    return transitions.changed(
+        status,
+        turns=max(status.turns, taken),
+        profile=profile or status.profile,
+        execution=execution,
+        progress=progress,
+    )
 
 
 def _corrected(

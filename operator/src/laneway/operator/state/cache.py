@@ -20,8 +20,17 @@ from laneway.operator.state.records.gpu_node_record import parse_gpu_node
 from laneway.operator.state.records.job_record import parse_job
 from laneway.operator.state.records.node_record import parse_node
 from laneway.operator.state.records.priority_class import parse_priority_class
+from laneway.operator.state.records.profile_record import parse_profile
 from laneway.operator.state.records.worker_pod import parse_worker_pod
-from laneway.operator.state.resources import GPU_NODES, NODES, PODS, PRIORITY_CLASSES, TRAINING_JOBS, Resource
+from laneway.operator.state.resources import (
+    GPU_NODES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    TRAINING_JOBS,
+    TRAINING_PROFILES,
+    Resource,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -174,8 +183,10 @@ class ClusterCache:
         )
         self.nodes = Store(_fresh(parse_node), clock, changed=state.note_node)
         self.priority_classes = Store(_fresh(parse_priority_class), clock, changed=state.note_priority_class)
+        self.profiles = Store(_fresh(parse_profile), clock, changed=state.note_profile)
         self._stores: dict[Resource, Store[Any]] = {
             TRAINING_JOBS: self.jobs,
+            TRAINING_PROFILES: self.profiles,
             PODS: self.pods,
             GPU_NODES: self.gpu_nodes,
             NODES: self.nodes,

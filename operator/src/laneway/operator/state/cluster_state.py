@@ -6,14 +6,19 @@ costs time and changes no decision.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
+from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import Hold, SessionIndex
+
+_ENDED_JOBS = 200
+"""A cycle looks at each within about a second. Later it is needed only where everything is computed again."""
 
 
 @dataclass(slots=True)
@@ -29,6 +34,9 @@ class Delta:
     nodes: set[str] = field(default_factory=set)
     """Nodes whose Node, agent's report or agent's silence has changed."""
 
+    profiles: set[str] = field(default_factory=set)
+    """Keys of TrainingProfiles."""
+
     priority_classes: bool = False
 
 
@@ -39,12 +47,18 @@ class ClusterState:
         self.jobs: dict[str, JobRecord] = {}
         """By uid."""
 
+        self.ended_jobs: OrderedDict[str, JobRecord] = OrderedDict()
+        """By uid: the last jobs that are gone and had ended. What they showed of their template still counts."""
+
         self.job_uids: dict[str, str] = {}
         """By ``namespace/name``."""
 
         self.gpu_nodes: dict[str, GPUNodeRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self.priority_classes: dict[str, PriorityClassRecord] = {}
+        self.profiles: dict[str, dict[str, ProfileRecord]] = {}
+        """By namespace and name; no empty namespaces."""
+
         self.silent_nodes: frozenset[str] = frozenset()
         """Nodes whose agent has not written for a while."""
 
@@ -84,8 +98,9 @@ class ClusterState:
     def everything(self) -> Delta:
         """Return a delta of everything, for a cycle without earlier state."""
         return Delta(
-            jobs=self.jobs.keys() | self.pods.keys(),
+            jobs=self.jobs.keys() | self.pods.keys() | self.ended_jobs.keys(),
             nodes=self.gpu_nodes.keys() | self.nodes.keys(),
+            profiles={each.key for there in self.profiles.values() for each in there.values()},
             priority_classes=True,
         )
 
@@ -96,6 +111,10 @@ class ClusterState:
         if after is not None:
             self.jobs[after.uid] = after
             self.job_uids[after.key] = after.uid
+        elif before is not None and before.finished:
+            self.ended_jobs[before.uid] = before
+            if len(self.ended_jobs) > _ENDED_JOBS:
+                self.ended_jobs.popitem(last=False)
         for record in (before, after):
             if record is not None:
                 self._changed_gang(record.uid)
@@ -159,6 +178,17 @@ class ClusterState:
         if after is not None:
             self.priority_classes[after.name] = after
         self._delta.priority_classes = True
+
+    def note_profile(self, before: ProfileRecord | None, after: ProfileRecord | None) -> None:
+        """Note a TrainingProfile that is new, has changed or is gone (None)."""
+        if before is not None:
+            there = self.profiles[before.namespace]
+            del there[before.name]
+            if not there:
+                del self.profiles[before.namespace]
+        if after is not None:
+            self.profiles.setdefault(after.namespace, {})[after.name] = after
+        self._delta.profiles |= {each.key for each in (before, after) if each is not None}
 
     def note_silence(self, nodes: frozenset[str]) -> None:
         """Note which nodes' agents are silent."""

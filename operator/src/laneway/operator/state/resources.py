@@ -40,6 +40,7 @@ class Resource:
 
 
 TRAINING_JOBS: Final = Resource(GROUP, VERSION, "trainingjobs", "TrainingJob")
+TRAINING_PROFILES: Final = Resource(GROUP, VERSION, "trainingprofiles", "TrainingProfile")
 GPU_NODES: Final = Resource(GROUP, VERSION, "gpunodes", "GPUNode", namespaced=False)
 PODS: Final = Resource("", "v1", "pods", "Pod")
 SERVICES: Final = Resource("", "v1", "services", "Service")
@@ -50,7 +51,7 @@ PRIORITY_CLASSES: Final = Resource(
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
-WATCHED: Final = (PODS, TRAINING_JOBS, GPU_NODES, NODES, PRIORITY_CLASSES)
+WATCHED: Final = (PODS, TRAINING_JOBS, TRAINING_PROFILES, GPU_NODES, NODES, PRIORITY_CLASSES)
 """The kinds in the cache, in the order in which they are listed: pods before jobs, so that a pod whose job is not in the
 later list is an orphan for certain."""
 

@@ -1,5 +1,5 @@
-"""kopf's part: it watches TrainingJobs, nodes and priority classes, and hands each event over to the cache. Nothing is
-decided here. Workers and GPUNodes change all the time; :mod:`laneway.operator.watch.streams` watches them.
+"""kopf's part: it watches TrainingJobs, TrainingProfiles, nodes and priority classes, and hands each event over to the cache.
+Nothing is decided here. Workers and GPUNodes change all the time; :mod:`laneway.operator.watch.streams` watches them.
 
 kopf takes signals and the tasks of its event loop to be its own, so it gets a thread with a loop to itself. The cache is touched
 on the operator's loop alone: events are handed over in batches, because waking that loop costs more than an event.

@@ -89,6 +89,12 @@ class WorkerPod:
     profile: TemplateProfile | None
     """What was known of its template when it was made: the node counts it with no less."""
 
+    template_hash: str
+    """The template that it was made of."""
+
+    image_id: str
+    """The digest of the image that its trainer runs, or ran; empty until the kubelet says."""
+
     waits_for: str
     """What holds its containers back, such as ``ErrImagePull``; empty where nothing does."""
 
@@ -149,6 +155,8 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         unschedulable=scheduled.get("message", "no reason given") if unschedulable else "",
         unschedulable_since_seconds=_time(scheduled.get("lastTransitionTime")) if unschedulable else None,
         profile=_profile(annotations.get(names.PROFILE_ANNOTATION)),
+        template_hash=annotations.get(names.TEMPLATE_HASH_ANNOTATION, ""),
+        image_id=_image_id(spec, status),
         waits_for=_waits_for(states),
     )
 
@@ -172,6 +180,14 @@ def _pinned_node(spec: dict[str, Any]) -> str:
 def _percent(spec: dict[str, Any]) -> int:
     limits = (trainer_of(spec["containers"]).get("resources") or {}).get("limits") or {}
     return int(limits.get(names.GPU_PERCENT, 0))
+
+
+def _image_id(spec: dict[str, Any], status: dict[str, Any]) -> str:
+    """Return a digest without its registry: the same image may come from a mirror."""
+    trainer = trainer_of(spec["containers"]).get("name")
+    statuses = status.get("containerStatuses") or ()
+    found = next((each.get("imageID") for each in statuses if each.get("name") == trainer), None) or ""
+    return str(found).rpartition("@")[2]
 
 
 def _container_states(status: dict[str, Any]) -> Iterable[dict[str, Any]]:

@@ -105,6 +105,6 @@ def test_a_new_job_waits_from_its_creation_on() -> None:
 
 
 def test_a_paused_job_waits_and_a_placed_one_does_not() -> None:
-    placed = waiting("GPUsBusy").model_copy(update={"placement": placed((1, 100)).placement})
-    assert not accounting.competes(placed)
-    assert accounting.competes(placed.model_copy(update={"preemption": PreemptionStatus(action="Pause")}))
+    holding = waiting("GPUsBusy").model_copy(update={"placement": placed((1, 100)).placement})
+    assert not accounting.competes(holding)
+    assert accounting.competes(holding.model_copy(update={"preemption": PreemptionStatus(action="Pause")}))

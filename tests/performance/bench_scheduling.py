@@ -16,6 +16,7 @@ from tests.performance.scheduling_tables import SCHEDULING
 MODULES = {
     "fidelity": "fidelity",
     "better": "better",
+    "liveness": "liveness",
     "speed": "decision_speed",
     "simulation": "simulation_speed",
     "elastic": "elastic",

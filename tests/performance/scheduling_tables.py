@@ -80,6 +80,22 @@ def _simulation(found: Any) -> Iterator[str]:
     )
 
 
+def _liveness(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("load", "load", "{:.1%}"),
+        column("small jobs", "small_seconds", seconds),
+        column("gang of", "width"),
+        column("policy", "policy"),
+        column("gang completes in", "completion_hours", unless_none("{:.1f} h")),
+        column("bound", "bound_hours", "{:.1f} h"),
+        column("evictions", "evictions"),
+        column("lost by them", "lost_percent", "{:.1f} %"),
+        column("small jobs, mean", "small_mean_seconds", seconds),
+        column("longest", "small_longest_seconds", seconds),
+    )
+
+
 def _fragmentation(found: Any) -> Iterator[str]:
     return table_of(
         found,
@@ -159,6 +175,7 @@ SCHEDULING = Block(
     {
         "fidelity": ("The simulator against the references' own", _fidelity),
         "better": ("The project's own policy against the best published", _better),
+        "liveness": ("A gang of 10 hours among small jobs, on 64 GPUs", _liveness),
         "real-workload": ("Thirty real jobs against their prediction", _real_workload),
         "speed": ("One decision", _speed),
         "simulation": ("A trace of 10,000 jobs", _simulation),

@@ -107,4 +107,6 @@ def test_a_new_job_waits_from_its_creation_on() -> None:
 def test_a_paused_job_waits_and_a_placed_one_does_not() -> None:
     holding = waiting("GPUsBusy").model_copy(update={"placement": placed((1, 100)).placement})
     assert not accounting.competes(holding)
-    assert accounting.competes(holding.model_copy(update={"preemption": PreemptionStatus(action="Pause")}))
+    assert accounting.competes(
+        holding.model_copy(update={"preemption": PreemptionStatus(action="Pause", since=format_time(NOW))})
+    )

@@ -45,6 +45,9 @@ class Contention:
         self._demand: dict[int, dict[GPUClass, int]] = defaultdict(lambda: defaultdict(int))
         """By priority and class, in percent of a GPU times the precision."""
 
+        self._moved: set[str] = set()
+        """Jobs that have joined or left a group since the last refresh."""
+
         self._shares: dict[Group, float] = {}
         self._changed = False
 
@@ -79,6 +82,7 @@ class Contention:
         self.remove(key)
         self._entries[key] = entry
         self._members[group].add(key)
+        self._moved.add(key)
         self._count(entry, 1)
 
     def remove(self, key: str) -> None:
@@ -86,6 +90,7 @@ class Contention:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._members[entry.group].discard(key)
+            self._moved.add(key)
             self._count(entry, -1)
 
     def share(self, key: str) -> float:
@@ -94,12 +99,12 @@ class Contention:
         return 0.0 if entry is None else self._share(entry.group)
 
     def refresh(self) -> set[str]:
-        """Bring the guarantees up to date; return the jobs whose guarantee changed."""
+        """Bring the guarantees up to date; return the jobs whose guarantee may have changed."""
         if not self._changed:
             return set()
         self._changed = False
         before, self._shares = self._shares, {}
-        found: set[str] = set()
+        found, self._moved = self._moved, set()
         for group in list(self._members):
             if not self._members[group]:
                 del self._members[group]

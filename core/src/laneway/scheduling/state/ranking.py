@@ -75,6 +75,17 @@ class Ranking:
         """Return the pace at which a rank drifts; None: it does not, or at no known pace."""
         return self.ranks[key].pace if key in self._paced else None
 
+    def reclaim(self, keys: Iterable[str], jobs: Mapping[str, Job], now_seconds: float) -> None:
+        """Update the claims of jobs whose guarantee has changed. That is cheaper than their ranks, and seldom moves them."""
+        for key in keys:
+            rank = self.ranks.get(key)
+            was_first = key in self.first_until
+            claim = self._claim(jobs[key], now_seconds)
+            if rank is None or claim.first is not was_first:
+                self.change(key)
+            else:
+                self._changes.put(key, min(rank.until_seconds, claim.until_seconds))
+
     def refresh(self, jobs: Mapping[str, Job], cluster_gpus: int, now_seconds: float) -> set[str]:
         """Update all ranks except those that drift at a known pace; return the jobs whose place may have changed.
 

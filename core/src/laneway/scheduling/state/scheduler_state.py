@@ -150,8 +150,8 @@ class SchedulerState:
         """Bring ranks, allocations and the waiting queue up to date."""
         if self.policies.order.bounds_waiting:
             self.contention.set_idle(self.capacity(IDLE).idle_percent())
-        for key in self.contention.refresh():
-            self.ranking.change(key)
+            changed = self.contention.refresh() & self.jobs.keys()
+            self.ranking.reclaim(changed, self.jobs, now_seconds)
         moved = self.ranking.refresh(self.jobs, len(self.allocations.gpus), now_seconds)
         ended = self._min_runtimes.ended(now_seconds)
         stale = self._stale

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, share_needed
+from laneway.scheduling.model.host_resources import format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
 
@@ -61,11 +62,12 @@ class ClusterCapacity:
             or self._no_such_enforcement(demand)
             or self._no_such_size(demand)
             or self._no_such_number(demand)
+            or self._no_such_host(demand)
         )
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
-        slots = _slots(demand, (c for n, c in enumerate(self._usable_counts) if n not in avoided))
+        slots = self._slots(demand, self._usable_counts, avoided)
         if slots >= demand.workers:
             return None
         usable = sum(
@@ -155,6 +157,49 @@ class ClusterCapacity:
             lacking_gpus=lacking,
         )
 
+    def _no_such_host(self, demand: Demand) -> WaitingReason | None:
+        """Return why the nodes' CPUs, memory or other resources could not hold the gang, though their GPUs could."""
+        slots = self._slots(demand, self._counts)
+        if not demand.requests or slots >= demand.workers:
+            return None
+        nodes = self._allocations.nodes
+        suited = [
+            (self._allocations.most_workers(number, demand.requests), -number)
+            for number, counts in enumerate(self._counts)
+            if _node_slots(demand, counts)
+        ]
+        most, number = max(suited)
+        node = nodes[-number]
+        offered = dict(node.host.amounts) if node.host is not None else {}
+        lacking = scarcest(demand.requests, offered)
+        asks = f"Each of its workers requests {format_requests(demand.requests)}"
+        has = f"{node.name} has the most for jobs: {format_amount(lacking, offered.get(lacking, 0))}"
+        if not most:
+            return WaitingReason(
+                WaitingCode.WORKER_LARGER_THAN_NODE,
+                f"{asks}; no node has as much, and {has}.",
+                f"Request less {lacking} in the template, remove other pods there, or add a larger node.",
+            )
+        return WaitingReason(
+            WaitingCode.NOT_ENOUGH_GPUS,
+            f"It needs {needs(demand)}. {asks}: the cluster's nodes together can hold {slots} of them, and {has}.",
+            f"Request less {lacking} in the template, ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+            lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
+        )
+
+    def _slots(
+        self,
+        demand: Demand,
+        counts: Sequence[Mapping[GPUClass, int]],
+        avoided: frozenset[int] = frozenset(),
+    ) -> int:
+        """Return how many workers the nodes could hold by these GPUs, and by what they have for pods' requests."""
+        slots = 0
+        for number, each in enumerate(counts):
+            if number not in avoided and (here := _node_slots(demand, each)):
+                slots += int(min(here, self._allocations.most_workers(number, demand.requests)))
+        return slots
+
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
         """Yield the causes that keep GPUs from being used, each with its first nodes."""
         sick: dict[str, int] = {}
@@ -211,12 +256,13 @@ def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
 
 
 def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:
-    """Return how many workers the empty nodes could hold."""
+    """Return how many workers the empty nodes' GPUs could hold."""
+    return sum(_node_slots(demand, counts) for counts in nodes)
+
+
+def _node_slots(demand: Demand, counts: Mapping[GPUClass, int]) -> int:
     return sum(
-        count // demand.gpus_per_worker
-        for counts in nodes
-        for gpu_class, count in counts.items()
-        if _suits(demand, gpu_class)
+        count // demand.gpus_per_worker for gpu_class, count in counts.items() if _suits(demand, gpu_class)
     )
 
 

@@ -23,8 +23,6 @@ from laneway.scheduling.validation import Holdings, check_decision
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, gpus_of, planned
 
-EIGHT_CPUS = HostResources.of({"cpu": 8000})
-
 
 def with_cpus(name: str, cpus: int, gpus: int = 4, percent: int = 100) -> Node:
     return replace(a_node(name, gpus, percent=percent), host=HostResources.of({"cpu": 1000 * cpus}))

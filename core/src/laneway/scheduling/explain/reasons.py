@@ -138,9 +138,10 @@ def _awaiting_host_resources(
     bare = replace(job, demand=replace(demand, requests=NOTHING))
     if not limits or placement.place(bare, capacity) is None:
         return None
-    left = {node: capacity.host_left(node) or {} for node in limits}
-    lacking = Counter(scarcest(demand.requests, each) for each in left.values()).most_common(1)[0][0]
-    node = max(sorted(left), key=lambda each: left[each].get(lacking, 0))
+    left = {node: capacity.host_left(node) or {} for node in sorted(limits)}
+    short = Counter(scarcest(demand.requests, each) for each in left.values())
+    lacking = min(short, key=lambda name: (-short[name], name))
+    node = max(left, key=lambda each: left[each].get(lacking, 0))
     has = format_amount(lacking, max(0, left[node].get(lacking, 0)))
     return WaitingReason(
         WaitingCode.HOST_RESOURCES_BUSY,

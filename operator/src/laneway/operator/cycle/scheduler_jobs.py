@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
@@ -34,7 +36,9 @@ def scheduler_job(
     running = state is JobState.RUNNING
     return Job(
         key=job.key,
-        demand=desired.demand,
+        demand=desired.demand
+        if status.scheduler_refusal is None
+        else replace(desired.demand, preempts=False),
         created_seconds=job.created_seconds,
         uid=job.uid,
         state=state,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import names
+from laneway.api.pod_requests import pod_requests
 from laneway.api.rfc3339 import parse_time
 from laneway.api.template_profile import TemplateProfile
 from laneway.operator.state.records.ownership import Claim, claim_of
@@ -89,6 +90,9 @@ class WorkerPod:
     profile: TemplateProfile | None
     """What was known of its template when it was made: the node counts it with no less."""
 
+    requests: Mapping[str, int]
+    """What it requests of its node beside shares of GPUs; CPUs in thousandths."""
+
     waits_for: str
     """What holds its containers back, such as ``ErrImagePull``; empty where nothing does."""
 
@@ -149,6 +153,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         unschedulable=scheduled.get("message", "no reason given") if unschedulable else "",
         unschedulable_since_seconds=_time(scheduled.get("lastTransitionTime")) if unschedulable else None,
         profile=_profile(annotations.get(names.PROFILE_ANNOTATION)),
+        requests=pod_requests(spec),
         waits_for=_waits_for(states),
     )
 

@@ -223,7 +223,7 @@ class Allocations:
                 if after != before:
                     index.move(number, before, after)
         if tracked.host_limits.in_use:
-            tracked.host_limits.note({self.node_numbers[number] for number in tracked.touched})
+            tracked.host_limits.note(map(self.node_numbers.__getitem__, tracked.touched))
         tracked.touched.clear()
         tracked.seen = to
 
@@ -356,21 +356,22 @@ class Allocations:
         offered, held = self._offered[node], self._on_node[node]
         if offered is None or not held:
             return offered
-        kept: dict[str, int] = {}
+        left = dict(offered)
         releasing: dict[str, int] = {}
         pipelined: dict[str, int] = {}
         for workers, entry in held.values():
-            if entry.status is _PIPELINED:
-                add(pipelined, entry.job.demand.requests, workers)
-            elif entry.status is _RELEASING and entry.action is PreemptionAction.EVICT:
-                add(releasing, entry.job.demand.requests, workers)
-            elif entry.status is _RELEASING or view.counts(entry.level):
-                add(kept, entry.job.demand.requests, workers)  # a paused job keeps its pods
-        if view.idle:
-            pipelined = {
-                name: max(releasing.get(name, 0), pipelined.get(name, 0)) for name in releasing | pipelined
-            }
-        return {name: offered[name] - kept.get(name, 0) - pipelined.get(name, 0) for name in offered}
+            requests, status = entry.job.demand.requests, entry.status
+            if status is _PIPELINED:
+                add(pipelined, requests, workers)
+            elif status is _RELEASING and entry.action is PreemptionAction.EVICT:
+                add(releasing, requests, workers)
+            elif status is _RELEASING or view.counts(entry.level):
+                add(left, requests, -workers)  # a paused job keeps its pods
+        if pipelined or (view.idle and releasing):
+            for name in left:
+                taken = max(releasing.get(name, 0) if view.idle else 0, pipelined.get(name, 0))
+                left[name] -= taken
+        return left
 
     def releasing_for(self, job: Job, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
         """Return the jobs that are releasing what a job needs there: these GPUs, or what its pods request of their nodes."""

@@ -18,9 +18,9 @@ from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import parse_worker_pod
 
-from tests.unit.operator.builders import GIB, NOW, JobBuilder, a_job, gpu_uuid
-
 CONFIG = OperatorConfig()
+GIB = 2**30
+NOW = 1_000_000.0
 STEP_SECONDS = 5.0
 FOUR_HOURS = 4 * 3600.0
 GPUS, CPUS = 4, 32
@@ -55,7 +55,7 @@ class World:
         self.put("nodes", name, node)
         gpus = [
             {
-                "uuid": gpu_uuid(name, index),
+                "uuid": f"{name}/{index}",
                 "index": index,
                 "model": "A100",
                 "memoryBytes": 80 * GIB,
@@ -78,9 +78,19 @@ class World:
         self.raw[f"{store}/{name}"] = raw
         getattr(self.cache, store).observe(raw)
 
-    def submit(self, job: JobBuilder) -> None:
-        raw = job.metadata(creationTimestamp=format_time(self.now)).raw
-        self.put("jobs", raw["metadata"]["name"], raw)
+    def submit(self, name: str, workers: int, cpus: int = 0) -> None:
+        """A gang of one-GPU workers, each with a request for CPUs if any."""
+        trainer: dict[str, Any] = {"name": "trainer", "image": "i"}
+        if cpus:
+            trainer["resources"] = {"requests": {"cpu": str(cpus)}}
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 1}
+        spec = {
+            "workers": workers,
+            "gpus": {"type": "Count", "count": 1},
+            "template": {"spec": {"containers": [trainer]}},
+        }
+        created = {"creationTimestamp": format_time(self.now)}
+        self.put("jobs", name, {"kind": "TrainingJob", "metadata": {**metadata, **created}, "spec": spec})
 
     def go_on(self, seconds: float) -> None:
         until = self.now + seconds
@@ -146,19 +156,11 @@ def _cpus(pod: dict[str, Any]) -> int:
     return int((resources.get("requests") or {}).get("cpu", 0))
 
 
-def gang(name: str, workers: int, cpus: int = 0) -> JobBuilder:
-    """A gang of one-GPU workers."""
-    trainer: dict[str, Any] = {"name": "trainer", "image": "i"}
-    if cpus:
-        trainer["resources"] = {"requests": {"cpu": str(cpus)}}
-    return a_job(name).gang(workers).spec(template={"spec": {"containers": [trainer]}})
-
-
 def two_old_gangs(others_cpus: int) -> World:
     """Both nodes are full of gangs in a later queue."""
     world = World(others_cpus)
     for name in ("old-1", "old-2"):
-        world.submit(gang(name, 4))
+        world.submit(name, 4)
     world.go_on(6 * 3600)
     assert world.runs("old-1")
     assert world.runs("old-2")
@@ -168,7 +170,7 @@ def two_old_gangs(others_cpus: int) -> World:
 def test_a_gang_that_lacks_cpus_preempts_nobody() -> None:
     """Before the planner knew requests: 46 times each."""
     world = two_old_gangs(others_cpus=20)
-    world.submit(gang("new", 8, cpus=8))
+    world.submit("new", 8, cpus=8)
     world.go_on(FOUR_HOURS)
     assert world.preempted == Counter()
     assert "cpu" in world.waiting("new")["message"] + world.waiting("new")["unblock"]
@@ -181,7 +183,7 @@ def test_a_gang_that_lacks_cpus_preempts_nobody() -> None:
 def test_a_gang_that_is_refused_for_another_reason_preempts_once_until_something_changes() -> None:
     world = two_old_gangs(others_cpus=20)
     world.refuses.add("new")
-    world.submit(gang("new", 8))
+    world.submit("new", 8)
     world.go_on(FOUR_HOURS)
     assert world.preempted == Counter({"old-1": 1, "old-2": 1})
     assert world.runs("old-1")
@@ -197,7 +199,7 @@ def test_a_gang_that_is_refused_for_another_reason_preempts_once_until_something
 def test_a_refused_gang_starts_on_idle_gpus_all_the_same() -> None:
     world = two_old_gangs(others_cpus=20)
     world.refuses.add("new")
-    world.submit(gang("new", 4))
+    world.submit("new", 4)
     world.go_on(1200)
     assert world.preempted.total() == 1
     world.refuses.clear()

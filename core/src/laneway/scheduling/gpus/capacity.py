@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -67,8 +68,7 @@ class ClusterCapacity:
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
-        slots = self._slots(demand, self._usable_counts, avoided)
-        if slots >= demand.workers:
+        if self._slots(demand, self._usable_counts, avoided, demand.workers) >= demand.workers:
             return None
         usable = sum(
             count
@@ -123,7 +123,7 @@ class ClusterCapacity:
         )
 
     def _no_such_number(self, demand: Demand) -> WaitingReason | None:
-        if _slots(demand, self._counts) >= demand.workers:
+        if _slots(demand, self._counts, demand.workers) >= demand.workers:
             return None
         suited = self.suitable_gpus(demand)
         most, node = max(
@@ -159,9 +159,9 @@ class ClusterCapacity:
 
     def _no_such_host(self, demand: Demand) -> WaitingReason | None:
         """Return why the nodes' CPUs, memory or other resources could not hold the gang, though their GPUs could."""
-        slots = self._slots(demand, self._counts)
-        if not demand.requests or slots >= demand.workers:
+        if not demand.requests or self._slots(demand, self._counts, enough=demand.workers) >= demand.workers:
             return None
+        slots = self._slots(demand, self._counts)
         nodes = self._allocations.nodes
         suited = [
             (self._allocations.most_workers(number, demand.requests), -number)
@@ -192,12 +192,16 @@ class ClusterCapacity:
         demand: Demand,
         counts: Sequence[Mapping[GPUClass, int]],
         avoided: frozenset[int] = frozenset(),
+        enough: float = math.inf,
     ) -> int:
-        """Return how many workers the nodes could hold by these GPUs, and by what they have for pods' requests."""
+        """Return how many workers the nodes could hold by these GPUs, and by what they have for pods' requests; where these are
+        enough, perhaps less than all."""
         slots = 0
         for number, each in enumerate(counts):
             if number not in avoided and (here := _node_slots(demand, each)):
                 slots += int(min(here, self._allocations.most_workers(number, demand.requests)))
+                if slots >= enough:
+                    break
         return slots
 
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
@@ -255,9 +259,14 @@ def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
     return accepts(demand, gpu_class) and share_needed(demand, gpu_class) is not None
 
 
-def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:
-    """Return how many workers the empty nodes' GPUs could hold."""
-    return sum(_node_slots(demand, counts) for counts in nodes)
+def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]], enough: float = math.inf) -> int:
+    """Return how many workers the empty nodes' GPUs could hold; where these are enough, perhaps less than all."""
+    slots = 0
+    for counts in nodes:
+        slots += _node_slots(demand, counts)
+        if slots >= enough:
+            break
+    return slots
 
 
 def _node_slots(demand: Demand, counts: Mapping[GPUClass, int]) -> int:

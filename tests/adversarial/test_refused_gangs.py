@@ -196,6 +196,19 @@ def test_a_gang_that_is_refused_for_another_reason_preempts_once_until_something
     assert world.runs("new")
 
 
+def test_pods_that_come_and_go_do_not_make_a_refused_gang_preempt_again_and_again() -> None:
+    """Another pod leaves every ten minutes: each time, something has changed."""
+    world = two_old_gangs(others_cpus=20)
+    world.refuses.add("new")
+    world.submit("new", 8)
+    for _ in range(24):
+        world.others_cpus["n1"] = 20
+        world.go_on(300)
+        world.others_cpus["n1"] = 10
+        world.go_on(300)
+    assert max(world.preempted.values()) <= 6, "after 5, 10, 20, 40, 80 minutes"
+
+
 def test_a_refused_gang_starts_on_idle_gpus_all_the_same() -> None:
     world = two_old_gangs(others_cpus=20)
     world.refuses.add("new")

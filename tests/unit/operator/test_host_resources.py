@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.scheduler_refusal import new_refusal, standing_refusal
+from laneway.operator.lifecycle.scheduler_refusal import new_refusal, reviewed
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_gpu_node
 from laneway.operator.state.records.job_record import JobRecord
@@ -89,14 +89,15 @@ OTHER = a_pod(a_job("other").placed("n1").running().record).running().record
 def a_refused_job(*there: WorkerPod) -> tuple[JobRecord, ClusterState]:
     """A job whose worker was refused on n1 a while ago, by what was there then."""
     view = a_view([], there, [with_others(3)], [offering(8)])
-    refused = new_refusal(a_job().record, ["n1"], view)
-    job = a_job().placed("n1", at=NOW - 90)
-    job = job.after(transitions.unplaced, "WorkerUnschedulable", "no", NOW - 60, NOW - 60)
+    refused = new_refusal(a_job().record, ["n1"], context_of(view, now=NOW - 600))
+    job = a_job().placed("n1", at=NOW - 650)
+    job = job.after(transitions.unplaced, "WorkerUnschedulable", "no", NOW - 600, NOW - 600)
     return job.status(scheduler_refusal=refused).record, view
 
 
 def stands(job: JobRecord, view: ClusterState, now: float = NOW) -> bool:
-    return standing_refusal(job, context_of(view, now=now)) is not None
+    refusal, _ = reviewed(job, context_of(view, now=now))
+    return refusal is not None and not refusal.lifted
 
 
 def test_a_refusal_stands_until_something_changes_that_may_help() -> None:
@@ -113,11 +114,28 @@ def test_a_refusal_stands_until_something_changes_that_may_help() -> None:
 def test_pods_that_a_node_reports_late_do_not_count_as_leaving_later() -> None:
     job, _ = a_refused_job()
     late = a_view([], [], [with_others(5)], [offering(8)])
-    soon = NOW - 50
-    settled = standing_refusal(job, context_of(late, now=soon))
+    settled, _ = reviewed(job, context_of(late, now=NOW - 590))
     assert settled is not None
     job = job.with_status(job.status.model_copy(update={"scheduler_refusal": settled}))
     assert not stands(job, a_view([], [], [with_others(3)], [offering(8)]))
+
+
+def test_after_each_refusal_in_a_row_it_stands_for_longer() -> None:
+    job, view = a_refused_job(OTHER)
+    left = a_view([], [], [with_others(3)], [offering(8)])
+    refusal = job.status.scheduler_refusal
+    for times in (1, 2, 3):
+        assert refusal is not None
+        assert refusal.times == times
+        status = job.status.model_copy(update={"scheduler_refusal": refusal})
+        again = NOW - 600 + 300 * 2.0 ** (times - 1)
+        noticed, due = reviewed(job.with_status(status), context_of(left, now=NOW - 550))
+        assert noticed is not None
+        assert (due, noticed.lifted) == (again, False)
+        job = job.with_status(status.model_copy(update={"scheduler_refusal": noticed}))
+        assert stands(job, view, now=again - 1), "a change is remembered, whatever comes after it"
+        assert not stands(job, view, now=again)
+        refusal = new_refusal(job, ["n1"], context_of(view, now=NOW - 600))
 
 
 def test_a_refused_job_competes_without_preempting_until_it_runs() -> None:

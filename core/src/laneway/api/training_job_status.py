@@ -64,9 +64,18 @@ class SchedulerRefusalStatus(Status):
     """The last refusal of workers by kube-scheduler. No job is preempted for this one until something changes."""
 
     generation: int = Field(description="Generation of the refused spec.", ge=0)
+    since: Time = Field(description="When they were refused.")
+    times: int = Field(
+        default=1,
+        description="Refusals in a row. After each, no job is preempted for at least twice as long as before.",
+        ge=1,
+    )
+    lifted: bool = Field(
+        default=False, description="Whether something has changed, so that it may preempt again."
+    )
     nodes: tuple[RefusedNodeStatus, ...] = Field(
         default=(),
-        description="Where workers were refused.",
+        description="Where workers were refused; empty once something has changed.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
     )
 

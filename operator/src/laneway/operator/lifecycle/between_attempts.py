@@ -19,7 +19,7 @@ from laneway.operator.lifecycle.deadline import past_deadline
 from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
-from laneway.operator.lifecycle.scheduler_refusal import standing_refusal
+from laneway.operator.lifecycle.scheduler_refusal import reviewed
 from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS, NAME_TAKEN_SECONDS, backoff_seconds
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
@@ -101,13 +101,14 @@ def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Reconc
         return reconciled
     if (over := past_deadline(reconciled, job.desired.spec.active_deadline_seconds, now_seconds)) is not None:
         return over
+    refusal, review_seconds = reviewed(job, context)
     status = transitions.changed(
         job.status,
         avoid=avoided(job, context),
         failures=transitions.lately_failed(job.status, now_seconds),
-        scheduler_refusal=standing_refusal(job, context),
+        scheduler_refusal=refusal,
     )
-    due_seconds = min(reconciled.due_seconds, _forgets_seconds(status))
+    due_seconds = min(reconciled.due_seconds, review_seconds, _forgets_seconds(status))
     reconciled = replace(reconciled.becomes(status), due_seconds=due_seconds)
     if pods:
         return reconciled.becomes(_until_gone(status, pods, context))

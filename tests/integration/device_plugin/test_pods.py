@@ -228,3 +228,40 @@ def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:
     except grpc.RpcError:
         return False
     return True
+
+
+def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cluster: Cluster) -> None:
+    """By the API server's defaults: a limit is a request, and the pod's own request counts in place of its containers'."""
+
+    def requests() -> dict[str, str]:
+        file = running.root / "pod-requests.json"
+        return json.loads(file.read_text())["requests"] if file.exists() else {}
+
+    def create(name: str, labels: dict[str, str], **spec: Any) -> None:
+        metadata = {"name": name, "namespace": cluster.namespace, "labels": labels}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        cluster.kubectl(
+            "create", "-f", "-", given=json.dumps({**pod, "spec": {"nodeName": cluster.node, **spec}})
+        )
+
+    def asking(**resources: dict[str, str]) -> dict[str, Any]:
+        return {"name": "c", "image": "i", "resources": resources}
+
+    sidecar = {**asking(requests={"cpu": "250m"}), "name": "s", "restartPolicy": "Always"}
+    limited = asking(limits={"cpu": "1", "memory": "1Gi"})
+    create("plain", {}, containers=[limited], initContainers=[sidecar])
+    create("worker", {names.JOB_LABEL: "j"}, containers=[asking(requests={"cpu": "7"})])
+    first = {"cpu": "1250m", "memory": str(2**30), "pods": "1"}
+    wait_until(lambda: requests() == first, "the plain pod is counted, the worker is not")
+    whole = {"requests": {"cpu": "3"}}
+    create("whole", {}, containers=[asking(requests={"cpu": "1"})], resources=whole)
+    wait_until(
+        lambda: requests() == {**first, "cpu": "4250m", "pods": "2"}, "the pod's own request is counted"
+    )
+
+    ended = json.dumps({"status": {"phase": "Succeeded"}})
+    name = ("pod", "plain", "-n", cluster.namespace)
+    cluster.kubectl("patch", *name, "--subresource=status", "--type=merge", "-p", ended)
+    wait_until(lambda: requests() == {"cpu": "3000m", "pods": "1"}, "a pod that ended requests nothing")
+    cluster.delete("whole")
+    wait_until(lambda: requests() == {}, "nothing is left")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
-from laneway.api.rfc3339 import parse_time
+from laneway.api.rfc3339 import format_time, parse_time
+from laneway.operator.state.resources import GPU_NODES, NODES, PODS
 
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
@@ -98,3 +100,36 @@ async def _wait_seconds(cluster: PlayedCluster, message: str) -> float:
     """How long the job waits by its status, from the end of its last attempt on."""
     ended = (await cluster.condition("broken", "Placed"))["lastTransitionTime"]
     return round(parse_time(message.rpartition(" ")[2]) - parse_time(ended), 3)
+
+
+async def test_requests_beside_gpus_are_counted_and_a_refusal_of_kube_scheduler_is_remembered(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    node = await cluster.add_node("n1", gpus=3)
+
+    async def patch(path: str, **status: Any) -> None:
+        merged = "application/merge-patch+json"
+        await cluster.api.request("PATCH", path, body={"status": status}, content_type=merged)
+
+    async def others(cpu: str) -> None:
+        await patch(GPU_NODES.path(None, node, "status"), otherPodsRequests={"cpu": cpu, "pods": "1"})
+
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    await patch(NODES.path(None, node, "status"), capacity=allocatable, allocatable=allocatable)
+    await others("1")
+    trainer = {"name": "trainer", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+    for name in ("first", "second"):
+        await cluster.submit(name, template={"spec": {"containers": [trainer]}})
+        if name == "first":
+            await cluster.run_all("first", 1)
+    waiting = await cluster.until_waiting("second", "HostResourcesBusy")
+    assert f"{node} has 1 CPU left" in waiting["message"]
+
+    await others("0")
+    (pod,) = await cluster.until_pods("second", 1)
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no volume"}
+    condition = {**refused, "lastTransitionTime": format_time(time.time())}
+    await patch(PODS.path(cluster.namespace, pod["metadata"]["name"], "status"), conditions=[condition])
+    await cluster.until_waiting("second", "NodesUnavailable")
+    refusal = (await cluster.job("second"))["status"]["schedulerRefusal"]
+    assert [(each["node"], each["available"]["cpu"]) for each in refusal["nodes"]] == [(node, "4000m")]

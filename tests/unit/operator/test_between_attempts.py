@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.api.job_conditions import ConditionType
-from laneway.api.rfc3339 import format_time
+from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import NodeFailuresStatus
 from laneway.operator.config import OperatorConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle
@@ -142,7 +142,8 @@ def test_attempts_that_have_not_run_count_until_one_has(stories: list[str]) -> N
         assert (waits.state is JobState.WAITING) is (want_seconds == 0), story
         assert reconciled_job_of(job.record, now=NOW + want_seconds).state is JobState.WAITING
         if want_seconds:
-            assert waits.due_seconds == pytest.approx(NOW + want_seconds), story
+            avoided = [parse_time(each.until) for each in waits.job.status.avoid]
+            assert waits.due_seconds == pytest.approx(min([NOW + want_seconds, *avoided])), story
 
 
 @pytest.mark.parametrize("story", UNSTARTED)
@@ -183,7 +184,12 @@ def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
 
 def test_the_wait_after_many_unstarted_attempts_is_capped() -> None:
     job = after_attempt(a_job().gang(2).visited().status(unstarted_attempts=5000), "it never gets its image")
-    assert reconciled_job_of(job.record).due_seconds == pytest.approx(NOW + 300)
+    waits = reconciled_job_of(job.record)
+    until = NOW + TIMEOUTS.avoid_node_seconds
+    assert waits.due_seconds == until, "the avoided nodes are dropped before the wait ends"
+    waits = reconciled_job_of(job.after(lambda _: waits.job.status).record, now=until)
+    assert waits.job.status.avoid == ()
+    assert waits.due_seconds == pytest.approx(NOW + 300)
 
 
 def test_unstarted_attempts_cause_no_wait_when_the_backoff_is_zero() -> None:

@@ -100,7 +100,7 @@ class WithMemory(RuleBasedStateMachine):
         node = {
             "metadata": {"name": name, "uid": f"node-{name}", "labels": labels},
             "spec": {},
-            "status": {"conditions": [ready]},
+            "status": {"conditions": [ready], "allocatable": {"cpu": "4", "pods": "8"}},
         }
         self.put("nodes", name, node)
         listed = [
@@ -127,8 +127,16 @@ class WithMemory(RuleBasedStateMachine):
         share=st.sampled_from([None, 40]),
         template=st.sampled_from(TEMPLATES),
         priority=st.sampled_from([None, "urgent"]),
+        cpu=st.sampled_from([None, "1500m", "3"]),
     )
-    def submit(self, workers: int, share: int | None, template: dict[str, Any], priority: str | None) -> None:
+    def submit(
+        self,
+        workers: int,
+        share: int | None,
+        template: dict[str, Any],
+        priority: str | None,
+        cpu: str | None = None,
+    ) -> None:
         name = f"j{self.made}"
         self.made += 1
         gpus = (
@@ -136,7 +144,9 @@ class WithMemory(RuleBasedStateMachine):
             if share is None or workers > 1
             else {"type": "Share", "sharePercent": share}
         )
-        container = {"name": "trainer", "image": f"i{self.made % 2}"}
+        container: dict[str, Any] = {"name": "trainer", "image": f"i{self.made % 2}"}
+        if cpu:
+            container["resources"] = {"requests": {"cpu": cpu}}
         fields: dict[str, Any] = {
             "workers": workers,
             "gpus": gpus,
@@ -166,7 +176,7 @@ class WithMemory(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        phase=st.sampled_from(["Running", "Running", "Succeeded", "Failed", "gone", "deleting"]),
+        phase=st.sampled_from(["Running", "Running", "Succeeded", "Failed", "gone", "deleting", "refused"]),
     )
     def change_pod(self, data: st.DataObject, phase: str) -> None:
         if not self.known("pods"):
@@ -176,7 +186,11 @@ class WithMemory(RuleBasedStateMachine):
         if phase == "gone":
             self.drop("pods", name)
             return
-        if phase == "deleting":
+        if phase == "refused":
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m"}
+            since = {"lastTransitionTime": format_time(self.now - 60)}
+            raw["status"] = {"phase": "Pending", "conditions": [{**condition, **since}]}
+        elif phase == "deleting":
             raw["metadata"] = {**raw["metadata"], "deletionTimestamp": format_time(self.now)}
         else:
             raw["spec"] = {**raw["spec"], "nodeName": _pinned(raw)}
@@ -228,7 +242,10 @@ class WithMemory(RuleBasedStateMachine):
             found.setdefault(job, []).append(name)
         return found
 
-    @rule(data=st.data(), change=st.sampled_from(["session", "ended", "plain", "figures", "sick", "unready"]))
+    @rule(
+        data=st.data(),
+        change=st.sampled_from(["session", "ended", "plain", "figures", "sick", "unready", "others"]),
+    )
     def report(self, data: st.DataObject, change: str) -> None:
         node = data.draw(st.sampled_from(self.known("gpu_nodes")))
         raw = dict(self.raw[f"gpu_nodes/{node}"])
@@ -258,10 +275,14 @@ class WithMemory(RuleBasedStateMachine):
         ready = dict(raw["status"]["conditions"][0])
         if change == "unready":
             ready["status"] = "False" if ready["status"] == "True" else "True"
+        others = raw["status"].get("otherPodsRequests")
+        if change == "others":
+            others = None if others else {"cpu": "2", "pods": "1"}
         gpu["sessions"] = sessions
-        self.put("gpu_nodes", node, {**raw, "status": {"conditions": [ready], "gpus": gpus}})
+        status = {"conditions": [ready], "gpus": gpus, "otherPodsRequests": others}
+        self.put("gpu_nodes", node, {**raw, "status": status})
 
-    @rule(data=st.data(), change=st.sampled_from(["cordon", "ready", "taint", "gone", "third"]))
+    @rule(data=st.data(), change=st.sampled_from(["cordon", "ready", "taint", "gone", "third", "grow"]))
     def change_node(self, data: st.DataObject, change: str) -> None:
         if change == "third":
             if "n3" in self.known("nodes"):
@@ -279,8 +300,11 @@ class WithMemory(RuleBasedStateMachine):
             return
         raw = self.raw[f"nodes/{name}"]
         spec, ready = dict(raw["spec"]), dict(raw["status"]["conditions"][0])
+        offers = raw["status"]["allocatable"]
         if change == "cordon":
             spec["unschedulable"] = not spec.get("unschedulable", False)
+        elif change == "grow":
+            offers = {"cpu": "8" if offers["cpu"] == "4" else "4", "pods": "8"}
         elif change == "taint":
             spec["taints"] = (
                 [] if spec.get("taints") else [{"key": "team", "value": "x", "effect": "NoSchedule"}]
@@ -288,7 +312,8 @@ class WithMemory(RuleBasedStateMachine):
         else:
             ready["status"] = "False" if ready["status"] == "True" else "True"
             ready["lastTransitionTime"] = format_time(self.now)
-        self.put("nodes", name, {**raw, "spec": spec, "status": {"conditions": [ready]}})
+        status = {"conditions": [ready], "allocatable": offers}
+        self.put("nodes", name, {**raw, "spec": spec, "status": status})
 
     @rule()
     def add_or_remove_class(self) -> None:

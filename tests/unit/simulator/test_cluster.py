@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.lanes import LaneRules
+from laneway.scheduling import HostResources
 from laneway.simulator import InputError, Sharing, make_nodes, read_nodes
 
 
@@ -55,9 +56,9 @@ def test_alibabas_list_of_nodes(tmp_path: Path) -> None:
         "sn,cpu_milli,memory_mib,gpu,model\nn-a,64000,1024,2,T4\nn-cpu,8000,512,0,\nn-b,96000,2048,8,G2\n"
     )
     nodes = read_nodes(str(path))
-    assert [(node.name, node.cpu_millis, node.memory_bytes) for node in nodes] == [
-        ("n-a", 64000, 2**30),
-        ("n-b", 96000, 2**31),
+    assert [(node.name, node.host) for node in nodes] == [
+        ("n-a", HostResources.of({"cpu": 64000, "memory": 2**30})),
+        ("n-b", HostResources.of({"cpu": 96000, "memory": 2**31})),
     ]
     assert [(gpu.uuid, gpu.model, gpu.memory_bytes) for gpu in nodes[0].gpus] == [
         ("n-a-0", "T4", 15109 * 2**20),
@@ -70,13 +71,13 @@ def test_tiresias_description_of_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
     path.write_text("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,2,4,64,256\n")
     nodes = read_nodes(str(path))
-    assert [(node.name, node.rack, len(node.gpus), node.cpu_millis) for node in nodes] == [
-        ("n0000", "r000", 4, 64000),
-        ("n0001", "r000", 4, 64000),
-        ("n0002", "r001", 4, 64000),
-        ("n0003", "r001", 4, 64000),
+    assert [(node.name, node.rack, len(node.gpus)) for node in nodes] == [
+        ("n0000", "r000", 4),
+        ("n0001", "r000", 4),
+        ("n0002", "r001", 4),
+        ("n0003", "r001", 4),
     ]
-    assert nodes[0].memory_bytes == 256 * 10**9
+    assert {node.host for node in nodes} == {HostResources.of({"cpu": 64000, "memory": 256 * 10**9})}
 
 
 @pytest.mark.parametrize(

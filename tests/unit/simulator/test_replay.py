@@ -10,7 +10,7 @@ import pytest
 from laneway.api.rfc3339 import format_time
 from laneway.cli import exit_codes
 from laneway.cli.main import main
-from laneway.scheduling import Demand, PlacementMode, Profile, StageSeconds
+from laneway.scheduling import Demand, HostResources, PlacementMode, Profile, StageSeconds
 from laneway.simulator import Costs, InputError, compare, costs_as_recorded, read_records
 
 from tests.unit.simulator.builders import FREE, simulated
@@ -140,7 +140,11 @@ def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:
     (record,) = records.jobs
     assert record.job.key == "team/a"
     assert record.job.demand == Demand(
-        2, share_percent=50, models=frozenset({"A100"}), mode=PlacementMode.SPREAD
+        2,
+        share_percent=50,
+        models=frozenset({"A100"}),
+        mode=PlacementMode.SPREAD,
+        requests=HostResources.of({"pods": 1}),
     )
     assert (record.job.duration_seconds, record.job.priority) == (15.5, 7)
     assert record.job.profile == Profile(5, 6, 0.3, 8, 2, StageSeconds(0.0, 0.0, 0.25, 0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from laneway.scheduling import Demand, WorkerPlacement, policies
+from laneway.scheduling import Demand, HostResources, WorkerPlacement, policies
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.simulator import Simulation, TraceJob, make_nodes
 from laneway.simulator.models.synergy import GIB, SENSITIVITIES, Synergy
@@ -54,7 +54,10 @@ def simulated(allocation: str, *models: str) -> dict[str, float | None]:
         TraceJob(f"{number}-{model}", Demand(), 0.0, 1000.0, model=model, sensitivity=SENSITIVITIES[model])
         for number, model in enumerate(models)
     ]
-    nodes = [replace(node, cpu_millis=24_000, memory_bytes=500 * GIB) for node in make_nodes("1x8")]
+    nodes = [
+        replace(node, host=HostResources.of({"cpu": 24_000, "memory": 500 * GIB}))
+        for node in make_nodes("1x8")
+    ]
     simulation = Simulation(jobs, nodes, policies(order="fifo", allocation=allocation), FREE, model=Synergy())
     simulation.run()
     return finishes(simulation)

@@ -187,6 +187,11 @@ class GPUNodeStatus(Status):
         default=None,
         description="Time of the agent's last report.",
     )
+    other_pods_requests: dict[str, str] | None = Field(
+        default=None,
+        description="Sum of what the pods on the node request that are no worker of a TrainingJob, as Kubernetes quantities; pods is their "
+        "number. Absent while the node does not know its pods.",
+    )
     gpu_count: int = Field(default=0, description="Number of GPUs.", ge=0)
     gpus: tuple[GPUStatus, ...] = Field(
         default=(),

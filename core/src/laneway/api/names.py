@@ -33,6 +33,7 @@ NODE_FIELD_MANAGER: Final = "laneway-node"
 CLI_FIELD_MANAGER: Final = "laneway-cli"
 
 CONTAINERS_FOLDER: Final = "/run/laneway/containers"
+POD_REQUESTS_FILE: Final = "/run/laneway/pod-requests.json"
 INVENTORY_FILE: Final = "/run/laneway/inventory.json"
 SIMULATED_FAULTS_FILE: Final = "/run/laneway/simulated-faults.yaml"
 ORDERS_FILE: Final = "/run/laneway/orders.json"

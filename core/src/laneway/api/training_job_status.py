@@ -49,6 +49,37 @@ class AvoidedNodeStatus(Status):
     message: str = Field(default="", description="What went wrong there, as a sentence.")
 
 
+class RefusedNodeStatus(Status):
+    """A node on which kube-scheduler refused a worker."""
+
+    node: str = Field(description="Name of the node.")
+    available: dict[str, str] = Field(
+        default={},
+        description="The node's allocatable resources less the requests of pods that are no worker, then, as Kubernetes quantities.",
+    )
+    pods: tuple[str, ...] = Field(default=(), description="UIDs of other jobs' workers that were there.")
+
+
+class SchedulerRefusalStatus(Status):
+    """The last refusal of workers by kube-scheduler. No job is preempted for this one until something changes."""
+
+    generation: int = Field(description="Generation of the refused spec.", ge=0)
+    since: Time = Field(description="When they were refused.")
+    times: int = Field(
+        default=1,
+        description="Refusals in a row. After each, no job is preempted for at least twice as long as before.",
+        ge=1,
+    )
+    lifted: bool = Field(
+        default=False, description="Whether something has changed, so that it may preempt again."
+    )
+    nodes: tuple[RefusedNodeStatus, ...] = Field(
+        default=(),
+        description="Where workers were refused; empty once something has changed.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+    )
+
+
 class NodeFailuresStatus(Status):
     """Recent failures of the job's workers on one node."""
 
@@ -232,6 +263,11 @@ class TrainingJobStatus(Status):
         description="Attempts in a row that ended before all workers ran. From the second on, the job waits before the next. "
         "Absent once all workers run.",
         ge=1,
+    )
+    scheduler_refusal: SchedulerRefusalStatus | None = Field(
+        default=None,
+        description="Set when kube-scheduler refused workers. Other jobs are not preempted for this one until its spec changes, one of these "
+        "nodes has more resources, or a pod leaves it. Absent once all workers run.",
     )
     start_time: Time | None = Field(default=None, description="When the job first ran.")
     completion_time: Time | None = Field(

@@ -19,6 +19,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.scheduling.config.registry import policies
 from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.explain.start_estimates import StartEstimate
+from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.plan import (
     NEVER_FITS,
     Decision,
@@ -51,6 +52,7 @@ __all__ = [
     "Decision",
     "Demand",
     "ForeignTenant",
+    "HostResources",
     "InvalidPlan",
     "Job",
     "JobState",

@@ -9,6 +9,7 @@ from typing import Protocol
 from laneway.api.enforcement import reaches
 from laneway.lanes import Tenant, tightest_bytes
 from laneway.scheduling.model.gpu_class import GPUClass, accepts_model, class_of, share_needed
+from laneway.scheduling.model.host_resources import add, format_amount
 from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.model.tenants import foreign_tenant, paused_tenant, tenant_of
 
@@ -42,6 +43,9 @@ class Holdings:
         self.on_gpu: dict[str, dict[str, WorkerPlacement]] = {}
         """By uuid and job; also of GPUs that the cluster no longer has."""
 
+        self.on_node: dict[str, dict[str, int]] = {}
+        """By node and job: the workers there; also of nodes that the cluster no longer has."""
+
         self.nodes: dict[str, Node] = {}
         self.gpus: dict[str, GPU] = {}
         self.classes: dict[str, GPUClass] = {}
@@ -69,6 +73,8 @@ class Holdings:
             for worker in job.placement:
                 for uuid in worker.gpus:
                     self.on_gpu.setdefault(uuid, {})[job.key] = worker
+                there = self.on_node.setdefault(worker.node, {})
+                there[job.key] = there.get(job.key, 0) + 1
 
     def forget(self, key: str) -> None:
         """Remove a job."""
@@ -83,6 +89,7 @@ class Holdings:
         for worker in () if job is None else job.placement:
             for uuid in worker.gpus:
                 self.on_gpu[uuid].pop(job.key if job else "", None)
+            self.on_node[worker.node].pop(job.key if job else "", None)
 
 
 def check_decision(holdings: Holdings, decided: Decided) -> None:
@@ -115,6 +122,32 @@ def check_decision(holdings: Holdings, decided: Decided) -> None:
                 f"{', '.join(decided.resumes)} would resume on {uuid}, which is not in the cluster"
             )
         _check_gpu(holdings.gpus[uuid], touched[uuid], holdings, started, frozenset(decided.resumes))
+    _check_hosts(holdings, decided.starts)
+
+
+def _check_hosts(holdings: Holdings, starts: Mapping[str, tuple[WorkerPlacement, ...]]) -> None:
+    """Check what the pods of starting jobs request beside GPUs. A job that holds GPUs has its pods, even if it is paused."""
+    starting: dict[str, dict[str, int]] = {}
+    for key, placement in starts.items():
+        for worker in placement if holdings.jobs[key].demand.requests else ():
+            there = starting.setdefault(worker.node, {})
+            there[key] = there.get(key, 0) + 1
+    for name in sorted(starting):
+        host = holdings.nodes[name].host
+        if host is None:
+            continue
+        needed: dict[str, int] = {}
+        total: dict[str, int] = {}
+        for key, workers in starting[name].items():
+            add(needed, holdings.jobs[key].demand.requests, workers)
+        for key, workers in (holdings.on_node.get(name, {}) | starting[name]).items():
+            add(total, holdings.jobs[key].demand.requests, workers)
+        for resource in sorted(needed):
+            if total[resource] > host.of_resource(resource):
+                raise InvalidPlan(
+                    f"{name} has {format_amount(resource, host.of_resource(resource))} for jobs and is promised "
+                    f"{format_amount(resource, total[resource])}, with the start of {', '.join(sorted(starting[name]))}"
+                )
 
 
 def _with_workers(job: Job, workers: int) -> Job:

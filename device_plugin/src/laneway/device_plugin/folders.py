@@ -24,6 +24,11 @@ class Folders:
     """The container runtime's socket; None if the runtime is not queried."""
 
     @property
+    def pod_requests(self) -> Path:
+        """What the node's other pods request, for the agent: beside the inventory."""
+        return self.inventory.with_name(Path(names.POD_REQUESTS_FILE).name)
+
+    @property
     def kubelet_socket(self) -> Path:
         """The socket on which the kubelet accepts registrations."""
         return self.device_plugins / "kubelet.sock"

@@ -23,8 +23,10 @@ from laneway.device_plugin.image_paths import ImagePaths
 from laneway.device_plugin.inventory_file import InventoryWatcher
 from laneway.device_plugin.metrics import Metrics
 from laneway.device_plugin.node_pods import APIUnavailableError, NodePods
+from laneway.device_plugin.other_pods_file import OtherPodsFile
 from laneway.device_plugin.plugin_service import PluginService
 from laneway.device_plugin.pod_api import NodeAPI, configuration
+from laneway.device_plugin.pod_info import PodInfo
 from laneway.device_plugin.pod_resources import PodResourcesClient
 from laneway.device_plugin.registration import Registration
 from laneway.device_plugin.runtime_images import RuntimeImages
@@ -104,7 +106,15 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
         _log.warning("no API server configured: GPUs are chosen by best fit, and pods stay unknown")
     records = PodResourcesClient(folders.pod_resources_socket)
     inventory_watcher = InventoryWatcher(folders.inventory, options.node_name)
-    pods = NodePods(api, changed=lambda pod: shares.trigger() if pod.requests else None)
+
+    def changed(pod: PodInfo) -> None:
+        if pod.requests:
+            shares.trigger()
+        if pod.job is None:
+            other_pods.trigger()
+
+    pods = NodePods(api, changed=changed)
+    other_pods = OtherPodsFile(folders.pod_requests, pods)
     containers = ContainerFolders(folders.containers)
     shares = ShareManager(containers, records, pods)
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
@@ -128,7 +138,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     endpoint.start()
     _log.info("serving metrics and health port=%d", endpoint.port)
     try:
-        await _until_told_to_stop(inventory_watcher, pods, shares, registration, advertisement)
+        await _until_told_to_stop(inventory_watcher, pods, other_pods, shares, registration, advertisement)
     finally:
         endpoint.stop()
         await records.close()
@@ -141,6 +151,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
 async def _until_told_to_stop(
     inventory_watcher: InventoryWatcher,
     pods: NodePods,
+    other_pods: OtherPodsFile,
     shares: ShareManager,
     registration: Registration,
     advertisement: Advertisement,
@@ -159,6 +170,7 @@ async def _until_told_to_stop(
         parts = (
             inventory_watcher.run(),
             pods.run(),
+            other_pods.run(),
             shares.run(),
             register_when_gpus_are_known(),
             advertisement.run(),

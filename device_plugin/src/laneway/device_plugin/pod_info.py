@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import names, quantity, rfc3339
+from laneway.api.pod_requests import pod_requests
 from laneway.api.records import explain
 from laneway.api.template_profile import TemplateProfile
 from pydantic import ValidationError
@@ -33,6 +34,8 @@ class PodInfo:
     annotations: Mapping[str, str]
     requests: Mapping[str, int]
     """Percent by container, for those that request any; init containers first, as the kubelet admits them."""
+    host_requests: Mapping[str, int]
+    """What it requests of the node beside shares; empty once it is in a terminal phase. CPUs are in thousandths."""
     images: Mapping[str, str]
     """The image of each of these containers, as the pod spells it."""
     init_containers: frozenset[str]
@@ -102,6 +105,7 @@ def pod_info(pod: Mapping[str, Any]) -> PodInfo:
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         requests={name: percent for name, percent in requests.items() if percent},
+        host_requests={} if status.get("phase") in _TERMINAL else pod_requests(spec),
         images={
             container["name"]: container.get("image") or ""
             for container in containers

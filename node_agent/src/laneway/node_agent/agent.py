@@ -35,6 +35,7 @@ from laneway.node_agent.recovery.state_writer import StateWriter
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import gpus_healthy_condition, node_status, ready_condition
+from laneway.node_agent.report.other_pods_file import OtherPodsFile
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.session_record import session_record
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
@@ -89,6 +90,7 @@ class Agent:
         self._publisher: GPUNodePublisher | None = None
         self._state_writer: StateWriter | None = None
         self._conditions: tuple[Condition, ...] = ()
+        self._other_pods = OtherPodsFile(options.folders.pod_requests)
         health_file = HealthFile(options.folders.agent_state)
         self._monitor = GPUMonitor(source, gpus, self._health_changed, health_file, clock, config.health)
         self._turns = self._make_turns()
@@ -189,7 +191,7 @@ class Agent:
             gpus_healthy_condition(by_uuid, now_seconds),
         ):
             self._conditions = with_condition(self._conditions, condition)
-        return node_status(gpus, self._conditions)
+        return node_status(gpus, self._conditions, self._other_pods.requests)
 
     def _make_turns(self) -> dict[str, GPUTurns]:
         inventory = inventory_of(self._options.node, self._gpu_infos, self._config, self._monitor.health)
@@ -245,6 +247,8 @@ class Agent:
         self.loop.call_at(self._clock.monotonic() + _TICK_SECONDS, self._tick)
         self._realtime.refresh()
         self._limited_log.flush_suppressed()
+        if self._other_pods.read_if_changed() and self._publisher is not None:
+            self._publisher.changed()
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
             turns.forget_ended(_ENDED_SECONDS)

@@ -25,6 +25,11 @@ class HostFolders:
         return self._below(names.INVENTORY_FILE)
 
     @property
+    def pod_requests(self) -> Path:
+        """What the node's other pods request; written by the device plugin."""
+        return self._below(names.POD_REQUESTS_FILE)
+
+    @property
     def simulated_faults(self) -> Path:
         """Faults of simulated GPUs; written by tests."""
         return self._below(names.SIMULATED_FAULTS_FILE)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from laneway.api.gpu_node import GPUNodeStatus
-from laneway.scheduling import GPU, Node
+from laneway.scheduling import GPU, HostResources, Node
+from laneway.scheduling.model.host_resources import CPU, MEMORY
 from laneway.simulator.cluster import make_gpus, make_nodes
 from laneway.simulator.input_file import InputError, read_json
 from laneway.simulator.traces.fields import name, whole
@@ -142,8 +143,7 @@ def _openb_node(row: Row) -> list[Node]:
         Node(
             node,
             make_gpus(node, count, model, GPU_MEMORY_MIB[model] * 2**20),
-            cpu_millis=whole(row, "cpu_milli"),
-            memory_bytes=whole(row, "memory_mib") * 2**20,
+            host=HostResources.of({CPU: whole(row, "cpu_milli"), MEMORY: whole(row, "memory_mib") * 2**20}),
         )
     ]
 
@@ -156,14 +156,16 @@ def _tiresias_nodes(row: Row, before: int) -> list[Node]:
         before: the number of nodes of the lines before it.
     """
     gpus, nodes_per_switch = whole(row, "num_gpu_p_node"), whole(row, "num_node_p_switch")
+    host = HostResources.of(
+        {CPU: whole(row, "num_cpu_p_node") * 1000, MEMORY: whole(row, "mem_p_node") * 10**9}
+    )
     names = [f"n{before + index:04d}" for index in range(whole(row, "num_switch") * nodes_per_switch)]
     return [
         Node(
             node,
             make_gpus(node, gpus),
             rack=f"r{(before + index) // nodes_per_switch:03d}",
-            cpu_millis=whole(row, "num_cpu_p_node") * 1000,
-            memory_bytes=whole(row, "mem_p_node") * 10**9,
+            host=host,
         )
         for index, node in enumerate(names)
     ]

@@ -11,6 +11,7 @@ from laneway.scheduling import (
     GPU,
     ClusterSnapshot,
     Demand,
+    HostResources,
     Job,
     JobState,
     Node,
@@ -27,6 +28,25 @@ from tests.unit.core.scheduling.whole_plan import plan
 
 MODELS = {"A100": 40 * GIB, "T4": 16 * GIB}
 
+
+HOSTS = st.sampled_from(
+    [
+        None,
+        None,
+        HostResources.of({"cpu": 3000, "memory": 64 * GIB}),
+        HostResources.of({"cpu": 8000, "memory": 8 * GIB}),
+        HostResources.of({"cpu": -500, "memory": 64 * GIB}),
+    ]
+)
+"""What nodes have for pods' requests; None: not known."""
+
+REQUESTS = st.sampled_from(
+    [
+        HostResources(),
+        HostResources.of({"cpu": 1000}),
+        HostResources.of({"cpu": 2500, "memory": 3 * GIB}),
+    ]
+)
 
 RARELY = st.integers(0, 11).map(lambda number: number != 0)
 """Mostly True."""
@@ -59,6 +79,7 @@ def nodes(draw: st.DrawFn) -> tuple[Node, ...]:
                     for index in range(draw(st.integers(1, 4)))
                 ),
                 schedulable=draw(RARELY),
+                host=draw(HOSTS),
             )
         )
     return tuple(made)
@@ -76,6 +97,8 @@ def demands(draw: st.DrawFn) -> Demand:
         minimum_enforcement=Enforcement.NONE if draw(RARELY) else Enforcement.MPS,
         exclusive=kind == "exclusive",
         mode=draw(st.sampled_from(list(PlacementMode))),
+        requests=draw(REQUESTS),
+        preempts=draw(RARELY),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laneway.lanes import LaneRules
-from laneway.scheduling import Demand, Job, JobState, Node, Scheduler, policies
+from laneway.scheduling import Demand, HostResources, Job, JobState, Node, Scheduler, policies
 from laneway.scheduling.actions.worker_counts import REALLOT_SECONDS
 from laneway.scheduling.allocation.proportional import Proportional
 from laneway.scheduling.elastic.policy import MalleableJob
@@ -149,7 +149,7 @@ def test_gpus_are_kept_for_waiting_rigid_jobs_on_the_emptiest_nodes() -> None:
 
 
 def test_a_plan_divides_cpus_and_memory_among_those_that_hold_gpus() -> None:
-    node = replace(a_node("n", 4), cpu_millis=32_000, memory_bytes=64 * 2**30)
+    node = replace(a_node("n", 4), host=HostResources.of({"cpu": 32_000, "memory": 64 * 2**30}))
     found = planned(
         [node],
         a_job("runs").runs_on("n/0"),

@@ -22,7 +22,7 @@ from laneway.scheduling import (
     policies,
 )
 
-from tests.unit.core.scheduling.strategies import jobs, nodes
+from tests.unit.core.scheduling.strategies import HOSTS, jobs, nodes
 from tests.unit.core.scheduling.whole_plan import next_decision_seconds, plan
 
 ORDERS = st.sampled_from(
@@ -91,7 +91,7 @@ class WithMemory(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        change=st.sampled_from(["gone", "suspended", "profiled", "expected", "avoid", "fails"]),
+        change=st.sampled_from(["gone", "suspended", "profiled", "expected", "avoid", "fails", "preempts"]),
     )
     def change(self, data: st.DataObject, change: str) -> None:
         if not self.jobs:
@@ -103,6 +103,8 @@ class WithMemory(RuleBasedStateMachine):
             self.observe(replace(job, profile=data.draw(jobs("ns/other")).profile))
         elif change == "expected":
             self.observe(replace(job, expected_seconds=data.draw(EXPECTED_SECONDS)))
+        elif change == "preempts":
+            self.observe(replace(job, demand=replace(job.demand, preempts=not job.demand.preempts)))
         elif change == "avoid":
             avoided = frozenset(
                 data.draw(st.sets(st.sampled_from([node.name for node in self.nodes]), max_size=1))
@@ -136,6 +138,14 @@ class WithMemory(RuleBasedStateMachine):
         )
         gpus = tuple(touched if each is gpu else each for each in node.gpus)
         self.nodes = tuple(replace(node, gpus=gpus) if each is node else each for each in self.nodes)
+        self.scheduler.set_nodes(self.nodes)
+
+    @rule(data=st.data())
+    def other_pods(self, data: st.DataObject) -> None:
+        """Pods that are not Laneway's come or go."""
+        node = data.draw(st.sampled_from(self.nodes))
+        changed = replace(node, host=data.draw(HOSTS))
+        self.nodes = tuple(changed if each is node else each for each in self.nodes)
         self.scheduler.set_nodes(self.nodes)
 
     @rule()

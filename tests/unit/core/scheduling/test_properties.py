@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -52,8 +53,21 @@ def gone(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     )
 
 
+def requested_of(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
+    """By node: what the workers there request beside GPUs."""
+    requested: dict[str, Counter[str]] = {node.name: Counter() for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        for worker in job.placement:
+            requested[worker.node].update(dict(job.demand.requests.amounts))
+    return requested
+
+
 def assert_capacity(snapshot: ClusterSnapshot) -> None:
+    requested = requested_of(snapshot)
     for node in snapshot.nodes:
+        if node.host is not None:
+            for name, amount in requested[node.name].items():
+                assert amount <= node.host.of_resource(name)
         for gpu in node.gpus:
             held = [
                 (job, worker.share_percent)
@@ -143,8 +157,9 @@ def test_nobody_waits_for_a_gpu_that_is_free(case: tuple[ClusterSnapshot, Polici
         for worker in placement:
             for uuid in worker.gpus:
                 held[uuid] = held.get(uuid, 0) + worker.share_percent
+    requested = requested_of(carried_out(snapshot, decided))
     free = [
-        gpu.allocatable_percent - held.get(gpu.uuid, 0)
+        (gpu.allocatable_percent - held.get(gpu.uuid, 0), node)
         for node in snapshot.nodes
         for gpu in node.gpus
         if node.schedulable and gpu.healthy and gpu.allocatable_percent == 100
@@ -153,7 +168,17 @@ def test_nobody_waits_for_a_gpu_that_is_free(case: tuple[ClusterSnapshot, Polici
         anywhere = not job.demand.models and job.demand.minimum_enforcement is Enforcement.NONE
         simple = job.demand.gpus == 1 and anywhere and not job.demand.memory_bytes
         if job.key in decided.waiting and simple and not job.suspended:
-            assert max(free, default=0) < (100 if job.demand.exclusive else job.demand.share_percent)
+            free_for_it = [
+                percent
+                for percent, node in free
+                if node.host is None
+                or all(
+                    requested[node.name][name] + amount <= node.host.of_resource(name)
+                    for name, amount in job.demand.requests.amounts
+                )
+            ]
+            needed = 100 if job.demand.exclusive else job.demand.share_percent
+            assert max(free_for_it, default=0) < needed
 
 
 @quick

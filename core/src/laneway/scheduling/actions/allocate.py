@@ -39,7 +39,7 @@ def pipeline(session: Session, job: Job) -> bool:
     placement = session.place(job, FUTURE_IDLE)
     if placement is None:
         return False
-    releasing = session.state.allocations.releasing_on(placement)
+    releasing = session.state.allocations.releasing_for(job, placement)
     session.decision.waiting[job.key] = reasons.awaiting_release(releasing)
     statement = session.statement()
     statement.pipeline(job, placement)

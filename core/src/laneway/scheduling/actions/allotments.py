@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from laneway.scheduling.allocation.policy import NodeCapacity, PlacedGang, PlacedWorker
+from laneway.scheduling.model.host_resources import CPU, MEMORY
 from laneway.scheduling.model.plan import Decision, WorkerAllotment
 from laneway.scheduling.model.snapshot import JobState
 from laneway.scheduling.state.scheduler_state import SchedulerState
@@ -21,11 +22,12 @@ def allotments(
     if policy is None:
         return {}
     nodes = [
-        NodeCapacity(
-            node.name, sum(gpu.allocatable_percent for gpu in node.gpus), node.cpu_millis, node.memory_bytes
-        )
+        NodeCapacity(node.name, sum(gpu.allocatable_percent for gpu in node.gpus), cpu_millis, memory_bytes)
         for node in state.allocations.nodes
-        if node.gpus and node.cpu_millis and node.memory_bytes
+        if node.gpus
+        and node.host is not None
+        and (cpu_millis := node.host.of_resource(CPU)) > 0
+        and (memory_bytes := node.host.of_resource(MEMORY)) > 0
     ]
     known = {node.node for node in nodes}
     gangs = []

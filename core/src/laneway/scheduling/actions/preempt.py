@@ -26,14 +26,14 @@ cycle short, so that its snapshot stays current."""
 
 def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Preempt other jobs for a job, if its gang fits without them."""
-    if session.preemptors == _MAX_PREEMPTORS:
+    if session.preemptors == _MAX_PREEMPTORS or not job.demand.preempts:
         return False
     groups = candidates(session, job, sort_key)
     preferred = next(groups, None)
     if preferred is None:
         return False
     statement = session.statement()
-    scenario = PreemptionScenario(session.state, statement, lambda: session.place(job, FUTURE_IDLE))
+    scenario = PreemptionScenario(session.state, statement, job, lambda: session.place(job, FUTURE_IDLE))
     nobody_preempted = statement.checkpoint()
     victims: Sequence[Job] | None = None
     found = None

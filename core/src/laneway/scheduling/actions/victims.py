@@ -38,7 +38,7 @@ def candidates(session: Session, job: Job, sort_key: SortKey) -> Iterator[list[J
     anywhere = [state.jobs[key] for key in islice((key for key in later if key not in preempted), count)]
     yield anywhere
     if len(anywhere) == count:
-        there = [key for key in state.allocations.below(lowest, gpus) if key not in preempted]
+        there = [key for key in state.allocations.below(lowest, job, gpus) if key not in preempted]
         there.sort(key=state.ranking.sort_keys.__getitem__, reverse=True)
         yield [state.jobs[key] for key in there]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.lanes import RefusalReason
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
+from laneway.scheduling.model.host_resources import NOTHING, format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.placement.best_fit import BestFit
@@ -132,13 +134,20 @@ def waiting_for_others(
     job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity, placement: PlacementPolicy
 ) -> WaitingReason:
     """Return the reason of a job that does not fit on idle GPUs, and for which no job is preempted."""
-    return (
-        _awaiting_consolidation(job, capacity, placement)
+    reason = (
+        _awaiting_host_resources(job, capacity, placement)
+        or _awaiting_consolidation(job, capacity, placement)
         or _awaiting_memory(job, capacity)
         or _awaiting_better_place(job, capacity, placement)
         or _fragmented(job, capacity)
         or _busy(job, capacity, cluster_capacity)
     )
+    if job.demand.preempts:
+        return reason
+    refused = (
+        "kube-scheduler refused its workers: no job is preempted for it until their nodes have more to give."
+    )
+    return replace(reason, unblock=f"{reason.unblock} {refused}")
 
 
 def listed(keys: Sequence[str]) -> str:
@@ -146,6 +155,28 @@ def listed(keys: Sequence[str]) -> str:
     if len(keys) <= _NAMED:
         return " and ".join([", ".join(keys[:-1]), keys[-1]] if len(keys) > 1 else keys)
     return f"{', '.join(keys[:_NAMED])} and {len(keys) - _NAMED} more"
+
+
+def _awaiting_host_resources(
+    job: Job, capacity: FreeCapacity, placement: PlacementPolicy
+) -> WaitingReason | None:
+    """Return the reason of a job that would start if its pods requested nothing beside GPUs."""
+    demand = job.demand
+    limits = capacity.host_limits(job)
+    bare = replace(job, demand=replace(demand, requests=NOTHING))
+    if not limits or placement.place(bare, capacity) is None:
+        return None
+    left = {node: capacity.host_left(node) or {} for node in sorted(limits)}
+    short = Counter(scarcest(demand.requests, each) for each in left.values())
+    lacking = min(short, key=lambda name: (-short[name], name))
+    node = max(left, key=lambda each: left[each].get(lacking, 0))
+    has = format_amount(lacking, max(0, left[node].get(lacking, 0)))
+    return WaitingReason(
+        WaitingCode.HOST_RESOURCES_BUSY,
+        f"It needs {needs(demand)}, which are available, but their nodes have too little {lacking} left: each worker "
+        f"requests {format_requests(demand.requests)}, and {capacity.node_name(node)} has {has} left.",
+        f"It starts when pods there end, or when the template requests less {lacking}.",
+    )
 
 
 def _awaiting_consolidation(

@@ -17,17 +17,19 @@ class PreemptionScenario:
     """
 
     def __init__(
-        self, state: SchedulerState, statement: Statement, place: Callable[[], Placement | None]
+        self, state: SchedulerState, statement: Statement, job: Job, place: Callable[[], Placement | None]
     ) -> None:
         """Prepare.
 
         Args:
             state: read only.
             statement: changed by every question.
+            job: the preemptor.
             place: finds a place for the gang in FUTURE_IDLE.
         """
         self._allocations = state.allocations
         self._statement = statement
+        self._job = job
         self._place = place
         self._answer: tuple[int, Placement | None] = (-1, None)
         """How often the statement had changed when the place was searched, and the place."""
@@ -37,11 +39,11 @@ class PreemptionScenario:
         return self.placement_without(victims) is not None
 
     def in_the_way(self, victims: Sequence[Job]) -> list[Job]:
-        """Return the victims that hold GPUs on which the gang would be placed if all of them were gone."""
+        """Return the victims that hold what the gang would be placed on if all of them were gone."""
         placement = self.placement_without(victims)
         if placement is None:
             return list(victims)
-        there = set(self._allocations.releasing_on(placement))
+        there = set(self._allocations.releasing_for(self._job, placement))
         return [victim for victim in victims if victim.key in there]
 
     def placement_without(self, victims: Sequence[Job], actions: Actions = NO_VICTIMS) -> Placement | None:

@@ -7,6 +7,7 @@ A :class:`View` selects the ones that count; the free percent of every GPU in a 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ from enum import Enum
 
 from laneway.lanes import MemoryUsage, Tenant, fits
 from laneway.scheduling.gpus.free_index import FreeIndex
+from laneway.scheduling.gpus.host_limits import NO_LIMITS, HostLimits, Left
 from laneway.scheduling.gpus.numbering import grouped, in_order, interned
 from laneway.scheduling.gpus.usable import UsableGPUs
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE, Level, TrackedView, View
 from laneway.scheduling.model.gpu_class import GPUClass, class_of
+from laneway.scheduling.model.host_resources import HostResources, add, workers_within
 from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.snapshot import GPU, Job, JobState, Node, WorkerPlacement
 from laneway.scheduling.model.tenants import foreign_tenant, paused_tenant, tenant_of
@@ -64,6 +67,9 @@ class Allocation:
     percent: int
     """Of all of them together."""
 
+    on_nodes: tuple[tuple[int, int], ...] = ()
+    """Node number and workers there, if their pods request anything."""
+
     level: Level | None = None
     """None: the job cannot be preempted."""
 
@@ -95,6 +101,11 @@ class Allocations:
         """Counts the changes that may free GPUs or memory; while it stands still, a job that did not fit does not fit."""
 
         self._on: list[dict[str, tuple[int, Allocation]]] = [{} for _ in self.gpus]
+        self._on_node: list[dict[str, tuple[int, Allocation]]] = [{} for _ in self.nodes]
+        """By node and job: the workers there, of jobs whose pods request anything."""
+
+        self._offered: list[Left | None] = [_offered(node) for node in self.nodes]
+        self._limits_hosts = any(each is not None for each in self._offered)
         self._limits = [
             (
                 gpu.allocatable_percent if gpu.active_percent is None else gpu.active_percent,
@@ -142,7 +153,9 @@ class Allocations:
         if len(nodes) != len(self.nodes) or not all(self._has_same_gpus(*each) for each in changed):
             return False
         self.nodes = nodes
-        for _, node in changed:
+        for number, node in changed:
+            self._offered[number] = _offered(node)
+            self._limits_hosts |= node.host is not None
             for gpu in node.gpus:
                 place = self.number[gpu.uuid]
                 self.gpus[place] = gpu
@@ -183,7 +196,8 @@ class Allocations:
         if found is None:
             free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
             index = FreeIndex(self.classes, self.node_numbers, free)
-            found = self._tracked_views[view] = TrackedView(view, index, len(self._touched))
+            limits = HostLimits(len(self.nodes))
+            found = self._tracked_views[view] = TrackedView(view, index, limits, len(self._touched))
         found.idle_decisions = 0
         return found
 
@@ -215,6 +229,8 @@ class Allocations:
                 after = free[number] = self._free_percent(number, view)
                 if after != before:
                     index.move(number, before, after)
+        if tracked.host_limits.in_use:
+            tracked.host_limits.note(map(self.node_numbers.__getitem__, tracked.touched))
         tracked.touched.clear()
         tracked.seen = to
 
@@ -241,6 +257,7 @@ class Allocations:
             and before.status is status
             and before.action is action
             and before.placement == placement
+            and before.job.demand.requests == job.demand.requests
         ):
             was, before.job = before.job, job
             if was.profile != job.profile or (
@@ -261,9 +278,13 @@ class Allocations:
                     on_gpu[number] = on_gpu.get(number, 0) + worker.share_percent
         shares = tuple(on_gpu.items())
         percent = sum(percent for _, percent in shares)
-        entry = self.of_job[job.key] = Allocation(job, placement, status, shares, percent, level, action)
+        on_nodes = self._workers_on(placement) if job.demand.requests else ()
+        entry = Allocation(job, placement, status, shares, percent, on_nodes, level, action)
+        self.of_job[job.key] = entry
         for number, share_percent in shares:
             self._on[number][job.key] = (share_percent, entry)
+        for node, workers in on_nodes:
+            self._on_node[node][job.key] = (workers, entry)
         self.held_percent[job.namespace] += entry.percent
         self._touch(entry)
 
@@ -273,6 +294,8 @@ class Allocations:
         if entry is not None:
             for number, _ in entry.shares:
                 del self._on[number][key]
+            for node, _ in entry.on_nodes:
+                del self._on_node[node][key]
             self.held_percent[entry.job.namespace] -= entry.percent
             self.frees += 1
             self._touch(entry)
@@ -316,13 +339,55 @@ class Allocations:
         entry.status = AllocationStatus.ALLOCATED
         self._touch(entry)
 
-    def releasing_on(self, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
-        """Return the jobs that are releasing these GPUs."""
-        return self._on_gpus(placement, lambda entry: entry.status is AllocationStatus.RELEASING)
+    def host_limits(
+        self, tracked: TrackedView, requests: HostResources, gpus_per_worker: int
+    ) -> Mapping[int, int]:
+        """Return, by node, how many such workers its host resources allow, where its free GPUs would allow more."""
+        if not requests or not self._limits_hosts:
+            return NO_LIMITS
+        free = self.index(tracked).free
 
-    def below(self, level: Level, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
-        """Return the jobs of larger levels that hold some of these GPUs."""
-        return self._on_gpus(
+        def look(node: int) -> tuple[Left | None, int]:
+            gpus = sum(free[number] > 0 for number in self.gpus_of_node[node])
+            return self.left_on(node, tracked.view), gpus
+
+        return tracked.host_limits.of(requests, gpus_per_worker, look)
+
+    def most_workers(self, node: int, requests: HostResources) -> float:
+        """Return how many workers with these requests a node could take if no job were there."""
+        offered = self._offered[node]
+        return math.inf if offered is None or not requests else workers_within(requests, offered)
+
+    def left_on(self, node: int, view: View) -> Left | None:
+        """Return what of it no job takes in a view; less than 0 where more is taken than there is."""
+        offered, held = self._offered[node], self._on_node[node]
+        if offered is None or not held:
+            return offered
+        left = dict(offered)
+        releasing: dict[str, int] = {}
+        pipelined: dict[str, int] = {}
+        for workers, entry in held.values():
+            requests, status = entry.job.demand.requests, entry.status
+            if status is _PIPELINED:
+                add(pipelined, requests, workers)
+            elif status is _RELEASING and entry.action is PreemptionAction.EVICT:
+                add(releasing, requests, workers)
+            elif status is _RELEASING or view.counts(entry.level):
+                add(left, requests, -workers)  # a paused job keeps its pods
+        if pipelined or (view.idle and releasing):
+            for name in left:
+                taken = max(releasing.get(name, 0) if view.idle else 0, pipelined.get(name, 0))
+                left[name] -= taken
+        return left
+
+    def releasing_for(self, job: Job, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
+        """Return the jobs that are releasing what a job needs there: these GPUs, or what its pods request of their nodes."""
+        return self._in_the_way(job, placement, lambda entry: entry.status is AllocationStatus.RELEASING)
+
+    def below(self, level: Level, job: Job, placement: Iterable[WorkerPlacement]) -> tuple[str, ...]:
+        """Return the jobs of larger levels that hold some of what a job needs there."""
+        return self._in_the_way(
+            job,
             placement,
             lambda entry: (
                 entry.status in (AllocationStatus.ALLOCATED, AllocationStatus.PAUSED)
@@ -367,15 +432,18 @@ class Allocations:
             )
         return found
 
-    def _on_gpus(
-        self, placement: Iterable[WorkerPlacement], wanted: Callable[[Allocation], bool]
+    def _in_the_way(
+        self, job: Job, placement: Iterable[WorkerPlacement], wanted: Callable[[Allocation], bool]
     ) -> tuple[str, ...]:
-        numbers = [self.number[uuid] for worker in placement for uuid in worker.gpus]
-        return tuple(
-            sorted(
-                {key for number in numbers for key, (_, entry) in self._on[number].items() if wanted(entry)}
-            )
-        )
+        held = [self._on[self.number[uuid]] for worker in placement for uuid in worker.gpus]
+        if job.demand.requests:
+            held += [self._on_node[node] for node, _ in self._workers_on(placement)]
+        return tuple(sorted({key for there in held for key, (_, entry) in there.items() if wanted(entry)}))
+
+    def _workers_on(self, placement: Iterable[WorkerPlacement]) -> tuple[tuple[int, int], ...]:
+        """Return the nodes of a placement whose GPUs are in the cluster, and the workers on each."""
+        known = (self.number[uuid] for worker in placement for uuid in worker.gpus[:1] if uuid in self.number)
+        return tuple(Counter(self.node_numbers[number] for number in known).items())
 
     def _change_level(self, entry: Allocation, level: Level | None) -> None:
         """Change which jobs may preempt a job."""
@@ -414,6 +482,10 @@ class Allocations:
         active += releasing if now and releasing > pipelined else pipelined
         most_active, most = self._limits[number]
         return max(0, min(most_active, most - paused) - active)
+
+
+def _offered(node: Node) -> Left | None:
+    return None if node.host is None else dict(node.host.amounts)
 
 
 def _counts(entry: Allocation, view: View) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, share_needed
+from laneway.scheduling.model.host_resources import format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
 
@@ -61,12 +63,12 @@ class ClusterCapacity:
             or self._no_such_enforcement(demand)
             or self._no_such_size(demand)
             or self._no_such_number(demand)
+            or self._no_such_host(demand)
         )
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
-        slots = _slots(demand, (c for n, c in enumerate(self._usable_counts) if n not in avoided))
-        if slots >= demand.workers:
+        if self._slots(demand, self._usable_counts, avoided, demand.workers) >= demand.workers:
             return None
         usable = sum(
             count
@@ -121,7 +123,7 @@ class ClusterCapacity:
         )
 
     def _no_such_number(self, demand: Demand) -> WaitingReason | None:
-        if _slots(demand, self._counts) >= demand.workers:
+        if _slots(demand, self._counts, demand.workers) >= demand.workers:
             return None
         suited = self.suitable_gpus(demand)
         most, node = max(
@@ -154,6 +156,53 @@ class ClusterCapacity:
             f"Ask for fewer workers, or add {lacking} such {'GPU' if lacking == 1 else 'GPUs'} to the cluster.",
             lacking_gpus=lacking,
         )
+
+    def _no_such_host(self, demand: Demand) -> WaitingReason | None:
+        """Return why the nodes' CPUs, memory or other resources could not hold the gang, though their GPUs could."""
+        if not demand.requests or self._slots(demand, self._counts, enough=demand.workers) >= demand.workers:
+            return None
+        slots = self._slots(demand, self._counts)
+        nodes = self._allocations.nodes
+        suited = [
+            (self._allocations.most_workers(number, demand.requests), -number)
+            for number, counts in enumerate(self._counts)
+            if _node_slots(demand, counts)
+        ]
+        most, number = max(suited)
+        node = nodes[-number]
+        offered = dict(node.host.amounts) if node.host is not None else {}
+        lacking = scarcest(demand.requests, offered)
+        asks = f"Each of its workers requests {format_requests(demand.requests)}"
+        has = f"{node.name} has the most for jobs: {format_amount(lacking, offered.get(lacking, 0))}"
+        if not most:
+            return WaitingReason(
+                WaitingCode.WORKER_LARGER_THAN_NODE,
+                f"{asks}; no node has as much, and {has}.",
+                f"Request less {lacking} in the template, remove other pods there, or add a larger node.",
+            )
+        return WaitingReason(
+            WaitingCode.NOT_ENOUGH_GPUS,
+            f"It needs {needs(demand)}. {asks}: the cluster's nodes together can hold {slots} of them, and {has}.",
+            f"Request less {lacking} in the template, ask for fewer workers, or add nodes for {demand.workers - slots} more.",
+            lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
+        )
+
+    def _slots(
+        self,
+        demand: Demand,
+        counts: Sequence[Mapping[GPUClass, int]],
+        avoided: frozenset[int] = frozenset(),
+        enough: float = math.inf,
+    ) -> int:
+        """Return how many workers the nodes could hold by these GPUs, and by what they have for pods' requests; where these are
+        enough, perhaps less than all."""
+        slots = 0
+        for number, each in enumerate(counts):
+            if number not in avoided and (here := _node_slots(demand, each)):
+                slots += int(min(here, self._allocations.most_workers(number, demand.requests)))
+                if slots >= enough:
+                    break
+        return slots
 
     def _causes(self, avoided: frozenset[int]) -> Iterable[str]:
         """Yield the causes that keep GPUs from being used, each with its first nodes."""
@@ -210,13 +259,19 @@ def _suits(demand: Demand, gpu_class: GPUClass) -> bool:
     return accepts(demand, gpu_class) and share_needed(demand, gpu_class) is not None
 
 
-def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]]) -> int:
-    """Return how many workers the empty nodes could hold."""
+def _slots(demand: Demand, nodes: Iterable[Mapping[GPUClass, int]], enough: float = math.inf) -> int:
+    """Return how many workers the empty nodes' GPUs could hold; where these are enough, perhaps less than all."""
+    slots = 0
+    for counts in nodes:
+        slots += _node_slots(demand, counts)
+        if slots >= enough:
+            break
+    return slots
+
+
+def _node_slots(demand: Demand, counts: Mapping[GPUClass, int]) -> int:
     return sum(
-        count // demand.gpus_per_worker
-        for counts in nodes
-        for gpu_class, count in counts.items()
-        if _suits(demand, gpu_class)
+        count // demand.gpus_per_worker for gpu_class, count in counts.items() if _suits(demand, gpu_class)
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from laneway.lanes import Refusal, Tenant, refusal
 from laneway.scheduling.gpus.allocations import Allocations
-from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
+from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex, NodeCounts
+from laneway.scheduling.gpus.host_limits import NO_LIMITS
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
 from laneway.scheduling.model.gpu_class import GPUClass, suitable
@@ -59,6 +60,10 @@ class FreeCapacity:
         """Return a node by its number."""
         return self._allocations.nodes[node]
 
+    def node_number(self, gpu: GPU) -> int:
+        """Return the number of a GPU's node."""
+        return self._allocations.node_numbers[self._allocations.number[gpu.uuid]]
+
     def gpu(self, uuid: str) -> GPU:
         """Return a GPU by its uuid."""
         return self._allocations.gpus[self._allocations.number[uuid]]
@@ -69,32 +74,51 @@ class FreeCapacity:
 
     def fullest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
         """Yield the GPUs of a class that can take a worker of the job, those with the least free first."""
-        avoided = self.avoided(job)
+        closed = self._closed(job)
         fits = self._check(job, gpu_class, share_percent)
         for number in self._index.fullest(gpu_class, share_percent):
-            if self._allocations.node_numbers[number] not in avoided and (fits is None or fits(number)):
+            if self._allocations.node_numbers[number] not in closed and (fits is None or fits(number)):
                 yield self._allocations.gpus[number]
 
     def emptiest(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Iterator[GPU]:
         """Yield what :meth:`fullest` does, the most free first."""
-        avoided = self.avoided(job)
+        closed = self._closed(job)
         fits = self._check(job, gpu_class, share_percent)
         for number in self._index.emptiest(gpu_class, share_percent):
-            if self._allocations.node_numbers[number] not in avoided and (fits is None or fits(number)):
+            if self._allocations.node_numbers[number] not in closed and (fits is None or fits(number)):
                 yield self._allocations.gpus[number]
 
     def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
-        """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
+        """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes.
+
+        Of a node whose CPUs, memory or other resources are short, only as many GPUs count as its workers would have.
+        """
+        each, limits = job.demand.gpus_per_worker, self.host_limits(job)
         if not _lanes_matter(job, gpu_class) and not self.avoided(job):
-            return self._index.counts(gpu_class, share_percent).nodes
+            found = self._index.counts(gpu_class, share_percent)
+            return _limited(found, limits, each) if limits else found.nodes
         counts: dict[int, int] = {}
         for gpu in self.fullest(job, gpu_class, share_percent):
             node = self._allocations.node_numbers[self._allocations.number[gpu.uuid]]
             counts[node] = counts.get(node, 0) + 1
+        for node in limits.keys() & counts.keys():
+            counts[node] = min(counts[node], limits[node] * each)
         nodes: dict[int, list[int]] = {}
         for node in sorted(counts):
             nodes.setdefault(counts[node], []).append(node)
         return nodes
+
+    def host_limits(self, job: Job) -> Mapping[int, int]:
+        """Return, by node, how many of the job's workers its CPUs, memory and other resources allow, where its free GPUs would
+        allow more."""
+        demand = job.demand
+        if not demand.requests:
+            return NO_LIMITS
+        return self._allocations.host_limits(self.tracked, demand.requests, demand.gpus_per_worker)
+
+    def host_left(self, node: int) -> Mapping[str, int] | None:
+        """Return what a node has left for the requests of jobs' pods; None: no limit."""
+        return self._allocations.left_on(node, self._view)
 
     def states(self, gpu_class: GPUClass) -> NodeStates:
         """Return the nodes by what is free of their usable GPUs of a class; memory and avoided nodes do not matter here."""
@@ -169,6 +193,11 @@ class FreeCapacity:
         """Return the name of a node."""
         return self._allocations.nodes[node].name
 
+    def _closed(self, job: Job) -> frozenset[int]:
+        """Return the numbers of the nodes that take no worker of the job, whatever their GPUs."""
+        full = [node for node, workers in self.host_limits(job).items() if not workers]
+        return self.avoided(job).union(full) if full else self.avoided(job)
+
     def _look_up(self, job: Job) -> _Suitable:
         if (
             job is self._asked_of
@@ -185,7 +214,7 @@ class FreeCapacity:
 
     def _count_fewest_nodes(self, job: Job, avoided: frozenset[int]) -> int:
         classes = {gpu_class for gpu_class, _ in self.choices(job)}
-        capacities = []
+        capacities: list[float] = []
         for node, gpus in enumerate(self._allocations.gpus_of_node):
             if node not in avoided:
                 counts: dict[GPUClass, int] = {}
@@ -194,8 +223,9 @@ class FreeCapacity:
                         counts[self._allocations.classes[number]] = (
                             counts.get(self._allocations.classes[number], 0) + 1
                         )
-                capacities.append(sum(count // job.demand.gpus_per_worker for count in counts.values()))
-        left = job.demand.workers
+                workers = sum(count // job.demand.gpus_per_worker for count in counts.values())
+                capacities.append(min(workers, self._allocations.most_workers(node, job.demand.requests)))
+        left: float = job.demand.workers
         for used, capacity in enumerate(sorted(capacities, reverse=True), start=1):
             left -= capacity
             if left <= 0:
@@ -224,6 +254,23 @@ class FreeCapacity:
         gpu = self._allocations.gpus[number]
         tenants = self._allocations.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+
+
+def _limited(counts: NodeCounts, limits: Mapping[int, int], gpus_per_worker: int) -> dict[int, list[int]]:
+    """Return the nodes by number of GPUs, after some nodes are limited to a number of workers."""
+    fewer = {
+        node: workers * gpus_per_worker
+        for node, workers in limits.items()
+        if workers * gpus_per_worker < counts.of.get(node, 0)
+    }
+    nodes = dict(counts.nodes)
+    for gpus in {counts.of[node] for node in fewer}:
+        nodes[gpus] = [node for node in nodes[gpus] if node not in fewer]
+    for gpus in set(fewer.values()):
+        nodes[gpus] = sorted(
+            [*nodes.get(gpus, ()), *(node for node, count in fewer.items() if count == gpus)]
+        )
+    return {gpus: there for gpus, there in nodes.items() if gpus and there}
 
 
 def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from laneway.lanes import MemoryUsage
 from laneway.scheduling.gpus.free_index import FreeIndex
+from laneway.scheduling.gpus.host_limits import HostLimits
 
 Level = tuple[int, int]
 """(-priority, queue). A job may preempt jobs of larger levels."""
@@ -40,6 +41,7 @@ class TrackedView:
 
     view: View
     index: FreeIndex
+    host_limits: HostLimits
     seen: int
     """Position in the list of changed GPUs up to which the index is current."""
 

@@ -36,7 +36,7 @@ class WaitingCode(StrEnum):
     """Never: no GPU has enough memory."""
 
     WORKER_LARGER_THAN_NODE = "WorkerLargerThanNode"
-    """Never: no node has enough GPUs for one worker."""
+    """Never: no node has enough GPUs, or enough for the requests of its pod, for one worker."""
 
     NODES_UNAVAILABLE = "NodesUnavailable"
     """It would fit if the cordoned, unhealthy or avoided nodes and GPUs were usable again."""
@@ -46,6 +46,9 @@ class WaitingCode(StrEnum):
 
     GPUS_FRAGMENTED = "GPUsFragmented"
     """Enough is free in total, but not where one gang could use it."""
+
+    HOST_RESOURCES_BUSY = "HostResourcesBusy"
+    """GPUs are available, but on nodes that lack CPUs, memory or another resource for the requests of its pods."""
 
     AWAITING_PREEMPTION = "AwaitingPreemption"
     """Other jobs are preempted for it."""

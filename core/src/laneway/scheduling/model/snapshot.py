@@ -17,6 +17,7 @@ from laneway.api.enforcement import Enforcement
 from laneway.api.training_job import PlacementMode
 from laneway.lanes import LaneRules
 from laneway.scheduling.model.goodput import GoodputModel
+from laneway.scheduling.model.host_resources import NOTHING, HostResources
 from laneway.scheduling.model.sensitivity import Sensitivity
 
 
@@ -47,6 +48,12 @@ class Demand:
     """The job holds its GPUs exclusively: all of their allocatable percent."""
 
     mode: PlacementMode = PlacementMode.AUTO
+
+    requests: HostResources = NOTHING
+    """What each worker's pod requests of its node beside GPUs."""
+
+    preempts: bool = True
+    """Whether other jobs may be preempted for it; else it takes only what is idle or being released."""
 
     min_workers: int | None = None
     """Of a malleable job: the fewest workers that it can run with; None: ``workers``."""
@@ -357,11 +364,9 @@ class Node:
     rack: str = ""
     """The rack; nodes of one rack are closer to one another; empty: not known."""
 
-    cpu_millis: int = 0
-    """CPUs for jobs, in thousandths; 0: not known."""
-
-    memory_bytes: int = 0
-    """Host memory for jobs; 0: not known."""
+    host: HostResources | None = None
+    """What the node has for the requests of jobs' pods: all of it, less what other pods request. It may be less than 0. None: not
+    known, so nothing limits the workers there."""
 
 
 @dataclass(frozen=True, slots=True)

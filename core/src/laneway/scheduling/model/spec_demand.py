@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from laneway.api.enforcement import LEVELS, Enforcement
 from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
+from laneway.api.pod_requests import pod_requests
 from laneway.api.training_job import GPURequestType, PlacementMode, Sharing, TrainingJobSpec
+from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.snapshot import Demand
 
 _MEMBERS: dict[str, str] = {
@@ -15,7 +17,7 @@ _MEMBERS: dict[str, str] = {
 
 
 def demand_of(spec: TrainingJobSpec) -> Demand:
-    """Return what the gang needs of the cluster's GPUs.
+    """Return what the gang needs of the cluster's GPUs, and what its pods request beside them.
 
     The CRD's rules refuse most of what is refused here, but an object may have been stored before a rule existed.
 
@@ -40,6 +42,7 @@ def demand_of(spec: TrainingJobSpec) -> Demand:
         minimum_enforcement=_minimum_enforcement(spec.demanded_enforcement),
         exclusive=spec.sharing == Sharing.EXCLUSIVE,
         mode=PlacementMode(spec.placement),
+        requests=HostResources.of(pod_requests(spec.template["spec"])),
     )
 
 

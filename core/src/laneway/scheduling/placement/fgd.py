@@ -112,6 +112,8 @@ class _Descent:
         self._choices = choices
         self._measure = measure
         self._avoided = capacity.avoided(job)
+        self._workers_left = dict(capacity.host_limits(job))
+        """By node: the workers that its CPUs, memory and other resources allow, where its GPUs would allow more."""
         self._candidates = self._first_candidates()
         self._growth_percent = 0.0
         self._taken: list[tuple[int, int, tuple[str, ...]]] = []
@@ -141,14 +143,16 @@ class _Descent:
     def _step(self, candidate: _Candidate) -> None:
         """Put a worker on the best node; a node that is not checked yet is checked first, and the choice is repeated."""
         spot, node = candidate[-1], candidate[-2]
+        full = node in self._avoided or self._workers_left.get(node) == 0
         if spot.open_gpus is not None:
-            self._take(spot, node)
+            if not full:
+                self._take(spot, node)
             return
         after = spot.place_in_alike + 1
         if after < len(spot.alike):
             following = _Spot(spot.choice, spot.state, spot.step, spot.alike, after)
             heappush(self._candidates, (*candidate[:-2], spot.alike[after], following))
-        if node in self._avoided:
+        if full:
             return
         gpus = self._capacity.gpus_on(node, self._job, *self._choices[spot.choice])
         spot.open_gpus = [(self._capacity.free_percent(gpu), gpu) for gpu in gpus]
@@ -173,6 +177,8 @@ class _Descent:
             else:
                 left.append((level, gpu))
         self._taken.append((node, spot.choice, tuple(uuids)))
+        if node in self._workers_left:
+            self._workers_left[node] -= 1
         self._growth_percent += spot.step.growth_percent
         spot.open_gpus = left
         spot.state = reduced(spot.state, spot.step.levels, self._choices[spot.choice][1])

@@ -106,8 +106,9 @@ def nodes_by_slots(
         for gpus in sorted(nodes_by_gpus):
             for node in nodes_by_gpus[gpus]:
                 slots_of[node] = slots_of.get(node, 0) + gpus // per_worker
+    limits = capacity.host_limits(job)
     for node, slots in slots_of.items():
-        found.setdefault(slots, []).append(node)
+        found.setdefault(min(slots, limits.get(node, slots)), []).append(node)
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,6 +123,8 @@ class _Search:
         self._groups = [groups[key] for key in sorted(groups)]
         """GPUs of one node and class, by node."""
         self._shares = [choices[at][1] for _, at in sorted(groups)]
+        self._workers_in = self._counted()
+        """How many workers fit in each group."""
 
     def placement(self) -> tuple[WorkerPlacement, ...] | None:
         """Return where the gang gains most; None if it does not fit."""
@@ -137,6 +139,16 @@ class _Search:
                 uuids = tuple(gpu.uuid for gpu in gpus[first : first + each])
                 workers.append(WorkerPlacement(len(workers), gpus[first].node, uuids, self._shares[group]))
         return tuple(workers)
+
+    def _counted(self) -> list[int]:
+        counted = [len(gpus) // self._job.demand.gpus_per_worker for gpus in self._groups]
+        limits = dict(self._capacity.host_limits(self._job))
+        for group, gpus in enumerate(self._groups if limits else ()):
+            node = self._capacity.node_number(gpus[0])
+            if node in limits:
+                counted[group] = min(counted[group], limits[node])
+                limits[node] -= counted[group]  # groups of the same node share its limit
+        return counted
 
     def _change(self, gpu: GPU) -> Change:
         """Return the effect of the job on a GPU."""
@@ -160,14 +172,14 @@ class _Search:
         if self._job.demand.mode is PlacementMode.CONSOLIDATE:
             return self._over_nodes(on_fewest_nodes, most_nodes=self._capacity.fewest_nodes(self._job))
         slots = self._slots(self._groups)
-        empty = self._slots([gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups)
+        empty = self._slots([[gpu for gpu in gpus if not self._sharers[gpu.uuid]] for gpus in self._groups])
         return on_fewest_nodes(workers, empty) or self._where_it_gains(slots)
 
     def _over_nodes(self, rule: NodeRule, most_nodes: int) -> Layout | None:
         """Lay the gang over nodes, whatever classes their GPUs have; None if it does not fit, or needs too many nodes."""
         groups_of: dict[str, list[tuple[int, int]]] = {}
         for group, gpus in enumerate(self._groups):
-            slots = len(gpus) // self._job.demand.gpus_per_worker
+            slots = self._workers_in[group]
             if slots:
                 groups_of.setdefault(gpus[0].node, []).append((group, slots))
         nodes = list(groups_of.values())
@@ -179,11 +191,12 @@ class _Search:
             return None
         return [part for node, workers in layout for part in in_turn(workers, nodes[node])]
 
-    def _slots(self, groups: Iterable[Sequence[GPU]]) -> dict[int, list[int]]:
-        """Return, by number of workers that a group of GPUs can take, the groups."""
+    def _slots(self, groups: Sequence[Sequence[GPU]]) -> dict[int, list[int]]:
+        """Return, by number of workers that a group of GPUs, or a part of it, can take, the groups."""
         found: dict[int, list[int]] = {}
         for group, gpus in enumerate(groups):
-            found.setdefault(len(gpus) // self._job.demand.gpus_per_worker, []).append(group)
+            slots = min(len(gpus) // self._job.demand.gpus_per_worker, self._workers_in[group])
+            found.setdefault(slots, []).append(group)
         return found
 
     def _where_it_gains(self, groups_by_slots: Mapping[int, Sequence[int]]) -> Layout | None:

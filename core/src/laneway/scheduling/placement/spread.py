@@ -31,9 +31,11 @@ def _emptiest_nodes(job: Job, capacity: FreeCapacity, choices: Sequence[Choice])
     by_slots = nodes_by_slots(job, capacity, choices)
     if sum(slots * len(nodes) for slots, nodes in by_slots.items()) < workers:
         return None
+    limits = capacity.host_limits(job)
     found: list[tuple[int, int]] = []
     for node in _emptiest_first(job, capacity, choices):
         slots = sum(len(capacity.gpus_on(node, job, *choice)) // per_worker for choice in choices)
+        slots = min(slots, limits.get(node, slots))
         if slots:
             found.append((node, slots))
             if len(found) == workers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from laneway.api.conditions import Condition
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, ReportStatus, SessionStatus
@@ -12,11 +12,14 @@ from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
 
 
 def node_status(
-    gpus: Sequence[tuple[GPUSnapshot, GPUHealth]], conditions: tuple[Condition, ...]
+    gpus: Sequence[tuple[GPUSnapshot, GPUHealth]],
+    conditions: tuple[Condition, ...],
+    other_pods_requests: Mapping[str, str] | None = None,
 ) -> GPUNodeStatus:
     """Return the status of a node with these GPUs; the writer adds the time."""
     return GPUNodeStatus(
         conditions=conditions,
+        other_pods_requests=None if other_pods_requests is None else dict(other_pods_requests),
         gpu_count=len(gpus),
         gpus=tuple(_gpu_status(snapshot, health) for snapshot, health in gpus),
     )

@@ -52,6 +52,9 @@ class JobCache:
         """Jobs with a pod on a node, and those that avoid it. A change of the node takes them out; a job that still belongs
         there is put back when it is reconciled for that change."""
 
+        self._refused_on: defaultdict[str, set[str]] = defaultdict(set)
+        """Jobs that kube-scheduler refused on a node; taken out as above, and when a worker leaves the node."""
+
         self._refused_before: tuple[Mapping[tuple[str, int], str], ...] = ({}, {})
 
     def due_seconds(self) -> float:
@@ -102,6 +105,8 @@ class JobCache:
         changed = delta.jobs | self._due.pop_due(now_seconds)
         for node in delta.nodes:
             changed |= self._on_node.pop(node, set())
+        for node in delta.nodes | delta.left_nodes:
+            changed |= self._refused_on.pop(node, set())
         if delta.priority_classes:
             changed |= self.jobs.keys()
         refused = (dict(history.refusals), dict(history.template_refusals))
@@ -123,6 +128,9 @@ class JobCache:
         avoided = {each.node for status in (record.status, reconciled.job.status) for each in status.avoid}
         for node in {pod.node for pod in pods if pod.node} | avoided:
             self._on_node[node].add(uid)
+        refusal = reconciled.job.status.scheduler_refusal
+        for refused in () if refusal is None else refusal.nodes:
+            self._refused_on[refused.node].add(uid)
         self.jobs[uid] = reconciled
         self._measured.pop(uid, None)
         self._index(uid, reconciled)
@@ -140,7 +148,7 @@ class JobCache:
         self._due.forget(uid)
         self._measured.pop(uid, None)
         self.jobs.pop(uid, None)
-        for members in (self.preempted, self.refused, *self._on_node.values()):
+        for members in (self.preempted, self.refused, *self._on_node.values(), *self._refused_on.values()):
             members.discard(uid)
 
 

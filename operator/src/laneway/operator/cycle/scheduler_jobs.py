@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
@@ -12,7 +14,7 @@ from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.records.job_record import preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import Job, JobState
+from laneway.scheduling import Demand, Job, JobState
 from laneway.scheduling.model.measured_profile import profile_of
 
 
@@ -35,7 +37,7 @@ def scheduler_job(
     running = state is JobState.RUNNING
     return Job(
         key=job.key,
-        demand=desired.demand,
+        demand=_demand(desired.demand, status),
         created_seconds=job.created_seconds,
         uid=job.uid,
         state=state,
@@ -55,6 +57,12 @@ def scheduler_job(
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,
     )
+
+
+def _demand(demand: Demand, status: TrainingJobStatus) -> Demand:
+    """Return what a job needs; after a refusal by kube-scheduler no job is preempted for it until that is lifted."""
+    refusal = status.scheduler_refusal
+    return demand if refusal is None or refusal.lifted else replace(demand, preempts=False)
 
 
 def _started_seconds(status: TrainingJobStatus, pods: tuple[WorkerPod, ...], now_seconds: float) -> float:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus
 from laneway.lanes import LaneRules
+from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
-from laneway.scheduling import GPU, ForeignTenant, Node
+from laneway.scheduling import GPU, ForeignTenant, HostResources, Node
 
 
 def first_reporters(nodes: Iterable[GPUNodeRecord]) -> dict[str, str]:
@@ -28,6 +30,7 @@ def scheduler_node(
     rules: LaneRules,
     active_percent: int | None,
     reported_by: Mapping[str, str],
+    jobs: Mapping[str, ReconciledJob],
 ) -> Node:
     """Return a node as the planner sees it.
 
@@ -38,6 +41,7 @@ def scheduler_node(
         rules: how memory is counted.
         active_percent: percent of a GPU whose holders take turns at the same time; None: all on offer.
         reported_by: by GPU, the node that has it.
+        jobs: by uid: the jobs that the planner has, as they were reconciled.
     """
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
     refusal = (
@@ -54,7 +58,30 @@ def scheduler_node(
         ),
         schedulable=not refusal,
         reason=refusal,
+        host=_host(record.name, state, jobs),
     )
+
+
+def _host(node: str, state: ClusterState, jobs: Mapping[str, ReconciledJob]) -> HostResources | None:
+    """Return what a node has for the planner's jobs.
+
+    A worker that the planner does not count where it is counts here; so does what a pod requests beyond its job's template,
+    such as an injected sidecar.
+    """
+    left = available(state, node)
+    if left is None:
+        return None
+    left = dict(left)
+    for pod in state.pods_on.get(node, {}).values():
+        job = jobs.get(pod.job_uid)
+        counted = job is not None and any((each.worker, each.node) == (pod.rank, node) for each in job.holds)
+        demand = (
+            job.job.desired.demand if counted and job is not None and job.job.desired is not None else None
+        )
+        for name, amount in pod.requests.items():
+            known = 0 if demand is None else demand.requests.of_resource(name)
+            left[name] = left.get(name, 0) - max(0, amount - known)
+    return HostResources.of(left)
 
 
 def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:

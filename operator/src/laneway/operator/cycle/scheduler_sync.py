@@ -169,6 +169,7 @@ class SchedulerSync:
                 self._rules,
                 self._active_percent,
                 self._node_of,
+                {uid: cache.jobs[uid] for uid in gangs & cache.jobs.keys() - unplanned},
             )
             changed |= before is None or before.node != node
             releasing = {job.key: job for job in tenants.departures}

@@ -139,5 +139,6 @@ def gist(status: TrainingJobStatus) -> tuple[object, ...]:
         status.restarts,
         status.waiting.reason if status.waiting else "",
         status.avoid,
+        status.scheduler_refusal is None or status.scheduler_refusal.lifted,
         status.completion_time,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.between_attempts import avoided
-from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, AttemptResult, Outcome
+from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, AttemptResult, DisruptionReason, Outcome
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.lifecycle.scheduler_refusal import new_refusal
 
 
 def end_attempt(
@@ -29,6 +30,9 @@ def end_attempt(
         return _after_failure(reconciled, backoff_limit, result, end_seconds, context)
     status = transitions.unplaced(status, result.reason, message, end_seconds, now_seconds)
     status = _counted_in_a_row(status, result, ran)
+    if result.reason == DisruptionReason.WORKER_UNSCHEDULABLE:
+        refusal = new_refusal(reconciled.job, result.avoid, context)
+        status = transitions.changed(status, scheduler_refusal=refusal)
     if result.avoid and timeouts.avoid_node_seconds:
         until_seconds = now_seconds + timeouts.avoid_node_seconds
         status = transitions.kept_away(status, result.avoid, message, until_seconds, now_seconds)
@@ -40,7 +44,7 @@ def end_attempt(
 def _counted_in_a_row(status: TrainingJobStatus, result: AttemptResult, ran: bool) -> TrainingJobStatus:
     """Count the attempts in a row that did not run. Refusals by the API server have their own backoff and are not counted."""
     if ran:
-        return transitions.changed(status, unstarted_attempts=None)
+        return transitions.changed(status, unstarted_attempts=None, scheduler_refusal=None)
     if result.reason not in DISRUPTION_REASONS:
         return status
     return transitions.changed(status, unstarted_attempts=(status.unstarted_attempts or 0) + 1)

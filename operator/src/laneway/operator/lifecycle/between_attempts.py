@@ -19,7 +19,8 @@ from laneway.operator.lifecycle.deadline import past_deadline
 from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
-from laneway.operator.pacing import NAME_TAKEN_SECONDS, backoff_seconds
+from laneway.operator.lifecycle.scheduler_refusal import reviewed
+from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS, NAME_TAKEN_SECONDS, backoff_seconds
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -100,19 +101,32 @@ def wait(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Reconc
         return reconciled
     if (over := past_deadline(reconciled, job.desired.spec.active_deadline_seconds, now_seconds)) is not None:
         return over
+    refusal, review_seconds = reviewed(job, context)
     status = transitions.changed(
         job.status,
         avoid=avoided(job, context),
         failures=transitions.lately_failed(job.status, now_seconds),
+        scheduler_refusal=refusal,
     )
-    reconciled = reconciled.becomes(status)
+    due_seconds = min(reconciled.due_seconds, review_seconds, _forgets_seconds(status))
+    reconciled = replace(reconciled.becomes(status), due_seconds=due_seconds)
     if pods:
         return reconciled.becomes(_until_gone(status, pods, context))
     again_seconds = _backoff_until(status, context)
     if again_seconds is not None and again_seconds > now_seconds and not job.desired.spec.suspend:
-        return replace(reconciled.becomes(_backing_off(status, again_seconds)), due_seconds=again_seconds)
-    due_seconds = min((parse_time(each.until) for each in status.avoid), default=math.inf)
-    return replace(reconciled, state=JobState.WAITING, due_seconds=due_seconds)
+        due_seconds = min(again_seconds, due_seconds)
+        return replace(reconciled.becomes(_backing_off(status, again_seconds)), due_seconds=due_seconds)
+    return replace(reconciled, state=JobState.WAITING)
+
+
+def _forgets_seconds(status: TrainingJobStatus) -> float:
+    """Return when the first avoided node or failure is dropped from the status."""
+    avoided_until = (parse_time(each.until) for each in status.avoid)
+    failures_until = (
+        math.nextafter(parse_time(each.last) + FAILURES_IN_A_ROW_SECONDS, math.inf)
+        for each in status.failures
+    )
+    return min((*avoided_until, *failures_until), default=math.inf)
 
 
 def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatus, ...]:

@@ -125,7 +125,9 @@ def started(status: Status, reason: str, message: str, start_seconds: float) -> 
     status = with_conditions(status, start_seconds, (ConditionType.RUNNING, True, reason, message))
     status = accounting.started(status, start_seconds)
     start_time = status.start_time or format_time(start_seconds)
-    return changed(status, waiting=None, start_time=start_time, unstarted_attempts=None)
+    return changed(
+        status, waiting=None, start_time=start_time, unstarted_attempts=None, scheduler_refusal=None
+    )
 
 
 def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_seconds: float) -> Status:
@@ -326,6 +328,7 @@ def _finished(
         avoid=(),
         failures=(),
         unstarted_attempts=None,
+        scheduler_refusal=None,
         completion_time=completed,
     )
 

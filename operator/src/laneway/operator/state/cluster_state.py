@@ -37,6 +37,9 @@ class Delta:
     profiles: set[str] = field(default_factory=set)
     """Keys of TrainingProfiles."""
 
+    left_nodes: set[str] = field(default_factory=set)
+    """Nodes that a worker has left, or where one has ended."""
+
     priority_classes: bool = False
 
 
@@ -75,6 +78,9 @@ class ClusterState:
         self.pod_by_uid: dict[str, WorkerPod] = {}
         self.unowned_pods: dict[str, WorkerPod] = {}
         """Workers without an owner reference to their job, by uid."""
+
+        self.pods_on: dict[str, dict[str, WorkerPod]] = {}
+        """Workers that have not ended, by node and uid."""
 
         self._pod_by_name: dict[tuple[str, str], WorkerPod] = {}
         self._delta = Delta()
@@ -121,6 +127,7 @@ class ClusterState:
 
     def note_pod(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
         """Note a worker that is new, has changed or is gone (None)."""
+        self._note_on_node(before, after)
         if before is not None:
             self.pod_by_uid.pop(before.uid, None)
             self.unowned_pods.pop(before.uid, None)
@@ -131,6 +138,17 @@ class ClusterState:
             if not after.owned:
                 self.unowned_pods[after.uid] = after
             self._keep(after.job_uid, [*self.pods.get(after.job_uid, ()), after])
+
+    def _note_on_node(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
+        if before is not None and not before.ended:
+            there = self.pods_on[before.node]
+            del there[before.uid]
+            if not there:
+                del self.pods_on[before.node]
+            if after is None or after.ended or after.node != before.node:
+                self._delta.left_nodes.add(before.node)
+        if after is not None and not after.ended:
+            self.pods_on.setdefault(after.node, {})[after.uid] = after
 
     def _keep(self, job_uid: str, pods: list[WorkerPod]) -> None:
         if pods:

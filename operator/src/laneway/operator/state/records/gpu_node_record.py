@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from laneway.api.conditions import is_true
 from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, SessionState, SessionStatus
 from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.api.orders import PodOrder, understood
+from laneway.api.pod_requests import amounts
 from laneway.api.records import explain
 from pydantic import ValidationError
 
@@ -39,6 +41,9 @@ class GPUNodeRecord:
     own_orders: tuple[PodOrder, ...] = ()
     """What the operator has ordered, by its field manager."""
 
+    other_pods: Mapping[str, int] | None = None
+    """What pods on the node request that are no worker of a job; CPUs in thousandths. None where the node does not know."""
+
     others_orders: frozenset[str] = frozenset()
     """Uids of pods to which somebody else gave an order."""
 
@@ -61,8 +66,10 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
     gpus = () if problem else status.gpus
     ready = is_true(status.conditions, READY)
     own_orders, others_orders = _orders(raw)
+    other_pods = _amounts(status.other_pods_requests)
     decisive = (
         ready,
+        other_pods,
         problem,
         own_orders,
         others_orders,
@@ -76,8 +83,16 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
         decisive=decisive,
         resource_version=raw["metadata"].get("resourceVersion", ""),
         own_orders=own_orders,
+        other_pods=other_pods,
         others_orders=others_orders,
     )
+
+
+def _amounts(quantities: Mapping[str, str] | None) -> Mapping[str, int] | None:
+    try:
+        return None if quantities is None else amounts(quantities)
+    except ValueError:
+        return None  # kube-scheduler still has the last word
 
 
 def _orders(raw: dict[str, Any]) -> tuple[tuple[PodOrder, ...], frozenset[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from laneway.api.pod_requests import amounts
 from laneway.api.rfc3339 import parse_time
 
 
@@ -35,6 +36,9 @@ class NodeRecord:
     ready: bool
     not_ready_since_seconds: float | None
     """None while it is ready, or where the node does not say."""
+
+    allocatable: Mapping[str, int] | None = None
+    """What the kubelet offers to pods; CPUs in thousandths. None where the node does not say."""
 
     @property
     def refusal(self) -> str:
@@ -67,4 +71,5 @@ def parse_node(raw: dict[str, Any]) -> NodeRecord:
         cordoned=bool(spec.get("unschedulable")),
         ready=is_ready,
         not_ready_since_seconds=None if is_ready or not changed else parse_time(changed),
+        allocatable=amounts(status["allocatable"]) if status.get("allocatable") else None,
     )

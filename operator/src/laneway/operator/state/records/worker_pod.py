@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from laneway.api import names
+from laneway.api.pod_requests import pod_requests
 from laneway.api.rfc3339 import parse_time
 from laneway.api.template_profile import TemplateProfile
 from laneway.operator.state.records.ownership import Claim, claim_of
@@ -95,6 +96,9 @@ class WorkerPod:
     image_id: str
     """The digest of the image that its trainer runs, or ran; empty until the kubelet says."""
 
+    requests: Mapping[str, int]
+    """What it requests of its node beside shares of GPUs; CPUs in thousandths."""
+
     waits_for: str
     """What holds its containers back, such as ``ErrImagePull``; empty where nothing does."""
 
@@ -157,6 +161,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         profile=_profile(annotations.get(names.PROFILE_ANNOTATION)),
         template_hash=annotations.get(names.TEMPLATE_HASH_ANNOTATION, ""),
         image_id=_image_id(spec, status),
+        requests=pod_requests(spec),
         waits_for=_waits_for(states),
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -19,11 +20,15 @@ from laneway.scheduling import (
     JobState,
     Node,
     Policies,
+    Profile,
+    WorkerPlacement,
     policies,
 )
+from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.tenants import tenant_of
 from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.placement.lanes import Lanes
+from laneway.scheduling.placement.policy import PlacementPolicy
 
 from tests.unit.core.scheduling.builders import GIB, NOW
 from tests.unit.core.scheduling.strategies import (
@@ -51,6 +56,19 @@ def gone(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     )
 
 
+@dataclass(frozen=True)
+class EachAlone:
+    """Places as another policy does, and has every job tried by itself."""
+
+    policy: PlacementPolicy
+
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
+        return self.policy.place(job, capacity)
+
+    def profile_key(self, profile: Profile | None) -> Hashable:
+        return object()
+
+
 def assert_capacity(snapshot: ClusterSnapshot) -> None:
     for node in snapshot.nodes:
         for gpu in node.gpus:
@@ -74,6 +92,22 @@ def test_no_gpu_is_ever_promised_beyond_its_capacity(case: tuple[ClusterSnapshot
         snapshot = carried_out(snapshot, plan(snapshot, NOW, chosen))
         assert_capacity(snapshot)
         snapshot = gone(snapshot)
+
+
+@quick
+@given(snapshots())
+def test_a_job_is_decided_alike_with_others_of_its_class_and_alone(
+    case: tuple[ClusterSnapshot, Policies],
+) -> None:
+    snapshot, chosen = case
+    alone = replace(chosen, placement=EachAlone(chosen.placement))
+    for _ in range(2):
+        decided, expected = plan(snapshot, NOW, chosen), plan(snapshot, NOW, alone)
+        assert decided.starts == expected.starts
+        assert decided.preemptions == expected.preemptions
+        assert decided.resumes == expected.resumes
+        assert decided.order == expected.order
+        snapshot = gone(carried_out(snapshot, decided))
 
 
 @quick

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
-from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, share_needed
+from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, lanes_matter, share_needed
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
 
@@ -30,6 +30,7 @@ class ClusterCapacity:
         ]
         self._all = sum(self._counts, Counter[GPUClass]())
         self._unschedulable_reasons: dict[tuple[Demand, frozenset[int]], WaitingReason | None] = {}
+        self._by_memory: dict[Demand, bool] = {}
 
     def unschedulable_reason(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang cannot run on the cluster's nodes, ever or as they are now; None if it only waits for other jobs.
@@ -42,6 +43,14 @@ class ClusterCapacity:
         if key not in self._unschedulable_reasons:
             self._unschedulable_reasons[key] = self._never(demand) or self._unavailable(demand, avoided)
         return self._unschedulable_reasons[key]
+
+    def depends_on_memory(self, demand: Demand) -> bool:
+        """Whether the memory in a job's profile may decide that it fits a GPU of the cluster. An exclusive job fits any empty one."""
+        if demand not in self._by_memory:
+            self._by_memory[demand] = not demand.exclusive and any(
+                _suits(demand, gpu_class) and lanes_matter(demand, gpu_class) for gpu_class in self._all
+            )
+        return self._by_memory[demand]
 
     def suitable_gpus(self, demand: Demand) -> int:
         """Return how many GPUs of the cluster suit a demand."""

@@ -9,7 +9,7 @@ from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
-from laneway.scheduling.model.gpu_class import GPUClass, suitable
+from laneway.scheduling.model.gpu_class import GPUClass, lanes_matter, suitable
 from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
 from laneway.scheduling.model.tenants import tenant_of
 
@@ -85,7 +85,7 @@ class FreeCapacity:
 
     def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
         """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
-        if not _lanes_matter(job, gpu_class) and not self.avoided(job):
+        if not lanes_matter(job.demand, gpu_class) and not self.avoided(job):
             return self._index.counts(gpu_class, share_percent).nodes
         counts: dict[int, int] = {}
         for gpu in self.fullest(job, gpu_class, share_percent):
@@ -142,7 +142,7 @@ class FreeCapacity:
         """Yield why GPUs with enough free percent cannot take a worker of the job."""
         avoided = self.avoided(job)
         for gpu_class, share_percent in self.choices(job):
-            if _lanes_matter(job, gpu_class):
+            if lanes_matter(job.demand, gpu_class):
                 for number in self._index.fullest(gpu_class, share_percent):
                     why = self._refusal(job, number, share_percent)
                     if why is not None and self._allocations.node_numbers[number] not in avoided:
@@ -202,7 +202,7 @@ class FreeCapacity:
 
         None where free percent alone decides.
         """
-        if not _lanes_matter(job, gpu_class):
+        if not lanes_matter(job.demand, gpu_class):
             return None
         allocations, view, rules = self._allocations, self._view, gpu_class.lane_rules
         newcomer: Tenant | None = None
@@ -219,9 +219,3 @@ class FreeCapacity:
         gpu = self._allocations.gpus[number]
         tenants = self._allocations.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
-
-
-def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:
-    """Whether free percent alone does not decide that a worker fits: memory is overcommitted, or lanes are limited."""
-    limited = gpu_class.lane_rules.max_lanes > 0 and job.demand.spans_gpus
-    return gpu_class.allocatable_percent > 100 or limited

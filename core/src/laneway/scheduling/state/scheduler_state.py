@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from laneway.scheduling.config.stages import Policies
@@ -215,8 +215,16 @@ class SchedulerState:
         place = self.ranking.sort_keys[job.key]
         avoided = self.avoided.get(job.key, frozenset())
         waited = job.key in self.queue
-        if self.queue.add(self.as_scheduled(job.key), avoided, place) and waited:
+        scheduled = self.as_scheduled(job.key)
+        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, place) and waited:
             self.departures += 1
+
+    def _profile_key(self, job: Job) -> Hashable:
+        """Return what decides about a waiting job's placement of its profile: jobs that differ in nothing else fit alike."""
+        memory_bytes = None
+        if job.profile is not None and self.cluster_capacity.depends_on_memory(job.demand):
+            memory_bytes = (job.profile.persistent_bytes, job.profile.ephemeral_bytes)
+        return self.policies.placement.profile_key(job.profile), memory_bytes
 
     def _enter_holding(self, job: Job, now_seconds: float) -> None:
         self._leave_line(job.key)

@@ -125,7 +125,7 @@ def _awaiting_consolidation(
 ) -> WaitingReason | None:
     """Return the reason of a gang that waits for fewer nodes, by its own mode or by the policy."""
     mode = job.demand.mode
-    if job.demand.workers == 1 or mode is PlacementMode.SPREAD:
+    if job.demand.workers == 1 or mode is PlacementMode.SPREAD or not capacity.has_enough_gpus(job):
         return None
     looser = (
         (PlacementMode.AUTO, PlacementMode.SPREAD)
@@ -164,7 +164,9 @@ def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
 def _awaiting_better_place(
     job: Job, capacity: FreeCapacity, placement: PlacementPolicy
 ) -> WaitingReason | None:
-    if isinstance(placement, BestFit) or BestFit().place(job, capacity) is None:
+    if isinstance(placement, BestFit) or not capacity.has_enough_gpus(job):
+        return None
+    if BestFit().place(job, capacity) is None:
         return None
     return WaitingReason(
         WaitingCode.AWAITING_BETTER_PLACE,

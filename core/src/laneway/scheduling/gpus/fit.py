@@ -85,8 +85,16 @@ class FreeCapacity:
 
     def nodes_by_gpus(self, job: Job, gpu_class: GPUClass, share_percent: int) -> Mapping[int, Sequence[int]]:
         """Return, by number of GPUs of a class that can take a worker of the job, the numbers of the nodes."""
-        if not lanes_matter(job.demand, gpu_class) and not self.avoided(job):
-            return self._index.counts(gpu_class, share_percent).nodes
+        if not lanes_matter(job.demand, gpu_class):
+            nodes_by_gpus = self._index.counts(gpu_class, share_percent).nodes
+            avoided = self.avoided(job)
+            if not avoided:
+                return nodes_by_gpus
+            left = {
+                gpus: [node for node in nodes if node not in avoided]
+                for gpus, nodes in nodes_by_gpus.items()
+            }
+            return {gpus: nodes for gpus, nodes in left.items() if nodes}
         counts: dict[int, int] = {}
         for gpu in self.fullest(job, gpu_class, share_percent):
             node = self._allocations.node_numbers[self._allocations.number[gpu.uuid]]
@@ -128,10 +136,21 @@ class FreeCapacity:
 
     def may_fit(self, job: Job, more_percent: int = 0) -> bool:
         """Whether the total free percent, plus ``more_percent``, is at least what the gang needs; else it fits nowhere."""
-        demand = job.demand
-        workers = min(demand.workers, demand.fewest_workers)
-        needed_percent = workers * demand.gpus_per_worker * self._look_up(job)[2]
+        needed_percent = _fewest_gpus(job.demand) * self._look_up(job)[2]
         return needed_percent <= more_percent + self.free_sum_percent(job)
+
+    def has_enough_gpus(self, job: Job) -> bool:
+        """Whether enough GPUs have the share that a worker needs, be they on avoided nodes; else the gang fits nowhere."""
+        self._allocations.index(self.tracked)
+        missing = _fewest_gpus(job.demand)
+        choices, indexes, _ = self._look_up(job)
+        for (_, share_percent), index in zip(choices, indexes, strict=True):
+            for level, gpus in index.sizes.items():
+                if level >= share_percent:
+                    missing -= gpus
+                    if missing <= 0:
+                        return True
+        return False
 
     def most_free_percent(self, job: Job) -> int:
         """Return what is free of the emptiest suitable GPU; avoided nodes count as well."""
@@ -219,3 +238,7 @@ class FreeCapacity:
         gpu = self._allocations.gpus[number]
         tenants = self._allocations.tenants(number, self._view)
         return refusal(gpu.allocatable_bytes, tenants, tenant_of(job, gpu, share_percent), gpu.lane_rules)
+
+
+def _fewest_gpus(demand: Demand) -> int:
+    return min(demand.workers, demand.fewest_workers) * demand.gpus_per_worker

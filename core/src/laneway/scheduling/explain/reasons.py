@@ -104,12 +104,13 @@ def waiting_for_others(
     job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity, placement: PlacementPolicy
 ) -> WaitingReason:
     """Return the reason of a job that does not fit on idle GPUs, and for which no job is preempted."""
+    free_gpus = capacity.free_gpus(job)
     return (
         _awaiting_consolidation(job, capacity, placement)
-        or _awaiting_memory(job, capacity)
+        or _awaiting_memory(job, capacity, free_gpus)
         or _awaiting_better_place(job, capacity, placement)
-        or _fragmented(job, capacity)
-        or _busy(job, capacity, cluster_capacity)
+        or _fragmented(job, capacity, free_gpus)
+        or _busy(job, cluster_capacity, free_gpus)
     )
 
 
@@ -145,9 +146,9 @@ def _awaiting_consolidation(
     return None
 
 
-def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+def _awaiting_memory(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReason | None:
     refusals = list(capacity.memory_refusals(job))
-    if len(refusals) + capacity.free_gpus(job) < job.demand.gpus:
+    if len(refusals) + free_gpus < job.demand.gpus:
         return None
     best = min(refusals, key=lambda why: why.reason is not RefusalReason.AWAITING_PROFILE, default=None)
     if best is None or best.reason is not RefusalReason.AWAITING_PROFILE:
@@ -176,9 +177,8 @@ def _awaiting_better_place(
     )
 
 
-def _fragmented(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+def _fragmented(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReason | None:
     demand = job.demand
-    free_gpus = capacity.free_gpus(job)
     if free_gpus >= demand.gpus > 1:
         return WaitingReason(
             WaitingCode.GPUS_FRAGMENTED,
@@ -199,8 +199,7 @@ def _fragmented(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
     )
 
 
-def _busy(job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity) -> WaitingReason:
-    free_gpus = capacity.free_gpus(job)
+def _busy(job: Job, cluster_capacity: ClusterCapacity, free_gpus: int) -> WaitingReason:
     lacking = max(1, job.demand.gpus - free_gpus)
     return WaitingReason(
         WaitingCode.GPUS_BUSY,

@@ -15,12 +15,8 @@ from laneway.scheduling.state.waiting_queue import EquivalenceClass
 
 def waiting_order(state: SchedulerState, decision: Decision) -> list[str]:
     """Return the jobs that may have a reason to wait, in order: all but those that hold GPUs and keep them."""
-    waiting, explained = JobState.WAITING, decision.waiting
-    sort_keys = state.ranking.sort_keys
-    found = [
-        sort_keys[key] for key, job in state.jobs.items() if job.state is waiting or key in explained
-    ]
-    return [sort_key[-1] for sort_key in sorted(found)]
+    keys = state.queue.class_of.keys() | state.suspended_waiting | decision.waiting.keys()
+    return sorted(keys, key=state.ranking.sort_keys.__getitem__)
 
 
 def waiting_reasons(

@@ -31,6 +31,7 @@ class ClusterCapacity:
         self._all = sum(self._counts, Counter[GPUClass]())
         self._unschedulable_reasons: dict[tuple[Demand, frozenset[int]], WaitingReason | None] = {}
         self._by_memory: dict[Demand, bool] = {}
+        self._suitable_gpus: dict[Demand, int] = {}
 
     def unschedulable_reason(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang cannot run on the cluster's nodes, ever or as they are now; None if it only waits for other jobs.
@@ -54,7 +55,11 @@ class ClusterCapacity:
 
     def suitable_gpus(self, demand: Demand) -> int:
         """Return how many GPUs of the cluster suit a demand."""
-        return sum(count for gpu_class, count in self._all.items() if _suits(demand, gpu_class))
+        if demand not in self._suitable_gpus:
+            self._suitable_gpus[demand] = sum(
+                count for gpu_class, count in self._all.items() if _suits(demand, gpu_class)
+            )
+        return self._suitable_gpus[demand]
 
     def _never(self, demand: Demand) -> WaitingReason | None:
         """Return why a gang cannot run in this cluster even if it were empty; None if it could."""

@@ -47,6 +47,9 @@ class SchedulerState:
         self.suspended: set[str] = set()
         """Jobs that hold GPUs and are suspended: they stop in the next cycle."""
 
+        self.suspended_waiting: set[str] = set()
+        """Jobs that are not in the queue, because they are suspended."""
+
         self.releasing: set[str] = set()
         self.departures = 0
         """Counts the jobs that left the waiting queue or moved in it: they may have blocked others."""
@@ -210,6 +213,7 @@ class SchedulerState:
         self.allocations.remove(job.key)
         self._forget_hold(job.key)
         if job.suspended:
+            self.suspended_waiting.add(job.key)
             self._leave_line(job.key)
             return
         place = self.ranking.sort_keys[job.key]
@@ -228,6 +232,7 @@ class SchedulerState:
 
     def _enter_holding(self, job: Job, now_seconds: float) -> None:
         self._leave_line(job.key)
+        self.suspended_waiting.discard(job.key)
         status = _STATUSES.get(job.state, AllocationStatus.ALLOCATED)
         place = self.ranking.sort_keys[job.key]
         preemptible = self._may_be_preempted(job, now_seconds)
@@ -266,7 +271,7 @@ class SchedulerState:
     def _forget_hold(self, key: str) -> None:
         self.preemptible.remove(key)
         self._min_runtimes.release(key)
-        for members in (self.paused, self.releasing, self.suspended):
+        for members in (self.paused, self.releasing, self.suspended, self.suspended_waiting):
             members.discard(key)
 
     def _leave_line(self, key: str) -> None:

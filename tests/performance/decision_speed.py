@@ -18,6 +18,7 @@ percent, so each start depends on the profiles of the jobs there.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import random
@@ -46,7 +47,7 @@ from laneway.scheduling.model.snapshot import StageSeconds
 
 SIZES = (1_000, 3_000, 10_000, 30_000)
 STEP_SECONDS = 10.0
-WARM_UP_CYCLES = 60
+WARM_UP_SECONDS = 1500.0
 MEAN_RUN_SECONDS = 20_000.0
 SHARES_PERCENT = (10, 20, 25, 33, 40, 50, 75)
 GPUS_PER_NODE = 8
@@ -75,6 +76,9 @@ class Speed:
     decision_p99_milliseconds: float
     """Without the explanations."""
 
+    uncollected_p99_milliseconds: float
+    """Without the time of the collector, which the operator lets wait during a cycle."""
+
     started: int
     preempted: int
     waiting: int
@@ -87,14 +91,34 @@ class Cycle:
 
     seconds: float
     decision_seconds: float
+    collector_seconds: float
     explained: bool
-    truncated: bool
+
+
+class Collector:
+    """How long Python's collector of cyclic garbage has run."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def stop(self) -> None:
+        """Count no further."""
+        gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, info: object) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.seconds += time.perf_counter() - self._began
 
 
 class Churn:
     """A cluster on which jobs come and go, and a scheduler that is told what the operator would tell it."""
 
     def __init__(self, gpus: int, chosen: Policies, *, shared_memory: bool, seed: int = 1) -> None:
+        self.collector = Collector()
         self._random = random.Random(seed)
         self._nodes = _nodes(gpus, SHARED_MEMORY_PERCENT if shared_memory else 100, self._random)
         self._outside = _outside_each_zone(self._nodes)
@@ -120,6 +144,7 @@ class Churn:
     def cycle(self) -> Cycle:
         """Report the changes, decide, and explain if it is time; then apply the decision, and advance the clock if it is complete."""
         most_starts = CycleConfig().starts_per_cycle
+        self.collector.seconds = 0.0
         began = time.perf_counter()
         self._report()
         decision = self._scheduler.decide(self.now_seconds, most_starts)
@@ -133,11 +158,12 @@ class Churn:
         if not decision.truncated:
             self._scheduler.next_decision_seconds(self.now_seconds)
         ended = time.perf_counter()
+        collector_seconds = self.collector.seconds
         self._carry_out(decision)
         if not decision.preemptions and not decision.truncated:
             self._go_on()
         decision_seconds = ended - began - (explained - decided)
-        return Cycle(ended - began, decision_seconds, explains, decision.truncated)
+        return Cycle(ended - began, decision_seconds, collector_seconds, explains)
 
     def _report(self) -> None:
         """Tell the scheduler what has changed since the last cycle."""
@@ -252,12 +278,11 @@ def measure(gpus: int, cycles: int, policy: str | None = None, *, shared_memory:
     chosen = policies(order=policy)
     churn = Churn(gpus, chosen, shared_memory=shared_memory)
     cold = churn.cycle()
-    while churn.cycle().truncated:
-        pass
-    for _ in range(WARM_UP_CYCLES):
+    while churn.now_seconds < WARM_UP_SECONDS:
         churn.cycle()
     churn.started = churn.preempted = 0
     timed = [churn.cycle() for _ in range(cycles)]
+    churn.collector.stop()
     times = sorted(cycle.seconds for cycle in timed)
     return Speed(
         jobs=gpus,
@@ -271,6 +296,8 @@ def measure(gpus: int, cycles: int, policy: str | None = None, *, shared_memory:
         p99_milliseconds=1e3 * _quantile(times, 0.99),
         largest_milliseconds=1e3 * times[-1],
         decision_p99_milliseconds=1e3 * _quantile(sorted(cycle.decision_seconds for cycle in timed), 0.99),
+        uncollected_p99_milliseconds=1e3
+        * _quantile(sorted(cycle.seconds - cycle.collector_seconds for cycle in timed), 0.99),
         started=churn.started,
         preempted=churn.preempted,
         waiting=churn.waiting,
@@ -326,8 +353,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--shared", type=int, nargs="*", default=[10_000], help="sizes with shared memory")
+    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--shared", type=int, nargs="*", default=[1_000], help="sizes with shared memory")
     parser.add_argument("--cycles", type=int, default=1000)
     parser.add_argument("--policy", default=None)
     parser.add_argument("-o", "--output", type=Path)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
-from laneway.lanes import RefusalReason
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, WaitingCode, WaitingReason
@@ -107,7 +106,7 @@ def waiting_for_others(
     free_gpus = capacity.free_gpus(job)
     return (
         _awaiting_consolidation(job, capacity, placement)
-        or _awaiting_memory(job, capacity, free_gpus)
+        or _awaiting_memory(job, capacity)
         or _awaiting_better_place(job, capacity, placement)
         or _fragmented(job, capacity, free_gpus)
         or _busy(job, cluster_capacity, free_gpus)
@@ -146,12 +145,9 @@ def _awaiting_consolidation(
     return None
 
 
-def _awaiting_memory(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReason | None:
-    refusals = list(capacity.memory_refusals(job))
-    if len(refusals) + free_gpus < job.demand.gpus:
-        return None
-    best = min(refusals, key=lambda why: why.reason is not RefusalReason.AWAITING_PROFILE, default=None)
-    if best is None or best.reason is not RefusalReason.AWAITING_PROFILE:
+def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+    best = capacity.awaited_profile(job)
+    if best is None:
         return None
     return WaitingReason(
         WaitingCode.AWAITING_PROFILE,

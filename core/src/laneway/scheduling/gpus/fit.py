@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from laneway.lanes import Refusal, Tenant, refusal
+from laneway.lanes import MemoryUsage, Refusal, RefusalReason, fit_check, refusal
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex
 from laneway.scheduling.gpus.node_states import NodeStates
@@ -91,8 +91,7 @@ class FreeCapacity:
             if not avoided:
                 return nodes_by_gpus
             left = {
-                gpus: [node for node in nodes if node not in avoided]
-                for gpus, nodes in nodes_by_gpus.items()
+                gpus: [node for node in nodes if node not in avoided] for gpus, nodes in nodes_by_gpus.items()
             }
             return {gpus: nodes for gpus, nodes in left.items() if nodes}
         counts: dict[int, int] = {}
@@ -157,15 +156,29 @@ class FreeCapacity:
         self._allocations.index(self.tracked)
         return max([index.most_free for index in self._look_up(job)[1]], default=0)
 
-    def memory_refusals(self, job: Job) -> Iterator[Refusal]:
-        """Yield why GPUs with enough free percent cannot take a worker of the job."""
-        avoided = self.avoided(job)
-        for gpu_class, share_percent in self.choices(job):
-            if lanes_matter(job.demand, gpu_class):
-                for number in self._index.fullest(gpu_class, share_percent):
+    def awaited_profile(self, job: Job) -> Refusal | None:
+        """Return why a GPU cannot take a worker of the job until tenants there are profiled, the least free GPU first.
+
+        None if there is no such GPU, or if too few GPUs have enough free percent even then.
+        """
+        choices = self.choices(job)
+        by_memory = [gpu_class for gpu_class, _ in choices if lanes_matter(job.demand, gpu_class)]
+        if not by_memory or not self.has_enough_gpus(job):
+            return None
+        avoided, node_numbers = self.avoided(job), self._allocations.node_numbers
+        found, gpus = None, 0
+        for gpu_class, share_percent in choices:
+            for number in self._index.fullest(gpu_class, share_percent):
+                if node_numbers[number] in avoided:
+                    continue
+                gpus += 1
+                if found is None and gpu_class in by_memory and self._memory_usage(number).unprofiled:
                     why = self._refusal(job, number, share_percent)
-                    if why is not None and self._allocations.node_numbers[number] not in avoided:
-                        yield why
+                    if why is not None and why.reason is RefusalReason.AWAITING_PROFILE:
+                        found = why
+                if found is not None and gpus >= job.demand.gpus:
+                    return found
+        return None
 
     def fewest_nodes(self, job: Job) -> int:
         """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
@@ -223,16 +236,20 @@ class FreeCapacity:
         """
         if not lanes_matter(job.demand, gpu_class):
             return None
-        allocations, view, rules = self._allocations, self._view, gpu_class.lane_rules
-        newcomer: Tenant | None = None
+        check: Callable[[MemoryUsage], bool] | None = None
 
         def fits(number: int) -> bool:
-            nonlocal newcomer
-            if newcomer is None:  # GPUs of a class have the same memory, so the tenant is the same on each
-                newcomer = tenant_of(job, allocations.gpus[number], share_percent)
-            return allocations.memory_usage(number, view).fits(gpu_class.allocatable_bytes, newcomer, rules)
+            nonlocal check
+            if check is None:  # GPUs of a class have the same memory, so the tenant is the same on each
+                newcomer = tenant_of(job, self._allocations.gpus[number], share_percent)
+                check = fit_check(gpu_class.allocatable_bytes, newcomer, gpu_class.lane_rules)
+            return check(self._memory_usage(number))
 
         return fits
+
+    def _memory_usage(self, number: int) -> MemoryUsage:
+        found = self.tracked.memory_usage.get(number)
+        return self._allocations.memory_usage(number, self._view) if found is None else found
 
     def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._allocations.gpus[number]

@@ -52,14 +52,19 @@ def _speed(found: Any) -> Iterator[str]:
     yield from table_of(
         found["speeds"],
         column("jobs and GPUs", "gpus", "{:,}"),
+        ("shared memory", lambda each: "yes" if each["shared_memory"] else "no"),
         column("policy", "policy"),
         column("p50", "p50_milliseconds", "{:.1f} ms"),
         column("p99", "p99_milliseconds", "{:.1f} ms"),
         column("largest", "largest_milliseconds", "{:.0f} ms"),
+        column("p99 without explanations", "decision_p99_milliseconds", "{:.1f} ms"),
+        column("p99 without the collector", "uncollected_p99_milliseconds", "{:.1f} ms"),
+        column("p99 on the processor's clock", "processor_p99_milliseconds", "{:.1f} ms"),
         column("cold", "cold_milliseconds", "{:.0f} ms"),
         column("started", "started"),
         column("preempted", "preempted"),
-        column("decisions", "decisions"),
+        column("waiting", "waiting"),
+        column("cycles", "cycles"),
     )
     if found["growth_exponent_p50"] is not None:
         yield (
@@ -75,8 +80,6 @@ def _simulation(found: Any) -> Iterator[str]:
         column("jobs", "jobs", "{:,}"),
         column("processor time", "processor_seconds", "{:.1f} s"),
         column("decisions", "decisions", "{:,}"),
-        column("Tiresias' simulator", "reference_processor_seconds", "{:.0f} s"),
-        column("times faster", "times_faster", "{:.1f}"),
     )
 
 
@@ -177,7 +180,7 @@ SCHEDULING = Block(
         "better": ("The project's own policy against the best published", _better),
         "liveness": ("A gang of 10 hours among small jobs, on 64 GPUs", _liveness),
         "real-workload": ("Thirty real jobs against their prediction", _real_workload),
-        "speed": ("One decision", _speed),
+        "speed": ("One scheduling cycle", _speed),
         "simulation": ("A trace of 10,000 jobs", _simulation),
         "estimates": ("When waiting jobs start, by their estimates", _estimates),
         "elastic": ("Malleable jobs, against the simulator of Pollux", _elastic),

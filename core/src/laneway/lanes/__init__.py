@@ -6,7 +6,7 @@ in a lane. All of them count bytes with :mod:`laneway.lanes.safety`.
 """
 
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
-from laneway.lanes.memory_usage import MemoryUsage
+from laneway.lanes.memory_usage import MemoryUsage, fit_check
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
 from laneway.lanes.table import Lane, LaneChange, LaneTable, Outcome, Waiting
@@ -25,6 +25,7 @@ __all__ = [
     "Waiting",
     "counted_ephemeral_bytes",
     "counted_persistent_bytes",
+    "fit_check",
     "fits",
     "is_safe",
     "lane_bytes",

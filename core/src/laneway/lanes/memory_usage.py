@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, counted_persistent_bytes
@@ -13,6 +14,9 @@ class MemoryUsage:
     """The tenants of a GPU, summed up. :meth:`fits` is equal to :func:`laneway.lanes.fits`, in constant time."""
 
     tenants: int = 0
+    unprofiled: int = 0
+    """Tenants that count with their whole quota until they are profiled."""
+
     exclusive: bool = False
     """One of them holds the GPU exclusively."""
 
@@ -42,6 +46,7 @@ class MemoryUsage:
         spans_bytes = ephemeral_bytes if tenant.spans_gpus else 0
         return MemoryUsage(
             self.tenants + 1,
+            self.unprofiled + (not tenant.profiled),
             self.exclusive or tenant.exclusive,
             self.persistent_bytes + counted_persistent_bytes(tenant, rules),
             max(self.largest_bytes, ephemeral_bytes),
@@ -63,14 +68,25 @@ class MemoryUsage:
             newcomer: the tenant to add; not one of the present ones.
             rules: padding and lane limit.
         """
-        if self.exclusive or (newcomer.exclusive and self.tenants):
+        return fit_check(capacity_bytes, newcomer, rules)(self)
+
+
+def fit_check(capacity_bytes: int, newcomer: Tenant, rules: LaneRules) -> Callable[[MemoryUsage], bool]:
+    """Return :meth:`MemoryUsage.fits` for one newcomer and many alike GPUs: its memory is counted once."""
+    ephemeral_bytes = counted_ephemeral_bytes(newcomer, rules)
+    left_bytes = capacity_bytes - counted_persistent_bytes(newcomer, rules)
+    exclusive, spans = newcomer.exclusive, newcomer.spans_gpus
+    most_spanning = rules.max_lanes if spans and rules.max_lanes else math.inf
+
+    def fits(usage: MemoryUsage) -> bool:
+        if usage.exclusive or (exclusive and usage.tenants) or usage.spanning >= most_spanning:
             return False
-        if newcomer.spans_gpus and 0 < rules.max_lanes <= self.spanning:
-            return False
-        ephemeral_bytes = counted_ephemeral_bytes(newcomer, rules)
-        needed_bytes = self.persistent_bytes + counted_persistent_bytes(newcomer, rules)
-        needed_bytes += max(self.largest_bytes, ephemeral_bytes)
-        if newcomer.spans_gpus:
-            needed_bytes += self.spanning_bytes + ephemeral_bytes
-            return needed_bytes - max(self.largest_spanning_bytes, ephemeral_bytes) <= capacity_bytes
-        return needed_bytes + self.spanning_bytes - self.largest_spanning_bytes <= capacity_bytes
+        needed_bytes = usage.persistent_bytes + usage.spanning_bytes
+        needed_bytes += max(usage.largest_bytes, ephemeral_bytes)
+        if spans:
+            needed_bytes += ephemeral_bytes - max(usage.largest_spanning_bytes, ephemeral_bytes)
+        else:
+            needed_bytes -= usage.largest_spanning_bytes
+        return needed_bytes <= left_bytes
+
+    return fits

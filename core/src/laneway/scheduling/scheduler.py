@@ -15,7 +15,7 @@ from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.cycle import not_admitted, run_cycle
 from laneway.scheduling.explain.start_estimates import StartEstimate, start_estimates
 from laneway.scheduling.explain.suggestions import suggestions
-from laneway.scheduling.explain.waiting import waiting_reasons
+from laneway.scheduling.explain.waiting import waiting_order, waiting_reasons
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
@@ -113,14 +113,15 @@ class Scheduler:
     def explain(self, decision: Decision, now_seconds: float) -> Mapping[str, WaitingReason]:
         """Return why each waiting job waits, in order, with its position.
 
-        It costs time for every job, unlike a decision. Ask before anything else is observed.
+        It costs time for every waiting job, unlike a decision. Ask before anything else is observed.
 
         Args:
             decision: the last result of :meth:`decide`.
             now_seconds: the moment of that decision.
         """
-        self._state.refresh_drifting(self._state.jobs, now_seconds)
-        return waiting_reasons(self._order(), self._state, self._cache, decision)
+        state = self._state
+        state.refresh_drifting(state.jobs, now_seconds)
+        return waiting_reasons(waiting_order(state, decision), state, self._cache, decision)
 
     def requeued(self) -> Mapping[str, int]:
         """Return the jobs that are new or have changed queues since the last call, each with its queue."""

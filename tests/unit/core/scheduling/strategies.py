@@ -22,6 +22,7 @@ from laneway.scheduling import (
     policies,
 )
 from laneway.scheduling.config.registry import ORDER, PLACEMENT, PREEMPTION
+from laneway.scheduling.model.snapshot import StageSeconds
 
 from tests.unit.core.scheduling.builders import GIB, NOW
 from tests.unit.core.scheduling.whole_plan import plan
@@ -103,6 +104,20 @@ def demands(draw: st.DrawFn) -> Demand:
 
 
 @st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    """Of a job of its own: what it keeps and uses, its skew and its stages."""
+    stages = StageSeconds(*(draw(st.sampled_from([0.0, 0.1, 0.5])) for _ in StageSeconds._fields))
+    return Profile(
+        persistent_bytes=draw(st.integers(0, 20 * GIB)),
+        ephemeral_bytes=draw(st.integers(0, 20 * GIB)),
+        iteration_seconds=draw(st.sampled_from([0.0, 1.0, 1.5])),
+        model_bytes=draw(st.sampled_from([0, GIB])),
+        largest_tensor_bytes=draw(st.integers(0, GIB)),
+        stages=draw(st.sampled_from([None, stages])),
+    )
+
+
+@st.composite
 def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
     executed = draw(st.sampled_from([0.0, 10.0, most_executed]))
     return Job(
@@ -112,7 +127,9 @@ def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
         priority=0 if draw(RARELY) else 5,
         attained_service_gpu_seconds=executed * draw(st.sampled_from([1, 40])),
         executed_seconds=executed,
-        profile=draw(st.sampled_from([None, Profile(1 * GIB, 2 * GIB), Profile(4 * GIB, 12 * GIB)])),
+        profile=draw(
+            st.sampled_from([None, Profile(1 * GIB, 2 * GIB), Profile(4 * GIB, 12 * GIB)]) | profiles()
+        ),
         preemptible=draw(RARELY),
         suspended=not draw(RARELY),
     )

@@ -38,6 +38,8 @@ ORDERS = st.sampled_from(
         policies(order="srtf", preemption_options={"min_run_seconds": 0}),
         policies(order="srtf", order_options={"unknown_seconds": 700.0}),
         policies(order="srsf", preemption="least-lost"),
+        policies(order="multilevel-las", placement="lanes", preemption_options={"min_run_seconds": 0}),
+        policies(order="fifo", order_options={"strict": False}, placement="tiresias"),
     ]
 )
 EXPECTED_SECONDS = st.sampled_from([None, 40.0, 450.0, 1000.1, 7000.0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -20,12 +21,16 @@ from laneway.scheduling import (
     JobState,
     Node,
     Policies,
+    Profile,
+    WorkerPlacement,
     policies,
 )
+from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.plan import WaitingCode
 from laneway.scheduling.model.tenants import tenant_of
 from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.placement.lanes import Lanes
+from laneway.scheduling.placement.policy import PlacementPolicy
 
 from tests.unit.core.scheduling.builders import GIB, NOW
 from tests.unit.core.scheduling.strategies import (
@@ -62,6 +67,19 @@ def requested_of(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
     return requested
 
 
+@dataclass(frozen=True)
+class EachAlone:
+    """Places as another policy does, and has every job tried by itself."""
+
+    policy: PlacementPolicy
+
+    def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
+        return self.policy.place(job, capacity)
+
+    def profile_key(self, profile: Profile | None) -> Hashable:
+        return object()
+
+
 def assert_capacity(snapshot: ClusterSnapshot) -> None:
     requested = requested_of(snapshot)
     for node in snapshot.nodes:
@@ -89,6 +107,22 @@ def test_no_gpu_is_ever_promised_beyond_its_capacity(case: tuple[ClusterSnapshot
         snapshot = carried_out(snapshot, plan(snapshot, NOW, chosen))
         assert_capacity(snapshot)
         snapshot = gone(snapshot)
+
+
+@quick
+@given(snapshots())
+def test_a_job_is_decided_alike_with_others_of_its_class_and_alone(
+    case: tuple[ClusterSnapshot, Policies],
+) -> None:
+    snapshot, chosen = case
+    alone = replace(chosen, placement=EachAlone(chosen.placement))
+    for _ in range(2):
+        decided, expected = plan(snapshot, NOW, chosen), plan(snapshot, NOW, alone)
+        assert decided.starts == expected.starts
+        assert decided.preemptions == expected.preemptions
+        assert decided.resumes == expected.resumes
+        assert decided.order == expected.order
+        snapshot = gone(carried_out(snapshot, decided))
 
 
 @quick

@@ -18,6 +18,7 @@ from laneway.scheduling import (
     WaitingReason,
     WorkerPlacement,
 )
+from laneway.scheduling.placement.policy import WithoutProfile
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node, a_snapshot, eager
 from tests.unit.core.scheduling.whole_plan import plan, validate
@@ -170,7 +171,7 @@ def test_a_broken_plan_is_refused(story: str, jobs: list[JobBuilder], broken: Pl
 
 
 def test_a_policy_that_breaks_an_invariant_is_caught_by_the_planner() -> None:
-    class Careless:
+    class Careless(WithoutProfile):
         def place(self, job: object, capacity: object) -> tuple[WorkerPlacement, ...]:
             return (on("n/0"),)
 

@@ -28,12 +28,12 @@ _MAX_RESERVATIONS = 4
 
 def reserve(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Reserve GPUs for a job that goes first; return whether there is a reservation."""
-    if len(session.reservations) == _MAX_RESERVATIONS:
+    if len(session.reservations) == _MAX_RESERVATIONS or not job.demand.preempts:
         return False
     free_at = _free_at_seconds(session, job)
     holders = [session.state.jobs[key] for key in sorted(free_at, key=free_at.__getitem__)]
     statement = session.statement()
-    scenario = PreemptionScenario(session.state, statement, lambda: session.place(job, FUTURE_IDLE))
+    scenario = PreemptionScenario(session.state, statement, job, lambda: session.place(job, FUTURE_IDLE))
     run = shortest_run(holders, scenario)
     placement = None if run is None else scenario.placement_without(run)
     statement.rollback()

@@ -140,7 +140,7 @@ ELASTIC: Stage[ElasticPolicy | None] = Stage(
 )
 PLACEMENT: Stage[PlacementPolicy] = Stage(
     "placement",
-    ("place",),
+    ("place", "profile_key"),
     {
         "best-fit": "placement.best_fit:BestFit",
         "consolidate": "placement.consolidate:Consolidate",

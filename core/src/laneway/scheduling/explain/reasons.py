@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laneway.api.training_job import PlacementMode
-from laneway.lanes import RefusalReason
 from laneway.scheduling.gpus.capacity import ClusterCapacity, needs
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.host_resources import NOTHING, format_amount, format_requests, scarcest
@@ -134,13 +133,14 @@ def waiting_for_others(
     job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity, placement: PlacementPolicy
 ) -> WaitingReason:
     """Return the reason of a job that does not fit on idle GPUs, and for which no job is preempted."""
+    free_gpus = capacity.free_gpus(job)
     reason = (
         _awaiting_host_resources(job, capacity, placement)
         or _awaiting_consolidation(job, capacity, placement)
         or _awaiting_memory(job, capacity)
         or _awaiting_better_place(job, capacity, placement)
-        or _fragmented(job, capacity)
-        or _busy(job, capacity, cluster_capacity)
+        or _fragmented(job, capacity, free_gpus)
+        or _busy(job, cluster_capacity, free_gpus)
     )
     if job.demand.preempts:
         return reason
@@ -184,7 +184,7 @@ def _awaiting_consolidation(
 ) -> WaitingReason | None:
     """Return the reason of a gang that waits for fewer nodes, by its own mode or by the policy."""
     mode = job.demand.mode
-    if job.demand.workers == 1 or mode is PlacementMode.SPREAD:
+    if job.demand.workers == 1 or mode is PlacementMode.SPREAD or not capacity.has_enough_gpus(job):
         return None
     looser = (
         (PlacementMode.AUTO, PlacementMode.SPREAD)
@@ -205,11 +205,8 @@ def _awaiting_consolidation(
 
 
 def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
-    refusals = list(capacity.memory_refusals(job))
-    if len(refusals) + capacity.free_gpus(job) < job.demand.gpus:
-        return None
-    best = min(refusals, key=lambda why: why.reason is not RefusalReason.AWAITING_PROFILE, default=None)
-    if best is None or best.reason is not RefusalReason.AWAITING_PROFILE:
+    best = capacity.awaited_profile(job)
+    if best is None:
         return None
     return WaitingReason(
         WaitingCode.AWAITING_PROFILE,
@@ -223,7 +220,9 @@ def _awaiting_memory(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
 def _awaiting_better_place(
     job: Job, capacity: FreeCapacity, placement: PlacementPolicy
 ) -> WaitingReason | None:
-    if isinstance(placement, BestFit) or BestFit().place(job, capacity) is None:
+    if isinstance(placement, BestFit) or not capacity.has_enough_gpus(job):
+        return None
+    if BestFit().place(job, capacity) is None:
         return None
     return WaitingReason(
         WaitingCode.AWAITING_BETTER_PLACE,
@@ -233,9 +232,8 @@ def _awaiting_better_place(
     )
 
 
-def _fragmented(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
+def _fragmented(job: Job, capacity: FreeCapacity, free_gpus: int) -> WaitingReason | None:
     demand = job.demand
-    free_gpus = capacity.free_gpus(job)
     if free_gpus >= demand.gpus > 1:
         return WaitingReason(
             WaitingCode.GPUS_FRAGMENTED,
@@ -256,8 +254,7 @@ def _fragmented(job: Job, capacity: FreeCapacity) -> WaitingReason | None:
     )
 
 
-def _busy(job: Job, capacity: FreeCapacity, cluster_capacity: ClusterCapacity) -> WaitingReason:
-    free_gpus = capacity.free_gpus(job)
+def _busy(job: Job, cluster_capacity: ClusterCapacity, free_gpus: int) -> WaitingReason:
     lacking = max(1, job.demand.gpus - free_gpus)
     return WaitingReason(
         WaitingCode.GPUS_BUSY,

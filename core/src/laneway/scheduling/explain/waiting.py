@@ -8,9 +8,15 @@ from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import Decision, WaitingReason
-from laneway.scheduling.model.snapshot import JobState
+from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.state.waiting_queue import EquivalenceClass
+
+
+def waiting_order(state: SchedulerState, decision: Decision) -> list[str]:
+    """Return the jobs that may have a reason to wait, in order: all but those that hold GPUs and keep them."""
+    keys = state.queue.class_of.keys() | state.suspended_waiting | decision.waiting.keys()
+    return sorted(keys, key=state.ranking.sort_keys.__getitem__)
 
 
 def waiting_reasons(
@@ -18,23 +24,33 @@ def waiting_reasons(
 ) -> Mapping[str, WaitingReason]:
     """Return why each waiting job waits, in order; jobs that can never run have no position.
 
+    Jobs of an equivalence class that the cycle did not take up wait for the same reason, so it is worked out once.
+
     Args:
-        order: all jobs, the first one first.
+        order: the jobs, the first one first; at least those of :func:`waiting_order`.
         state: as the cycle left it.
         cache: as the cycle left it.
         decision: the cycle's.
     """
+    jobs, class_of, starts, own = state.jobs, state.queue.class_of, decision.starts, decision.waiting
     by_class: dict[EquivalenceClass, WaitingReason] = {}
     waiting: dict[str, WaitingReason] = {}
     position = 0
     for key in order:
-        job = state.jobs[key]
-        if key in decision.starts or not (job.state is JobState.WAITING or key in decision.waiting):
+        job = jobs[key]
+        if key in starts or not (job.state is JobState.WAITING or key in own):
             continue
         if job.suspended:
             waiting[key] = reasons.suspended()
             continue
-        reason = decision.waiting.get(key) or _cached_reason(key, state, cache, decision, by_class)
+        reason = own.get(key)
+        if reason is None:
+            equivalence_class = class_of[key]
+            reason = by_class.get(equivalence_class)
+            if reason is None:
+                scheduled = state.as_scheduled(key)
+                reason = _class_reason(scheduled, equivalence_class, state, cache, decision)
+                by_class[equivalence_class] = reason
         if not reason.never_fits:
             position += 1
             reason = reason.at(position)
@@ -42,33 +58,24 @@ def waiting_reasons(
     return waiting
 
 
-def _cached_reason(
-    key: str,
+def _class_reason(
+    job: Job,
+    equivalence_class: EquivalenceClass,
     state: SchedulerState,
     cache: UnschedulableCache,
     decision: Decision,
-    by_class: dict[EquivalenceClass, WaitingReason],
 ) -> WaitingReason:
-    """Return the reason of a job by its equivalence class; reasons computed here are added to ``by_class``."""
-    equivalence_class = state.queue.class_of[key]
+    """Return why the jobs of a class wait; ``job`` is one of them."""
     rejection = cache.rejections.get(equivalence_class)
-    if (
-        rejection is None
-    ):  # the cycle did not try it: a job before it blocks the GPUs, or the cycle was truncated
-        job = state.as_scheduled(key)
-        classes = [gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)]
-        blocker = cache.blocker(classes) if classes else cache.all_blocked_from
-        if decision.truncated and (
-            blocker is None or not all(each in cache.blocked_from for each in classes)
-        ):
-            return reasons.not_reached()
-        assert blocker is not None
-        unschedulable = state.cluster_capacity.unschedulable_reason(job.demand, equivalence_class.avoided)
-        return unschedulable or reasons.behind(blocker[-1])
-    if rejection.reason is not None:
-        return rejection.reason
-    if equivalence_class not in by_class:
-        by_class[equivalence_class] = reasons.waiting_for_others(
-            state.as_scheduled(key), state.capacity(IDLE), state.cluster_capacity, state.policies.placement
+    if rejection is not None:
+        return rejection.reason or reasons.waiting_for_others(
+            job, state.capacity(IDLE), state.cluster_capacity, state.policies.placement
         )
-    return by_class[equivalence_class]
+    # The cycle did not try it: a job before it blocks the GPUs, or the cycle was truncated.
+    classes = [gpu_class for gpu_class, _ in state.capacity(IDLE).choices(job)]
+    blocker = cache.blocker(classes) if classes else cache.all_blocked_from
+    if decision.truncated and (blocker is None or not all(each in cache.blocked_from for each in classes)):
+        return reasons.not_reached()
+    assert blocker is not None
+    unschedulable = state.cluster_capacity.unschedulable_reason(job.demand, equivalence_class.avoided)
+    return unschedulable or reasons.behind(blocker[-1])

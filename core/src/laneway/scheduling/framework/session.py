@@ -90,4 +90,4 @@ class Session:
     def place(self, job: Job, view: View) -> Placement | None:
         """Ask the placement policy for a place in a view; None: the gang fits nowhere."""
         capacity = self.state.capacity(view)
-        return self.policies.placement.place(job, capacity) if capacity.may_fit(job) else None
+        return self.policies.placement.place(job, capacity) if capacity.has_enough_gpus(job) else None

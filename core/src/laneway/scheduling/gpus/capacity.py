@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
-from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, share_needed
+from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, lanes_matter, share_needed
 from laneway.scheduling.model.host_resources import format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
@@ -32,6 +32,8 @@ class ClusterCapacity:
         ]
         self._all = sum(self._counts, Counter[GPUClass]())
         self._unschedulable_reasons: dict[tuple[Demand, frozenset[int]], WaitingReason | None] = {}
+        self._by_memory: dict[Demand, bool] = {}
+        self._suitable_gpus: dict[Demand, int] = {}
 
     def unschedulable_reason(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang cannot run on the cluster's nodes, ever or as they are now; None if it only waits for other jobs.
@@ -45,9 +47,21 @@ class ClusterCapacity:
             self._unschedulable_reasons[key] = self._never(demand) or self._unavailable(demand, avoided)
         return self._unschedulable_reasons[key]
 
+    def depends_on_memory(self, demand: Demand) -> bool:
+        """Whether the memory in a job's profile may decide that it fits a GPU of the cluster. An exclusive job fits any empty one."""
+        if demand not in self._by_memory:
+            self._by_memory[demand] = not demand.exclusive and any(
+                _suits(demand, gpu_class) and lanes_matter(demand, gpu_class) for gpu_class in self._all
+            )
+        return self._by_memory[demand]
+
     def suitable_gpus(self, demand: Demand) -> int:
         """Return how many GPUs of the cluster suit a demand."""
-        return sum(count for gpu_class, count in self._all.items() if _suits(demand, gpu_class))
+        if demand not in self._suitable_gpus:
+            self._suitable_gpus[demand] = sum(
+                count for gpu_class, count in self._all.items() if _suits(demand, gpu_class)
+            )
+        return self._suitable_gpus[demand]
 
     def _never(self, demand: Demand) -> WaitingReason | None:
         """Return why a gang cannot run in this cluster even if it were empty; None if it could."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from laneway.lanes import Refusal, Tenant, refusal
+from laneway.lanes import MemoryUsage, Refusal, RefusalReason, fit_check, refusal
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.free_index import ClassIndex, FreeIndex, NodeCounts
 from laneway.scheduling.gpus.host_limits import NO_LIMITS
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
-from laneway.scheduling.model.gpu_class import GPUClass, suitable
+from laneway.scheduling.model.gpu_class import GPUClass, lanes_matter, suitable
 from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
 from laneway.scheduling.model.tenants import tenant_of
 
@@ -94,9 +94,16 @@ class FreeCapacity:
         Of a node whose CPUs, memory or other resources are short, only as many GPUs count as its workers would have.
         """
         each, limits = job.demand.gpus_per_worker, self.host_limits(job)
-        if not _lanes_matter(job, gpu_class) and not self.avoided(job):
+        if not lanes_matter(job.demand, gpu_class):
             found = self._index.counts(gpu_class, share_percent)
-            return _limited(found, limits, each) if limits else found.nodes
+            nodes_by_gpus = _limited(found, limits, each) if limits else found.nodes
+            avoided = self.avoided(job)
+            if not avoided:
+                return nodes_by_gpus
+            left = {
+                gpus: [node for node in nodes if node not in avoided] for gpus, nodes in nodes_by_gpus.items()
+            }
+            return {gpus: nodes for gpus, nodes in left.items() if nodes}
         counts: dict[int, int] = {}
         for gpu in self.fullest(job, gpu_class, share_percent):
             node = self._allocations.node_numbers[self._allocations.number[gpu.uuid]]
@@ -157,25 +164,50 @@ class FreeCapacity:
 
     def may_fit(self, job: Job, more_percent: int = 0) -> bool:
         """Whether the total free percent, plus ``more_percent``, is at least what the gang needs; else it fits nowhere."""
-        demand = job.demand
-        workers = min(demand.workers, demand.fewest_workers)
-        needed_percent = workers * demand.gpus_per_worker * self._look_up(job)[2]
+        needed_percent = _fewest_gpus(job.demand) * self._look_up(job)[2]
         return needed_percent <= more_percent + self.free_sum_percent(job)
+
+    def has_enough_gpus(self, job: Job) -> bool:
+        """Whether enough GPUs have the share that a worker needs, be they on avoided nodes; else the gang fits nowhere."""
+        self._allocations.index(self.tracked)
+        missing = _fewest_gpus(job.demand)
+        choices, indexes, _ = self._look_up(job)
+        for (_, share_percent), index in zip(choices, indexes, strict=True):
+            for level, gpus in index.sizes.items():
+                if level >= share_percent:
+                    missing -= gpus
+                    if missing <= 0:
+                        return True
+        return False
 
     def most_free_percent(self, job: Job) -> int:
         """Return what is free of the emptiest suitable GPU; avoided nodes count as well."""
         self._allocations.index(self.tracked)
         return max([index.most_free for index in self._look_up(job)[1]], default=0)
 
-    def memory_refusals(self, job: Job) -> Iterator[Refusal]:
-        """Yield why GPUs with enough free percent cannot take a worker of the job."""
-        avoided = self.avoided(job)
-        for gpu_class, share_percent in self.choices(job):
-            if _lanes_matter(job, gpu_class):
-                for number in self._index.fullest(gpu_class, share_percent):
+    def awaited_profile(self, job: Job) -> Refusal | None:
+        """Return why a GPU cannot take a worker of the job until tenants there are profiled, the least free GPU first.
+
+        None if there is no such GPU, or if too few GPUs have enough free percent even then.
+        """
+        choices = self.choices(job)
+        by_memory = [gpu_class for gpu_class, _ in choices if lanes_matter(job.demand, gpu_class)]
+        if not by_memory or not self.has_enough_gpus(job):
+            return None
+        avoided, node_numbers = self.avoided(job), self._allocations.node_numbers
+        found, gpus = None, 0
+        for gpu_class, share_percent in choices:
+            for number in self._index.fullest(gpu_class, share_percent):
+                if node_numbers[number] in avoided:
+                    continue
+                gpus += 1
+                if found is None and gpu_class in by_memory and self._memory_usage(number).unprofiled:
                     why = self._refusal(job, number, share_percent)
-                    if why is not None and self._allocations.node_numbers[number] not in avoided:
-                        yield why
+                    if why is not None and why.reason is RefusalReason.AWAITING_PROFILE:
+                        found = why
+                if found is not None and gpus >= job.demand.gpus:
+                    return found
+        return None
 
     def fewest_nodes(self, job: Job) -> int:
         """Return the fewest usable nodes that could hold the gang if they were empty; 0 if none could."""
@@ -237,18 +269,22 @@ class FreeCapacity:
 
         None where free percent alone decides.
         """
-        if not _lanes_matter(job, gpu_class):
+        if not lanes_matter(job.demand, gpu_class):
             return None
-        allocations, view, rules = self._allocations, self._view, gpu_class.lane_rules
-        newcomer: Tenant | None = None
+        check: Callable[[MemoryUsage], bool] | None = None
 
         def fits(number: int) -> bool:
-            nonlocal newcomer
-            if newcomer is None:  # GPUs of a class have the same memory, so the tenant is the same on each
-                newcomer = tenant_of(job, allocations.gpus[number], share_percent)
-            return allocations.memory_usage(number, view).fits(gpu_class.allocatable_bytes, newcomer, rules)
+            nonlocal check
+            if check is None:  # GPUs of a class have the same memory, so the tenant is the same on each
+                newcomer = tenant_of(job, self._allocations.gpus[number], share_percent)
+                check = fit_check(gpu_class.allocatable_bytes, newcomer, gpu_class.lane_rules)
+            return check(self._memory_usage(number))
 
         return fits
+
+    def _memory_usage(self, number: int) -> MemoryUsage:
+        found = self.tracked.memory_usage.get(number)
+        return self._allocations.memory_usage(number, self._view) if found is None else found
 
     def _refusal(self, job: Job, number: int, share_percent: int) -> Refusal | None:
         gpu = self._allocations.gpus[number]
@@ -273,7 +309,5 @@ def _limited(counts: NodeCounts, limits: Mapping[int, int], gpus_per_worker: int
     return {gpus: there for gpus, there in nodes.items() if gpus and there}
 
 
-def _lanes_matter(job: Job, gpu_class: GPUClass) -> bool:
-    """Whether free percent alone does not decide that a worker fits: memory is overcommitted, or lanes are limited."""
-    limited = gpu_class.lane_rules.max_lanes > 0 and job.demand.spans_gpus
-    return gpu_class.allocatable_percent > 100 or limited
+def _fewest_gpus(demand: Demand) -> int:
+    return min(demand.workers, demand.fewest_workers) * demand.gpus_per_worker

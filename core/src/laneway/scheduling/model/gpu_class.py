@@ -82,6 +82,12 @@ def share_needed(demand: Demand, gpu_class: GPUClass) -> int | None:
     return share_percent if share_percent <= min(100, gpu_class.active_percent) else None
 
 
+def lanes_matter(demand: Demand, gpu_class: GPUClass) -> bool:
+    """Whether free percent alone does not decide that a worker fits: memory is overcommitted, or lanes are limited."""
+    limited = gpu_class.lane_rules.max_lanes > 0 and demand.spans_gpus
+    return gpu_class.allocatable_percent > 100 or limited
+
+
 def suitable(demand: Demand, classes: Iterable[GPUClass]) -> tuple[tuple[GPUClass, int], ...]:
     """Return the classes that suit a demand, each with the share needed; GPUs with the least memory first."""
     return tuple(

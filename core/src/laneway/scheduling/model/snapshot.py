@@ -61,6 +61,9 @@ class Demand:
     max_workers: int | None = None
     """Of a malleable job: the most workers that it can use; None: ``workers``."""
 
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Computed once, because many look-ups are by demand."""
+
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise ValueError(f"workers is {self.workers}: a gang has 1 or more")
@@ -77,6 +80,21 @@ class Demand:
             raise ValueError("a worker with several GPUs has each of them whole: leave share_percent at 100")
         if self.memory_bytes is not None and self.memory_bytes < 1:
             raise ValueError(f"memory_bytes is {self.memory_bytes}: write 1 or more")
+        parts = (
+            self.workers,
+            self.gpus_per_worker,
+            self.share_percent,
+            self.memory_bytes,
+            self.models,
+            self.minimum_enforcement,
+            self.exclusive,
+            self.mode,
+            self.requests,
+        )
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def gpus(self) -> int:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_placing import on_a_shared_gpu, place_gang, tightest
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class BestFit:
+class BestFit(WithoutProfile):
     """Fullest GPU, tightest node, fewest nodes."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:

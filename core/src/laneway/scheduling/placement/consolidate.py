@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_placing import consolidated, on_a_shared_gpu, place_gang
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidate:
+class Consolidate(WithoutProfile):
     """Fewest nodes, waiting for them."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:

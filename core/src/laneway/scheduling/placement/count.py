@@ -13,10 +13,11 @@ from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_first_nodes
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, place_gang
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(WithoutProfile):
     """Takes the first free GPUs by number; a worker's GPUs are on one node, because a process cannot span two."""
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:

@@ -25,10 +25,11 @@ from laneway.scheduling.gpus.node_states import State
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.fragmentation import Fragmentation, Step, Task, reduced
 from laneway.scheduling.placement.gang_placing import Choice, place_gang, tightest
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class FGD:
+class FGD(WithoutProfile):
     """Least growth of fragmentation; on a tie, the fuller node."""
 
     task_percents: tuple[float, ...] = (16, 23, 32, 47, 57, 65, 81, 100, 200, 400, 800)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.interference import PARALLEL_PENALTY_RATIO, Interference, load_of
-from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
+from laneway.scheduling.model.snapshot import GPU, Job, Profile, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
 
@@ -63,6 +63,10 @@ class Lanes:
             if placement is not None:
                 return placement
         return None
+
+    def profile_key(self, profile: Profile | None) -> Hashable:
+        """Return the stages and the iteration's time."""
+        return load_of(profile)
 
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.

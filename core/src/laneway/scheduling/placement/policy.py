@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.snapshot import Job, WorkerPlacement
+from laneway.scheduling.model.snapshot import Job, Profile, WorkerPlacement
 
 
 class PlacementPolicy(Protocol):
@@ -17,3 +18,20 @@ class PlacementPolicy(Protocol):
         What is returned fits: distinct GPUs, enough free percent, the safety condition, models, modes, avoided nodes.
         """
         ...
+
+    def profile_key(self, profile: Profile | None) -> Hashable:
+        """Return what :meth:`place` itself reads of a job's profile; what memory fits is known to the free capacity.
+
+        Jobs with equal demands and keys are placed alike, so that one of them can be tried for all.
+        """
+        ...
+
+
+class WithoutProfile:
+    """A placement policy that reads no profile."""
+
+    __slots__ = ()
+
+    def profile_key(self, profile: Profile | None) -> Hashable:
+        """Return the same for every profile."""
+        return None

@@ -14,10 +14,11 @@ from laneway.scheduling.gpus.node_states import State
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, evenly
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, place_gang
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(WithoutProfile):
     """Gives each worker a node, the one with the most free first; distributes evenly if there are fewer nodes than
     workers."""
 

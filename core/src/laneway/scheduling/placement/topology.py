@@ -16,10 +16,11 @@ from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, on_fewest_nodes
 from laneway.scheduling.placement.gang_placing import Choice, nodes_by_slots, on_a_shared_gpu, place_gang
 from laneway.scheduling.placement.nvlink import closeness, closest
+from laneway.scheduling.placement.policy import WithoutProfile
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(WithoutProfile):
     """NVLink peers, then a node, then a rack."""
 
     nodes_compared: int = 8

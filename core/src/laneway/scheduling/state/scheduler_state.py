@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -57,6 +57,9 @@ class SchedulerState:
         self.paused: set[str] = set()
         self.suspended: set[str] = set()
         """Jobs that hold GPUs and are suspended: they stop in the next cycle."""
+
+        self.suspended_waiting: set[str] = set()
+        """Jobs that are not in the queue, because they are suspended."""
 
         self.releasing: set[str] = set()
         self.departures = 0
@@ -287,16 +290,26 @@ class SchedulerState:
         self.allocations.remove(job.key)
         self._forget_hold(job.key)
         if job.suspended:
+            self.suspended_waiting.add(job.key)
             self._leave_line(job.key)
             return
         place = self.ranking.sort_keys[job.key]
         avoided = self.avoided.get(job.key, frozenset())
         waited = job.key in self.queue
-        if self.queue.add(self.as_scheduled(job.key), avoided, place) and waited:
+        scheduled = self.as_scheduled(job.key)
+        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, place) and waited:
             self.departures += 1
+
+    def _profile_key(self, job: Job) -> Hashable:
+        """Return what decides about a waiting job's placement of its profile: jobs that differ in nothing else fit alike."""
+        memory_bytes = None
+        if job.profile is not None and self.cluster_capacity.depends_on_memory(job.demand):
+            memory_bytes = (job.profile.persistent_bytes, job.profile.ephemeral_bytes)
+        return self.policies.placement.profile_key(job.profile), memory_bytes
 
     def _enter_holding(self, job: Job, now_seconds: float) -> None:
         self._leave_line(job.key)
+        self.suspended_waiting.discard(job.key)
         status = _STATUSES.get(job.state, AllocationStatus.ALLOCATED)
         place = self.ranking.sort_keys[job.key]
         preemptible = self._may_be_preempted(job, now_seconds)
@@ -335,7 +348,7 @@ class SchedulerState:
     def _forget_hold(self, key: str) -> None:
         self.preemptible.remove(key)
         self._min_runtimes.release(key)
-        for members in (self.paused, self.releasing, self.suspended):
+        for members in (self.paused, self.releasing, self.suspended, self.suspended_waiting):
             members.discard(key)
 
     def _leave_line(self, key: str) -> None:

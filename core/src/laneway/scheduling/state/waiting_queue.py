@@ -7,10 +7,10 @@ equivalence cache does the same for pods.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-from laneway.scheduling.model.snapshot import Demand, Job, Profile
+from laneway.scheduling.model.snapshot import Demand, Job
 from laneway.scheduling.state.ranking import SortKey
 
 
@@ -19,7 +19,9 @@ class EquivalenceClass:
     """Everything that placement depends on. Each class is one object, so classes are compared by identity."""
 
     demand: Demand
-    profile: Profile | None
+    profile_key: Hashable
+    """What decides about its placement of the job's profile."""
+
     avoided: frozenset[int]
     """Numbers of the nodes that the job is kept away from."""
 
@@ -37,7 +39,7 @@ class WaitingQueue:
         self.class_of: dict[str, EquivalenceClass] = {}
         """By job."""
 
-        self._classes: dict[tuple[Demand, Profile | None, frozenset[int], bool], EquivalenceClass] = {}
+        self._classes: dict[tuple[Demand, Hashable, frozenset[int], bool], EquivalenceClass] = {}
         self._sort_key_of: dict[str, SortKey] = {}
 
     def __contains__(self, key: str) -> bool:
@@ -46,15 +48,13 @@ class WaitingQueue:
     def __len__(self) -> int:
         return len(self._sort_key_of)
 
-    def add(self, job: Job, avoided: frozenset[int], sort_key: SortKey) -> bool:
+    def add(self, job: Job, profile_key: Hashable, avoided: frozenset[int], sort_key: SortKey) -> bool:
         """Add a job, or move it to another place; return whether that changes anything."""
-        equivalence_class = self._class(job.demand, job.profile, avoided, job.preemptible)
+        equivalence_class = self._class(job, profile_key, avoided)
         if self._sort_key_of.get(job.key) == sort_key and self.class_of[job.key] is equivalence_class:
             return False
         self.remove(job.key)
-        equivalence_class = self._class(
-            job.demand, job.profile, avoided, job.preemptible
-        )  # the last member's class is gone
+        equivalence_class = self._class(job, profile_key, avoided)  # the last member's class is gone
         self.class_of[job.key] = equivalence_class
         self._sort_key_of[job.key] = sort_key
         insort(self.members.setdefault(equivalence_class, []), sort_key)
@@ -72,7 +72,7 @@ class WaitingQueue:
             del self.members[equivalence_class]
             del self._classes[
                 equivalence_class.demand,
-                equivalence_class.profile,
+                equivalence_class.profile_key,
                 equivalence_class.avoided,
                 equivalence_class.preemptible,
             ]
@@ -83,10 +83,8 @@ class WaitingQueue:
         for equivalence_class, members in self.members.items():
             yield members[0], equivalence_class
 
-    def _class(
-        self, demand: Demand, profile: Profile | None, avoided: frozenset[int], preemptible: bool
-    ) -> EquivalenceClass:
-        parts = (demand, profile, avoided, preemptible)
+    def _class(self, job: Job, profile_key: Hashable, avoided: frozenset[int]) -> EquivalenceClass:
+        parts = (job.demand, profile_key, avoided, job.preemptible)
         found = self._classes.get(parts)
         if found is None:
             found = self._classes[parts] = EquivalenceClass(*parts)

@@ -24,12 +24,13 @@ from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.placement.best_fit import BestFit
+from laneway.scheduling.placement.policy import WithoutProfile
 
 from tests.unit.core.scheduling.builders import GIB, NOW, JobBuilder, a_job, a_node
 
 
 @dataclass
-class Fits:
+class Fits(WithoutProfile):
     """A placement policy with a rule for what fits; it records what it is asked."""
 
     rule: Callable[[Demand], bool]

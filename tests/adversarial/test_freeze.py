@@ -18,7 +18,7 @@ from laneway.scheduling import (
 )
 from laneway.simulator import make_nodes
 
-from tests.adversarial.workloads import DAY, HOUR, MINUTE, a_job, completion_seconds, simulated, stream
+from tests.support.workloads import DAY, HOUR, MINUTE, a_job, completion_seconds, simulated, stream
 
 NOW = 100 * DAY
 

@@ -9,7 +9,7 @@ from laneway.scheduling.fairness.claims import LONGEST_QUANTUM_SECONDS
 from laneway.scheduling.model.plan import WaitingCode
 from laneway.simulator import Simulation, TraceJob
 
-from tests.adversarial.workloads import HOUR, MINUTE, a_job, simulated
+from tests.support.workloads import HOUR, MINUTE, a_job, simulated
 
 EVICTION_SECONDS = 50.0
 MIN_RUN_SECONDS = 500.0

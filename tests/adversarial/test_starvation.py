@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adversarial.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
+from tests.support.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
 
 FACTOR = 3.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from laneway.simulator import Simulation
 
-from tests.adversarial.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
+from tests.support.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
 
 EVICTION_SECONDS = 50.0
 

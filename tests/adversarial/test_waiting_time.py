@@ -8,7 +8,7 @@ from dataclasses import replace
 from laneway.scheduling import Demand, Job, JobState, Scheduler, WorkerPlacement, policies
 from laneway.simulator import make_nodes
 
-from tests.adversarial.workloads import DAY
+from tests.support.workloads import DAY
 
 NOW = 100 * DAY
 

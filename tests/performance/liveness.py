@@ -13,8 +13,8 @@ from typing import Any
 
 from laneway.scheduling import policies
 
-from tests.adversarial.workloads import HOUR, MINUTE, a_job, simulated, stream
 from tests.performance.result_file import write_measured
+from tests.support.workloads import HOUR, MINUTE, a_job, simulated, stream
 
 GPUS = 64
 NODES = "8x8"

@@ -17,6 +17,7 @@ from laneway.scheduling.framework.session import Session
 from laneway.scheduling.gpus.views import FUTURE_IDLE
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, PreemptionReason
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.state.ranking import SortKey
 
 _MAX_PREEMPTORS = 32
@@ -33,7 +34,12 @@ def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
     if preferred is None:
         return False
     statement = session.statement()
-    scenario = PreemptionScenario(session.state, statement, lambda: session.place(job, FUTURE_IDLE))
+    scenario = PreemptionScenario(
+        session.state,
+        statement,
+        lambda: session.place(job, FUTURE_IDLE),
+        lambda victim: may_be_evicted(victim, job.priority, session.now_seconds),
+    )
     nobody_preempted = statement.checkpoint()
     victims: Sequence[Job] | None = None
     found = None

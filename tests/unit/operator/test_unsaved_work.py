@@ -124,6 +124,6 @@ def test_the_user_is_told_once_that_no_checkpoint_is_written() -> None:
     assert [each.reason for each in write.after.events] == ["UnsavedWork"]
     assert write.status.progress is not None
     assert "no checkpoint" in write.status.progress.warning
-    told = a_view([job.with_status(write.status)], [pod], [a_gpu_node("n1", sessions=sessions)])
-    again = write_of(decided(told, NOW), job.name)
+    reported = a_view([job.with_status(write.status)], [pod], [a_gpu_node("n1", sessions=sessions)])
+    again = write_of(decided(reported, NOW), job.name)
     assert again is None or not again.after.events

@@ -92,6 +92,8 @@ def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
         profile=draw(st.sampled_from([None, Profile(1 * GIB, 2 * GIB), Profile(4 * GIB, 12 * GIB)])),
         preemptible=draw(RARELY),
         suspended=not draw(RARELY),
+        unsaved_seconds=draw(st.sampled_from([None, 0.0, 590.0, 900.0])),
+        starts_over=not draw(RARELY),
     )
 
 

@@ -117,15 +117,19 @@ demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job tha
 ##@ Test
 
 .PHONY: test
-test: verify test-unit test-properties test-integration test-faults test-e2e ## Everything that CI runs
+test: verify test-unit test-adversarial test-properties test-integration test-faults test-e2e ## Everything that CI runs
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
 	$(PYTEST) --numprocesses auto tests/unit
 
+.PHONY: test-adversarial
+test-adversarial: $(INSTALLED) ## Workloads that would break a scheduler, in simulated time
+	$(PYTEST) --numprocesses auto tests/adversarial
+
 .PHONY: test-properties
-test-properties: $(INSTALLED) ## Adversarial workloads; properties at length: lane tables over 100,000 changes, all interleavings of small gangs
-	$(PYTEST) --numprocesses auto tests/adversarial tests/properties
+test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs
+	$(PYTEST) --numprocesses auto tests/properties
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch

@@ -51,3 +51,12 @@ def test_small_jobs_are_not_kept_waiting_for_long_by_a_gang() -> None:
     small = list(stream(0.5, 8, 5 * MINUTE, 30 * HOUR))
     simulation = simulated(a_job("gang", 10 * HOUR, gpus=8, submit=HOUR), *small, nodes="1x8")
     assert max(completion_seconds(simulation, job.key.removeprefix("ns/")) for job in small) < 3 * HOUR
+
+
+def test_jobs_without_checkpoints_cannot_starve_a_gang() -> None:
+    """Newcomers that may not be evicted after ten minutes, because they have unsaved work."""
+    small = stream(0.8, 8, 20 * MINUTE, 200 * HOUR, saves=False)
+    simulation = simulated(
+        a_job("gang", 5 * HOUR, gpus=8, submit=HOUR), *small, nodes="1x8", until_done="gang"
+    )
+    assert completion_seconds(simulation, "gang") <= FACTOR * 5 * HOUR / (1 - 0.8)

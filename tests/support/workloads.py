@@ -21,6 +21,7 @@ def a_job(
     submit: float = 0.0,
     priority: int = 0,
     preemptible: bool = True,
+    saves: bool = True,
     only_on: str = "",
     nodes: Sequence[str] = (),
 ) -> TraceJob:
@@ -33,6 +34,7 @@ def a_job(
         submit: when it is submitted.
         priority: of its priority class.
         preemptible: whether it may be preempted.
+        saves: whether it writes checkpoints.
         only_on: the node that its node selector demands; empty: any.
         nodes: the names of all nodes.
     """
@@ -44,6 +46,7 @@ def a_job(
         seconds,
         priority=priority,
         preemptible=preemptible,
+        saves=saves,
         avoided_nodes=avoided,
     )
 
@@ -57,6 +60,7 @@ def stream(
     name: str = "small",
     priority: int = 0,
     preemptible: bool = True,
+    saves: bool = True,
     seed: int = 1,
 ) -> Iterator[TraceJob]:
     """Yield one-GPU jobs with Poisson arrivals that load a cluster to a part of its GPUs."""
@@ -66,7 +70,12 @@ def stream(
         if at_seconds > end_seconds:
             return
         yield a_job(
-            f"{name}-{number:06}", seconds, submit=at_seconds, priority=priority, preemptible=preemptible
+            f"{name}-{number:06}",
+            seconds,
+            submit=at_seconds,
+            priority=priority,
+            preemptible=preemptible,
+            saves=saves,
         )
         number += 1
 

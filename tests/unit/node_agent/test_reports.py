@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.api.gpu_node import ReportStatus, SessionStatus
+from laneway.api.gpu_node import ReportStatus, SavedWorkStatus, SessionStatus
 from laneway.client.reporting.progress import _loss
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.metrics import AgentCollector
 from laneway.node_agent.report.node_status import node_status
 from laneway.node_agent.report.snapshot import take_snapshot
 from laneway.node_agent.sessions.packets import PacketError, decode, encode
-from laneway.node_agent.turns.session import NANOSECONDS, Report
+from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
@@ -57,6 +57,11 @@ def test_every_number_is_accepted_as_loss(loss: float) -> None:
         ("epoch", "1"),
         ("remaining_seconds", -1),
         ("remaining_seconds", 1e10),
+        ("unsaved_since", -1),
+        ("unsaved_since", True),
+        ("unsaved_since", 1e300),
+        ("checkpointed", 1),
+        ("loaded_from", "yesterday"),
     ],
 )
 def test_a_report_with_an_invalid_field_is_refused_with_what_to_send(field: str, value: Any) -> None:
@@ -141,3 +146,33 @@ def test_remaining_iterations_include_the_time_for_their_data() -> None:
     session, _ = shown(bench)
     assert session.report == ReportStatus(remaining_seconds=60)
     assert session.data_microseconds == 50_000
+
+
+def test_the_process_that_writes_checkpoints_counts_for_its_container() -> None:
+    bench = GPUBench()
+    writes = training(bench)
+    other = bench.process(writes.lease)
+    assert shown(bench)[0].saved_work is None, "nothing is known of a client that says nothing"
+    other.session.saved_work = SavedWork(HEARD, loaded_from_seconds=HEARD - 90)
+    writes.session.saved_work = SavedWork(HEARD + 60, checkpointed=True)
+    found = SavedWorkStatus(
+        unsaved_since="2023-11-14T22:14:20.000000Z",
+        checkpointed=True,
+        loaded_from="2023-11-14T22:11:50.000000Z",
+    )
+    assert shown(bench)[0].saved_work == found
+    assert shown(bench)[0].report is None, "the script itself reports nothing"
+    other.die()
+    writes.die()
+    assert shown(bench)[0].saved_work == found
+
+
+def test_a_process_that_starts_again_in_its_container_has_saved_nothing_yet() -> None:
+    bench = GPUBench()
+    first = training(bench)
+    first.session.saved_work = SavedWork(HEARD, checkpointed=True)
+    second = bench.process(first.lease)
+    first.die()
+    second.session.saved_work = SavedWork(HEARD + 60)
+    found = shown(bench)[0].saved_work
+    assert found == SavedWorkStatus(unsaved_since="2023-11-14T22:14:20.000000Z", checkpointed=False)

@@ -180,6 +180,13 @@ def training_job() -> Schema:
             column(
                 "Restarts", "integer", ".status.restarts", "Number of restarts after failures.", priority=1
             ),
+            column(
+                "Unsaved",
+                "date",
+                ".status.progress.unsavedSince",
+                "Time since the work that an eviction would lose.",
+                priority=1,
+            ),
             column("Nodes", "string", ".status.placement[*].node", "Nodes of the workers.", priority=1),
             column("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
         ],

@@ -41,6 +41,21 @@ class ReportStatus(TrainingReport):
     )
 
 
+class SavedWorkStatus(Status):
+    """What the client of a container saw of checkpoints."""
+
+    unsaved_since: Time = Field(
+        description="When the last complete checkpoint was begun; without one, when the training began."
+    )
+    checkpointed: bool = Field(
+        default=False, description="Whether a process of the container has written a checkpoint."
+    )
+    loaded_from: Time | None = Field(
+        default=None,
+        description="When the newest checkpoint was written that was loaded before the training began; absent: none was.",
+    )
+
+
 class SessionStatus(Status):
     """Session of one container on one GPU."""
 
@@ -98,6 +113,10 @@ class SessionStatus(Status):
     )
     report: ReportStatus | None = Field(
         default=None, description="Last report of the training script; absent if there is none."
+    )
+    saved_work: SavedWorkStatus | None = Field(
+        default=None,
+        description="What its client saw of checkpoints; absent while nothing trains, and where no client watches.",
     )
     held_bytes: int = Field(default=0, description="GPU memory that its processes report to hold now.", ge=0)
     offloaded_bytes: int = Field(default=0, description="Memory that they moved to the host by order.", ge=0)

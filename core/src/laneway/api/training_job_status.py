@@ -175,6 +175,29 @@ class ProgressStatus(TrainingReport):
     percent: int | None = Field(
         default=None, description="Progress reported by the training script, in percent.", ge=0, le=100
     )
+    unsaved_since: Time | None = Field(
+        default=None,
+        description="Work since this time would be lost by an eviction: when the last checkpoint was begun, or without one in this "
+        "attempt, when its training began. Absent where the client does not know, and while the job has no workers.",
+    )
+    saved_executed_milliseconds: int = Field(
+        default=0,
+        description="executedMilliseconds at unsavedSince. An eviction would lose what was executed beyond it.",
+        ge=0,
+    )
+    last_checkpoint_time: Time | None = Field(
+        default=None,
+        description="When the last checkpoint was begun, in any attempt; absent if none was seen.",
+    )
+    resumes: bool | None = Field(
+        default=None,
+        description="Whether the last attempt went on from an earlier attempt's checkpoint. false: it started from the beginning. "
+        "Absent until an attempt shows it.",
+    )
+    warning: str = Field(
+        default="",
+        description="What an eviction would lose and how to change that; empty if it would lose little.",
+    )
     updated_at: Time | None = Field(
         default=None,
         description="Time of the last report, else of the last observed change.",

@@ -94,10 +94,9 @@ def schedule_one(session: Session, head: Head) -> bool:
         found = pipeline(session, job) or preempt_for(session, job, sort_key)
 
     # e. It waits. If it goes first, GPUs are reserved for it.
-    if not found and sort_key[1] == FIRST and (closed or reserve(session, job, sort_key)):
-        session.decision.waiting.setdefault(job.key, reasons.behind_reservation(session.first_reserved()))
+    if not found and sort_key[1] == FIRST and not closed and reserve(session, job, sort_key):
         return True
-    return _wait(session, job, head, found=found)
+    return _wait(session, job, head, found=found, closed=bool(closed))
 
 
 def _blocked(session: Session, job: Job, head: Head, closed: frozenset[int]) -> WaitingReason | None:
@@ -116,10 +115,13 @@ def _blocked(session: Session, job: Job, head: Head, closed: frozenset[int]) -> 
     return None
 
 
-def _wait(session: Session, job: Job, head: Head, *, found: bool) -> bool:
+def _wait(session: Session, job: Job, head: Head, *, found: bool, closed: bool) -> bool:
     """Let a job wait; later jobs may pass, unless the order policy says no. Return whether the next of its class is worth a try."""
     state, cache, sort_key = session.state, session.cache, head.sort_key
     assert head.equivalence_class is not None
+    if closed and not found and sort_key[1] == FIRST:
+        session.decision.waiting[job.key] = reasons.behind_reservation(session.first_reserved())
+        return True
     blocks = cache.blocks_later_jobs(sort_key, session.now_seconds)
     if blocks and head.equivalence_class.avoided:
         session.close_nodes(job, sort_key)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from laneway.scheduling import Job, JobState, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
 from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS
 from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
 
@@ -49,6 +50,9 @@ class Run:
 
     waited_seconds: float = 0.0
     """Earlier waits, and times in which it was paused."""
+
+    executed_seconds_at_loss: float = 0.0
+    """The time executed when it last lost its work; only of a job that does not save."""
 
     service_at_promotion_gpu_seconds: float = 0.0
     running_since_seconds: float | None = None
@@ -117,6 +121,12 @@ class Run:
                 self.first_run_seconds = now_seconds
         self.version += 1
 
+    def lose_unsaved_work(self) -> None:
+        """Forget the work of a job that does not save, because it is evicted."""
+        if not self.job.saves:
+            self.counted_progress_seconds = 0.0
+            self.executed_seconds_at_loss = self.executed_seconds
+
     def set_speed(self, speed: Speed, now_seconds: float) -> None:
         """Continue at another speed."""
         self.accrue(now_seconds)
@@ -148,4 +158,6 @@ class Run:
             goodput=self.goodput,
             restarts=self.evictions,
             preemptible=self.job.preemptible,
+            unsaved_seconds=None if self.job.saves else self.executed_seconds - self.executed_seconds_at_loss,
+            starts_over=self.executed_seconds_at_loss >= MOST_LOST_SECONDS,
         )

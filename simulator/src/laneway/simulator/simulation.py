@@ -362,6 +362,7 @@ class Simulation:
         if preemption.action is PreemptionAction.EVICT:
             run.evictions += 1
             self._enter(run, JobState.TERMINATING)
+            run.lose_unsaved_work()
             self._after(self._costs.leave_seconds, _Event.GONE, run)
         elif preemption.action is PreemptionAction.OFFLOAD:
             self._enter(run, JobState.OFFLOADED)

@@ -45,6 +45,9 @@ class TraceJob:
     training: Training | None = None
     """Its speed with any workers and batch size; None: not measured."""
 
+    saves: bool = True
+    """Whether it saves its work when it is evicted; else it writes no checkpoint, and starts over."""
+
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:
             raise ValueError(f"submit_seconds of job {self.key} is {self.submit_seconds}: write 0 or more")

@@ -132,6 +132,8 @@ def jobs(draw: st.DrawFn, name: str, most_executed: float = 200.0) -> Job:
         ),
         preemptible=draw(RARELY),
         suspended=not draw(RARELY),
+        unsaved_seconds=draw(st.sampled_from([None, 0.0, 590.0, 900.0])),
+        starts_over=not draw(RARELY),
     )
 
 

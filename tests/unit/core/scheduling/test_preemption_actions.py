@@ -248,3 +248,27 @@ def test_a_paused_job_whose_gpu_has_left_the_cluster_stays_paused(
     found = planned([a_node("n", 1)], paused)
     assert not found.resumes
     assert "paused" in found.waiting
+
+
+def with_unsaved_work(job: JobBuilder, seconds: float = 900.0) -> JobBuilder:
+    return JobBuilder(replace(job.made, unsaved_seconds=seconds))
+
+
+def test_a_job_with_much_unsaved_work_is_offloaded_or_no_victim() -> None:
+    new = a_job("new").profiled(20 * GIB, 10 * GIB).created(10)
+    long = with_unsaved_work(old("long", "n/0").profiled(25 * GIB, 5 * GIB))
+    assert planned([with_pausing()], long, new).preemptions["long"].action is PreemptionAction.OFFLOAD
+    assert not planned([a_node("n", 1)], long, new).preemptions
+    cannot_pause = JobBuilder(replace(long.made, pausable=False))
+    assert not planned([with_pausing()], cannot_pause, new).preemptions
+    saved = with_unsaved_work(long, 60.0)
+    assert planned([a_node("n", 1)], saved, new).preemptions["long"].action is PreemptionAction.EVICT
+
+
+def test_a_job_that_starts_over_is_evicted_only_for_a_higher_priority() -> None:
+    long = old("long", "n/0")
+    long = JobBuilder(replace(long.made, starts_over=True))
+    new = a_job("new").created(10)
+    assert not planned([a_node("n", 1)], long, new).preemptions
+    urgent = JobBuilder(replace(new.made, priority=5))
+    assert planned([a_node("n", 1)], long, urgent).preemptions["long"].action is PreemptionAction.EVICT

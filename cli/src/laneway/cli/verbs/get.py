@@ -46,6 +46,8 @@ def description(job: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
         yield f"Preempted:    {preemption}"
     if progress := progress_format.progress(job, now_seconds):
         yield f"Progress:     {progress}"
+    if warning := (status.get("progress") or {}).get("warning"):
+        yield f"Warning:      {warning}"
     profile = status.get("profile")
     if profile:
         yield (

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -28,6 +30,7 @@ from laneway.client.checkpoint.random_state import capture_random_state, restore
 from laneway.client.checkpoint.store import CheckpointStore
 from laneway.client.distributed.common_boundary import SAVE, STOP, CommonBoundary
 from laneway.client.distributed.rank_store import torch_rank_store
+from laneway.client.reporting.mounts import outlives_container
 from laneway.client.runtime import client
 
 if TYPE_CHECKING:
@@ -261,6 +264,7 @@ class Checkpoint:
         if self._store is None:
             return
         refuse_unloadable({"values": self.values})
+        began_at = time.time()
         own = {
             "position": self._position.saved(),
             **self._random_state(),
@@ -269,6 +273,8 @@ class Checkpoint:
         }
         shared = capture(self._parts) if self._store.rank == 0 else None
         self._store.save(self._position.boundary, shared, own)
+        if outlives_container(self._folder):
+            client().guard.progress.note_save(began_at)
         self._last_saved = self._save_point()
         self._saved_seconds = time.monotonic()
         self._wants_save = False
@@ -371,6 +377,7 @@ class Checkpoint:
         self._position = position
         self._found = found
         self._resumed = True
+        client().guard.progress.saved_work.note_load(math.inf, os.stat(self._folder).st_mtime)
         self._last_saved = self._save_point()
 
     def _start_pass(self, loader: Any, replay: bool) -> Iterator[Any]:

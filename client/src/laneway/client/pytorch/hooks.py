@@ -33,9 +33,10 @@ from laneway.client.memory.cpu_meter import CpuMeter
 from laneway.client.memory.cuda_meter import CudaMeter
 from laneway.client.offload.torch_mover import TorchMover
 from laneway.client.process_kind import is_multiprocessing_child
+from laneway.client.pytorch.checkpoint_watch import CheckpointWatch
 from laneway.client.pytorch.notebook import call_after_cells
 from laneway.client.pytorch.optimizer_steps import ITERATION, NO_BOUNDARY, OptimizerSteps
-from laneway.client.pytorch.tensor_sizes import model_sizes, trained_sizes
+from laneway.client.pytorch.tensor_sizes import largest_trained, model_sizes, trained_sizes
 from laneway.client.runtime import Client, client, is_internal_error
 from laneway.client.torch_internals.compiled_code import watch_compiled_code
 
@@ -59,7 +60,9 @@ def install(torch: Any) -> None:
     # Not torch.optim.optimizer: torch.optim deletes that name.
     optimizer = import_module("torch.optim.optimizer")
     if hasattr(optimizer, "register_optimizer_step_post_hook"):
-        TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client()).arm()
+        hooks = TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client())
+        hooks.arm()
+        CheckpointWatch(torch, hooks.trained_elements)
 
 
 class ToggledHook:
@@ -132,6 +135,11 @@ class TorchHooks:
         self._after_forward.disable()
         if self._is_helper:
             self._become_helper()
+
+    def trained_elements(self) -> int:
+        """Returns how many numbers the largest optimizer trains; 0 before the first step."""
+        known = self._optimizers.copy().values()  # an optimizer may be freed at any moment, in any thread
+        return largest_trained(reference() for reference, _ in known)
 
     # --- the hooks; PyTorch's compiler traces those of modules and steps, so they must stay trivial ---
 
@@ -317,6 +325,7 @@ class TorchHooks:
 
     def _on_first_step(self, optimizer: Any) -> None:
         self._record_sizes(optimizer)
+        self._client.guard.progress.begin_training(self.trained_elements())
         self._client.join_gang()
 
     def _record_sizes(self, optimizer: Any) -> None:

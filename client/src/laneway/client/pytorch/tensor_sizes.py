@@ -30,3 +30,21 @@ def model_sizes(optimizers: Iterable[Mapping[int, int]]) -> tuple[int, int]:
     for trained in optimizers:
         sizes.update(trained)
     return sum(sizes.values()), max(sizes.values(), default=0)
+
+
+def largest_trained(optimizers: Iterable[Any]) -> int:
+    """Returns how many numbers the optimizer trains that trains most; None entries are optimizers that are
+    gone."""
+    return max(
+        (
+            sum(
+                parameter.numel()
+                for group in each.param_groups
+                for parameter in group["params"]
+                if parameter.requires_grad
+            )
+            for each in optimizers
+            if each is not None
+        ),
+        default=0,
+    )

@@ -14,6 +14,8 @@ from collections import deque
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final, Optional, Union
 
+from laneway.client.reporting.saved_work import SavedWork
+
 if TYPE_CHECKING:
     from laneway.client.reporting.profile import Profiler
     from laneway.client.session.null_session import NullSession
@@ -43,6 +45,7 @@ class Progress:
         """
         self.pending = False
         """There are values that the agent has not received."""
+        self.saved_work = SavedWork()
         self._profiler = profiler
         self._has_agent = has_agent
         self._values: dict[str, Any] = {}
@@ -86,9 +89,19 @@ class Progress:
             self.update({"step": step, "steps": steps}, iterations, session)
             self._script_counts = False
 
+    def begin_training(self, trained_elements: int) -> None:
+        """Records that an optimizer has stepped. Only the first call has an effect."""
+        if self.saved_work.begin_training(trained_elements):
+            self.pending = self._has_agent
+
+    def note_save(self, began_at: float) -> None:
+        """Records a complete checkpoint that was begun at a time (Unix time)."""
+        self.saved_work.note_save(began_at)
+        self.pending = self._has_agent
+
     def resend(self) -> None:
         """Marks the values for a new agent, which has received none."""
-        self.pending = bool(self._values)
+        self.pending = bool(self._values or self.saved_work.fields())
 
     def send(self, session: Union[Session, NullSession], now_ns: int) -> None:
         """Sends pending values, unless there is no agent or the last packet is too recent."""
@@ -104,7 +117,7 @@ class Progress:
         try:
             packet: dict[str, Any] = {name: self._read(name) for name in NAMES if name in self._values}
             packet["remaining_seconds"] = self._remaining_seconds(packet)
-            session.send_message("report", **packet)
+            session.send_message("report", **packet, **self.saved_work.fields())
         except Exception as fault:  # an internal or device error: reporting must not end a training
             log.debug("a report could not be sent: %r", fault)
 

@@ -14,37 +14,58 @@ from laneway.scheduling.actions.victims import candidates
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.scenario import PreemptionScenario
 from laneway.scheduling.framework.session import Session
+from laneway.scheduling.framework.statement import Statement
 from laneway.scheduling.gpus.views import FUTURE_IDLE
 from laneway.scheduling.model.plan import Preemption, PreemptionAction, PreemptionReason
 from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.state.ranking import SortKey
 
-_MAX_PREEMPTORS = 32
+MAX_PREEMPTORS = 32
 """Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
 cycle short, so that its snapshot stays current."""
 
 
 def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Preempt other jobs for a job, if its gang fits without them."""
-    if session.preemptors == _MAX_PREEMPTORS or not job.demand.preempts:
+    if session.preemptors == MAX_PREEMPTORS or not job.demand.preempts:
         return False
     groups = candidates(session, job, sort_key)
     preferred = next(groups, None)
     if preferred is None:
         return False
     statement = session.statement()
-    scenario = PreemptionScenario(session.state, statement, job, lambda: session.place(job, FUTURE_IDLE))
+    scenario = PreemptionScenario(
+        session.state,
+        statement,
+        job,
+        lambda: session.place(job, FUTURE_IDLE),
+        lambda victim: may_be_evicted(victim, job.priority, session.now_seconds),
+    )
     nobody_preempted = statement.checkpoint()
-    victims: Sequence[Job] | None = None
-    found = None
     for group in chain([preferred], groups):
         victims = session.policies.preemption.victims(group, scenario)
         if victims:
-            found = cheapest_actions(scenario, victims, session.state)
-            break
+            return preempt_victims(session, job, statement, scenario, victims)
         statement.rollback(nobody_preempted)
-    if not victims or found is None:
-        statement.rollback(nobody_preempted)
+    return False
+
+
+def preempt_victims(
+    session: Session, job: Job, statement: Statement, scenario: PreemptionScenario, victims: Sequence[Job]
+) -> bool:
+    """Preempt these jobs by the cheapest sufficient actions, and pipeline a job on their GPUs; return whether that is enough.
+
+    Args:
+        session: the cycle's.
+        job: the preemptor.
+        statement: ends.
+        scenario: of the statement.
+        victims: enough of them.
+    """
+    found = cheapest_actions(scenario, victims, session.state)
+    if found is None:
+        statement.rollback()
         return False
     actions, placement = found
     statement.preempt(actions)

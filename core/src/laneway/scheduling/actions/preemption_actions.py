@@ -27,7 +27,7 @@ def cheapest_actions(
 
     None if no combination is enough: a placement policy of another package may prefer GPUs with more sharers.
     """
-    options = {victim.key: _options(victim, state) for victim in victims}
+    options = {victim.key: _options(victim, state, scenario.may_evict(victim)) for victim in victims}
     for step in range(max(len(each) for each in options.values())):
         actions = {key: each[min(step, len(each) - 1)] for key, each in options.items()}
         if scenario.placement_without(victims, actions) is not None:
@@ -52,9 +52,11 @@ def cost_seconds(victim: Job, action: PreemptionAction, state: SchedulerState) -
     return state.policies.preemption.cost_seconds(victim, action, held_bytes)
 
 
-def _options(victim: Job, state: SchedulerState) -> tuple[PreemptionAction, ...]:
+def _options(victim: Job, state: SchedulerState, may_evict: bool) -> tuple[PreemptionAction, ...]:
     """Return the possible actions on a victim, the cheapest first."""
     if not state.allocations.supports_pausing or not victim.pausable:
         return (PreemptionAction.EVICT,)
     possible = _ACTIONS_FROM.get(victim.state, (PreemptionAction.EVICT,))
+    if not may_evict:
+        possible = tuple(action for action in possible if action is not PreemptionAction.EVICT)
     return tuple(sorted(possible, key=lambda action: cost_seconds(victim, action, state)))

@@ -33,7 +33,7 @@ def candidates(session: Session, job: Job, sort_key: SortKey) -> Iterator[list[J
         return
     lowest, gpus = reach
     preempted = session.decision.preemptions
-    later = takewhile(lambda key: state.level(key) > lowest, state.preemptible.last_first())
+    later = takewhile(lambda key: state.preemptible.level(key) > lowest, state.preemptible.last_first())
     count = job.demand.workers + _TRIED_ANYWHERE
     anywhere = [state.jobs[key] for key in islice((key for key in later if key not in preempted), count)]
     yield anywhere

@@ -150,6 +150,7 @@ class _Holders:
             and job.preemptible
             and not job.suspended
             and job.state is JobState.RUNNING
+            and state.is_evictable(job, now_seconds)
         )
         if not may_fall or not state.policies.order.preempts_by_queue:
             return Holder(key, gpu_class, entry.percent, ends_seconds)

@@ -55,24 +55,20 @@ def claim(job: Job, share: float, quantum: float, now_seconds: float) -> Claim:
         return NO_CLAIM
     if owed_seconds(job, share, now_seconds) >= quantum - _SLACK_SECONDS:
         return Claim(first=True)
+    return Claim(first=False, until_seconds=first_since_seconds(job, share, quantum))
+
+
+def first_since_seconds(job: Job, share: float, quantum: float) -> float:
+    """Return when a job that competes is owed a quantum; infinite: never. For the arguments see :func:`claim`."""
     if share <= 0:
-        return NO_CLAIM
+        return math.inf
     waits_until = (quantum + (1 - share) * job.executed_seconds) / share - job.waited_before_seconds
-    return Claim(first=False, until_seconds=job.competes_since_seconds + waits_until)
+    return job.competes_since_seconds + waits_until
 
 
 def owed_seconds(job: Job, share: float, now_seconds: float) -> float:
     """Return the run time that a job is owed; negative: it has had more than it is guaranteed."""
     return share * job.total_waited_seconds(now_seconds) - (1 - share) * job.ran_seconds(now_seconds)
-
-
-def quantum_if_started_seconds(job: Job, share: float, quantum: float, now_seconds: float) -> float:
-    """Return for how long a job would go first if it ran from now on; arguments as for :func:`claim`."""
-    owed = owed_seconds(job, share, now_seconds)
-    if owed < quantum / 2:
-        return 0.0
-    longest_seconds = max(quantum, LONGEST_QUANTUM_SECONDS)
-    return min(owed / (1 - share), longest_seconds) if share < 1 else longest_seconds
 
 
 def _while_running(job: Job, share: float, quantum: float, now_seconds: float) -> Claim:

@@ -17,7 +17,12 @@ class PreemptionScenario:
     """
 
     def __init__(
-        self, state: SchedulerState, statement: Statement, job: Job, place: Callable[[], Placement | None]
+        self,
+        state: SchedulerState,
+        statement: Statement,
+        job: Job,
+        place: Callable[[], Placement | None],
+        may_evict: Callable[[Job], bool],
     ) -> None:
         """Prepare.
 
@@ -26,7 +31,9 @@ class PreemptionScenario:
             statement: changed by every question.
             job: the preemptor.
             place: finds a place for the gang in FUTURE_IDLE.
+            may_evict: whether a victim may be evicted; else it may only be paused and offloaded.
         """
+        self.may_evict = may_evict
         self._allocations = state.allocations
         self._statement = statement
         self._job = job
@@ -47,9 +54,12 @@ class PreemptionScenario:
         return [victim for victim in victims if victim.key in there]
 
     def placement_without(self, victims: Sequence[Job], actions: Actions = NO_VICTIMS) -> Placement | None:
-        """Return where the gang fits if these victims are preempted; those without an action are evicted."""
-        wanted = {victim.key: actions.get(victim.key, PreemptionAction.EVICT) for victim in victims}
+        """Return where the gang fits if these victims are preempted; those without an action by the one that frees most."""
+        wanted = {victim.key: actions.get(victim.key) or self._most(victim) for victim in victims}
         self._statement.preempt(wanted)
         if self._answer[0] != self._statement.changes:
             self._answer = (self._statement.changes, self._place())
         return self._answer[1]
+
+    def _most(self, victim: Job) -> PreemptionAction:
+        return PreemptionAction.EVICT if self.may_evict(victim) else PreemptionAction.OFFLOAD

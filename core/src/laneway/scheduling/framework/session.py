@@ -10,7 +10,7 @@ from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE, View
 from laneway.scheduling.model.plan import Decision
 from laneway.scheduling.model.snapshot import Job
-from laneway.scheduling.state.ranking import FIRST, SortKey
+from laneway.scheduling.state.ranking import SortKey
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.state.waiting_queue import EquivalenceClass
 
@@ -20,8 +20,8 @@ class Reservation(NamedTuple):
 
     sort_key: SortKey
     nodes: frozenset[int]
-    start_seconds: float
-    """When it will start; infinite: nobody knows. Until then, later jobs that can be preempted in time may use them."""
+    backfill: bool
+    """Whether later jobs that may be preempted may use them until then."""
 
 
 class Session:
@@ -57,18 +57,11 @@ class Session:
 
     def closed_nodes(self, job: Job, sort_key: SortKey) -> frozenset[int]:
         """Return the nodes that a job is kept off by the reservations of jobs before it."""
-        if not self.reservations:
-            return frozenset()
-        until_seconds = math.inf
-        if job.preemptible:
-            until_seconds = self.now_seconds
-            if sort_key[1] == FIRST:
-                until_seconds += self.state.uninterrupted_seconds(job, self.now_seconds)
         return frozenset().union(
             *(
                 each.nodes
                 for each in self.reservations
-                if each.sort_key < sort_key and not (job.preemptible and until_seconds <= each.start_seconds)
+                if each.sort_key < sort_key and not (each.backfill and job.preemptible)
             )
         )
 
@@ -85,7 +78,7 @@ class Session:
             for node in range(len(allocations.nodes))
             if node not in avoided and any(allocations.usable_on(node, each) for each in classes)
         )
-        self.reservations.append(Reservation(sort_key, nodes, start_seconds=-math.inf))
+        self.reservations.append(Reservation(sort_key, nodes, backfill=False))
 
     def place(self, job: Job, view: View) -> Placement | None:
         """Ask the placement policy for a place in a view; None: the gang fits nowhere."""

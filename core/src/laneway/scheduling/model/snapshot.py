@@ -267,6 +267,13 @@ class Job:
     suspended: bool = False
     """Its user has suspended it."""
 
+    unsaved_seconds: float | None = None
+    """The executed time up to ``as_of_seconds`` that no checkpoint holds: an eviction loses it. It grows while the job is
+    ``RUNNING``. None: unknown."""
+
+    starts_over: bool = False
+    """It did not resume after it was stopped: an eviction loses all that it executed."""
+
     def __post_init__(self) -> None:
         if (self.state is JobState.WAITING) != (not self.placement):
             raise ValueError(f"job {self.key} is {self.state} and has {len(self.placement)} placed workers")

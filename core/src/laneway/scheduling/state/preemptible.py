@@ -52,6 +52,10 @@ class Preemptible:
         before = position - _PRECISION * (abs(position) + abs(drifted))
         return (*seat.place[:2], (before, *seat.place[2][1:]), *seat.place[3:])
 
+    def level(self, key: str) -> Level:
+        """Return the level of a job that is here; jobs of smaller levels may preempt it."""
+        return self._seats[key].place[:2]
+
     @property
     def comes_later(self) -> bool:
         """Whether time alone moves jobs behind others."""

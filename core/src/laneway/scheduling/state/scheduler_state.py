@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.fairness.claims import (
     Claim,
     claim,
-    quantum_if_started_seconds,
+    first_since_seconds,
     quantum_seconds,
 )
 from laneway.scheduling.fairness.contention import Contention
@@ -21,13 +22,19 @@ from laneway.scheduling.gpus.views import IDLE, Level, View
 from laneway.scheduling.model.gpu_class import suitable
 from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.model.unsaved_work import evictable_until_seconds
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.preemptible import Preemptible
 from laneway.scheduling.state.ranking import Ranking, SortKey
+from laneway.scheduling.state.timers import Timers
 from laneway.scheduling.state.waiting_queue import WaitingQueue
 
 PAUSED = (JobState.PAUSED, JobState.OFFLOADED)
 """States in which a job keeps its placement and takes no turns."""
+
+NOT_EVICTABLE_QUEUE = -2
+"""Stands for the queue of a running job that cannot be paused and would lose too much by an eviction. No job of its own priority
+comes before this queue, so only higher priorities preempt the job."""
 
 _STATUSES = {
     JobState.TERMINATING: AllocationStatus.RELEASING,
@@ -74,6 +81,9 @@ class SchedulerState:
 
         self._stale: set[str] = set()
         self._min_runtimes = MinRuntimes()
+        self._evictable_until = Timers()
+        """When running jobs will have too much unsaved work to be evicted."""
+
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
@@ -160,6 +170,7 @@ class SchedulerState:
         stale = self._stale
         stale |= moved
         stale |= ended
+        stale |= self._evictable_until.pop_due(now_seconds)
         if stale:
             self._stale = set()
             for key in sorted(stale):
@@ -243,11 +254,9 @@ class SchedulerState:
         started = replace(job, started_seconds=now_seconds)
         return self.policies.preemption.protected_until_seconds(started) - now_seconds
 
-    def uninterrupted_seconds(self, job: Job, now_seconds: float) -> float:
-        """Return for how long a job may not be preempted by its equals if it runs from now on."""
-        share = self.contention.share(job.key)
-        first = quantum_if_started_seconds(job, share, self.quantum_seconds(job), now_seconds)
-        return max(first, self.min_run_seconds(job, now_seconds))
+    def first_since_seconds(self, job: Job) -> float:
+        """Return since when a waiting job goes first."""
+        return first_since_seconds(job, self.contention.share(job.key), self.quantum_seconds(job))
 
     def _claim(self, job: Job, now_seconds: float) -> Claim:
         return claim(job, self.contention.share(job.key), self.quantum_seconds(job), now_seconds)
@@ -311,7 +320,7 @@ class SchedulerState:
         self._leave_line(job.key)
         self.suspended_waiting.discard(job.key)
         status = _STATUSES.get(job.state, AllocationStatus.ALLOCATED)
-        place = self.ranking.sort_keys[job.key]
+        place = self._preemption_place(job, now_seconds)
         preemptible = self._may_be_preempted(job, now_seconds)
         self.allocations.add(job, job.placement, status, place[:2] if preemptible else None)
         if preemptible:
@@ -336,6 +345,21 @@ class SchedulerState:
         self._min_runtimes.protect(job.key, self.level(job.key), until_seconds)
         return False
 
+    def is_evictable(self, job: Job, now_seconds: float) -> bool:
+        """Whether a job that holds GPUs may be preempted by its equals. If it would lose too much by an eviction, it must be able
+        to pause, or to go from paused to offloaded."""
+        pauses = self.allocations.supports_pausing and job.pausable and job.state is not JobState.OFFLOADED
+        return pauses or now_seconds < evictable_until_seconds(job)
+
+    def _preemption_place(self, job: Job, now_seconds: float) -> SortKey:
+        """Return a job's place in the order as far as others may preempt it."""
+        until_seconds = evictable_until_seconds(job)
+        self._evictable_until.put(job.key, until_seconds if until_seconds > now_seconds else math.inf)
+        place = self.ranking.sort_keys[job.key]
+        if self.is_evictable(job, now_seconds):
+            return place
+        return (place[0], NOT_EVICTABLE_QUEUE, *place[2:])
+
     def _add_preemptible(self, place: SortKey, now_seconds: float) -> None:
         """Make a job preemptible for the jobs that come before it."""
         key = place[-1]
@@ -348,6 +372,7 @@ class SchedulerState:
     def _forget_hold(self, key: str) -> None:
         self.preemptible.remove(key)
         self._min_runtimes.release(key)
+        self._evictable_until.forget(key)
         for members in (self.paused, self.releasing, self.suspended, self.suspended_waiting):
             members.discard(key)
 

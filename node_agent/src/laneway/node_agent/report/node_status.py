@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from laneway.api.conditions import Condition
-from laneway.api.gpu_node import GPUNodeStatus, GPUStatus, LaneStatus, ReportStatus, SessionStatus
+from laneway.api.gpu_node import (
+    GPUNodeStatus,
+    GPUStatus,
+    LaneStatus,
+    ReportStatus,
+    SavedWorkStatus,
+    SessionStatus,
+)
 from laneway.api.rfc3339 import format_time
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
@@ -126,6 +133,7 @@ def _session_status(gpu: str, lease: LeaseSnapshot) -> SessionStatus:
         gpu_milliseconds=round(lease.busy_seconds * 1000),
         data_milliseconds=round(lease.data_seconds * 1000),
         report=_report_status(lease),
+        saved_work=_saved_work_status(lease),
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,
         message=lease.message,
@@ -151,4 +159,16 @@ def _report_status(lease: LeaseSnapshot) -> ReportStatus | None:
             "loss": report.loss,
             "reported_at": format_time(report.heard_seconds),
         }
+    )
+
+
+def _saved_work_status(lease: LeaseSnapshot) -> SavedWorkStatus | None:
+    saved = lease.saved_work
+    if saved is None:
+        return None
+    loaded_seconds = saved.loaded_from_seconds
+    return SavedWorkStatus(
+        unsaved_since=format_time(saved.unsaved_since_seconds),
+        checkpointed=saved.checkpointed,
+        loaded_from=None if loaded_seconds is None else format_time(loaded_seconds),
     )

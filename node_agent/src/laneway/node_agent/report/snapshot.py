@@ -13,7 +13,7 @@ from laneway.api.inventory import InventoryGPU
 from laneway.node_agent.report.order_message import order_message
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
-from laneway.node_agent.turns.session import Report, Sizes
+from laneway.node_agent.turns.session import Report, SavedWork, Sizes
 from laneway.node_agent.turns.turn_log import TurnRecord
 
 
@@ -54,6 +54,7 @@ class LeaseSnapshot:
     busy_seconds: float
     data_seconds: float
     report: Report | None
+    saved_work: SavedWork | None
     remaining_seconds: float | None
     """How long it would still run alone; None if unknown."""
     held_bytes: int
@@ -118,6 +119,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         busy_seconds=lease.busy_seconds,
         data_seconds=lease.data_seconds,
         report=lease.report,
+        saved_work=lease.saved_work,
         remaining_seconds=_remaining_seconds(lease),
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,

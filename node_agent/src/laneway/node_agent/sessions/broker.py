@@ -20,7 +20,7 @@ from laneway.node_agent.sessions.profile_throttle import ProfileThrottle
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
-from laneway.node_agent.turns.session import Report, Session, Sizes
+from laneway.node_agent.turns.session import Report, SavedWork, Session, Sizes
 
 
 @dataclass(slots=True)
@@ -279,14 +279,15 @@ class SessionBroker:
     def _report(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:
         """Store the latest report. It affects no other session, so it waits for the next regular
         publication."""
-        opened.session.report = Report(
-            heard_seconds=self._clock.realtime(),
-            step=fields.get("step"),
-            steps=fields.get("steps"),
-            epoch=fields.get("epoch"),
-            loss=fields.get("loss"),
-            remaining_seconds=fields.get("remaining_seconds"),
-        )
+        now_seconds = self._clock.realtime()
+        said = {name: fields.get(name) for name in ("step", "steps", "epoch", "loss", "remaining_seconds")}
+        if any(value is not None for value in said.values()) or "unsaved_since" not in fields:
+            opened.session.report = Report(heard_seconds=now_seconds, **said)
+        since_seconds = fields.get("unsaved_since")
+        if since_seconds is not None:
+            opened.session.saved_work = SavedWork(
+                min(since_seconds, now_seconds), fields.get("checkpointed", False), fields.get("loaded_from")
+            )
 
     def _overrun(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])

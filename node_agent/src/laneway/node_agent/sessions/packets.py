@@ -20,6 +20,8 @@ _MAX_BYTES: Final = 2**50
 integer."""
 _MAX_ITERATIONS: Final = 2**53
 _MAX_SECONDS: Final = 1e9
+_MAX_UNIX_SECONDS: Final = 2**33
+"""In the year 2242."""
 _LOSS: Final = re.compile(r"NaN|-?Infinity|-?[0-9]{1,12}(\.[0-9]{1,12})?(e[+-]?[0-9]{1,3})?")
 """A loss is sent as text: JSON has no NaN, and a custom resource has no floats."""
 
@@ -117,6 +119,12 @@ def _seconds_or_none(value: Any) -> str:
     return "" if value is None else _seconds(value)
 
 
+def _time_or_none(value: Any) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    good = value is None or (number and 0 <= value <= _MAX_UNIX_SECONDS)
+    return "" if good else "send a time in Unix seconds, from 0 to 2^33"
+
+
 def _count_or_none(value: Any) -> str:
     return "" if value is None else _iterations(value)
 
@@ -201,6 +209,9 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "epoch": (_count_or_none, True),
         "loss": (_loss_or_none, True),
         "remaining_seconds": (_seconds_or_none, True),
+        "unsaved_since": (_time_or_none, True),
+        "checkpointed": (_flag, True),
+        "loaded_from": (_time_or_none, True),
     },
     "request": {},
     "ping": {},

@@ -11,7 +11,7 @@ from laneway.api.orders import PodOrder
 from laneway.lanes import Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
-from laneway.node_agent.turns.session import NANOSECONDS, Report, Session, Sizes
+from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork, Session, Sizes, saved_by_any
 
 
 @dataclass(slots=True)
@@ -73,6 +73,9 @@ class Lease:
 
     last_report: Report | None = None
     """The last report of the process that ended last."""
+
+    last_saved_work: SavedWork | None = None
+    """What its processes that have ended saved."""
 
     uncovered: str = ""
     """Why it may not run although it has a lane: the GPU's memory does not cover its growth."""
@@ -181,6 +184,12 @@ class Lease:
         return next((session.report for session in self.sessions if session.report), self.last_report)
 
     @property
+    def saved_work(self) -> SavedWork | None:
+        """Return what its processes saved: those that run, else those that have ended. None if unknown."""
+        running = saved_by_any(session.saved_work for session in self.sessions)
+        return running or self.last_saved_work
+
+    @property
     def held_bytes(self) -> int:
         """Return how many bytes its processes report holding."""
         return sum(session.page.held_bytes for session in self.sessions)
@@ -241,3 +250,4 @@ class Lease:
         self.counters.busy_ns += session.page.busy_ns
         self.counters.data_ns += session.page.data_ns
         self.last_report = session.report or self.last_report
+        self.last_saved_work = saved_by_any((session.saved_work, self.last_saved_work))

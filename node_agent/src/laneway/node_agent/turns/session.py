@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,6 +47,34 @@ class Report:
 
     remaining_seconds: float | None = None
     """How long the rest would take at the recent pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWork:
+    """What a process's client saw of checkpoints. Times are Unix times."""
+
+    unsaved_since_seconds: float
+    """When the last complete checkpoint was begun; without one, when the training began."""
+
+    checkpointed: bool = False
+    """Whether the process has written a checkpoint."""
+
+    loaded_from_seconds: float | None = None
+    """When the newest checkpoint was written that the process had loaded before it trained; None: it loaded none."""
+
+
+def saved_by_any(works: Iterable[SavedWork | None]) -> SavedWork | None:
+    """Return what the processes of a container saved together: usually one writes for all of them, so the latest counts. None
+    if no process trains under a client that knows."""
+    known = [each for each in works if each is not None]
+    if not known:
+        return None
+    loaded = [each.loaded_from_seconds for each in known if each.loaded_from_seconds is not None]
+    return SavedWork(
+        max(each.unsaved_since_seconds for each in known),
+        any(each.checkpointed for each in known),
+        max(loaded, default=None),
+    )
 
 
 class Page(Protocol):
@@ -140,6 +169,9 @@ class Session:
 
     sizes: Sizes | None = None
     report: Report | None = None
+    saved_work: SavedWork | None = None
+    """None: it does not train, or its client does not watch checkpoints."""
+
     framework_reserve_bytes: int = 0
     """Counted for its framework's own memory until that is known."""
 
@@ -179,6 +211,7 @@ class Session:
         """Continue from an earlier session of the process, with its memory and measurements."""
         self.sizes = self.sizes or earlier.sizes
         self.report = self.report or earlier.report
+        self.saved_work = self.saved_work or earlier.saved_work
         self.framework_seen_bytes = self.framework_seen_bytes or earlier.framework_seen_bytes
         self.has_run = self.has_run or earlier.has_run or earlier.awaiting_reconnect
 

@@ -12,6 +12,7 @@ from laneway.operator.cycle.templates import KnownTemplate, from_node
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
+from laneway.operator.lifecycle.unsaved_work import starts_over, unsaved_seconds
 from laneway.operator.state.records.job_record import preemptible
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import Demand, Job, JobState
@@ -56,6 +57,8 @@ def scheduler_job(
         preemptible=preemptible(desired.spec) and not reconciled.coming_back,
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,
+        unsaved_seconds=unsaved_seconds(status),
+        starts_over=starts_over(status),
     )
 
 

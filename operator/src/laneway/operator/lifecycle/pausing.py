@@ -18,6 +18,7 @@ from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext
+from laneway.operator.lifecycle.unsaved_work import loses_much
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import SessionIndex, noteworthy
 from laneway.scheduling import JobState, PreemptionAction
@@ -91,6 +92,8 @@ def look(
     assert preemption is not None
     if preemption.reached_at is not None:
         due_seconds = parse_time(preemption.reached_at) + timeouts.paused_seconds
+        if loses_much(status, now_seconds):
+            return PauseProgress(_STILL[depth])  # its work is safer where it is than elsewhere
         if now_seconds >= due_seconds:
             text = f"it was paused for {timeouts.paused_seconds} s and is evicted now, so that it can run elsewhere"
             return PauseProgress(_STILL[depth], in_vain=text)

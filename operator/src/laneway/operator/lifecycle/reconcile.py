@@ -29,9 +29,16 @@ from laneway.operator.lifecycle.gang import (
 )
 from laneway.operator.lifecycle.progress import progress_made
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
+from laneway.operator.lifecycle.unsaved_work import with_saved_work
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.operator.state.sessions import actual_gpus, measured_profile, turns_taken, without_lane
+from laneway.operator.state.sessions import (
+    actual_gpus,
+    measured_profile,
+    saved_works,
+    turns_taken,
+    without_lane,
+)
 from laneway.scheduling import JobState, PreemptionAction, WorkerPlacement
 
 
@@ -50,7 +57,8 @@ def reconcile(job: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileCon
         return ReconciledJob(job, None)
     mine = tuple(pod for pod in pods if pod.attempt == job.status.attempt)
     # Nodes report the last figures of a worker when it has ended already, so this comes before every other question.
-    reconciled = ReconciledJob(job, None).becomes(_measured(job.status, mine, context))
+    measured = _measured(job.status, mine, context)
+    reconciled = ReconciledJob(job, None).becomes(measured, *_warnings(job.status, measured))
     if job.finished:
         return leaving(after_the_end(reconciled, context), pods, context)
     if job.deleting:
@@ -246,6 +254,8 @@ def _measured(
     profile = measured_profile(mine, sessions)
     execution = executed(status, mine, context.state, profiled=profile is not None)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
+    if progress is not None and status.placement:
+        progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
     return transitions.changed(
         status,
         turns=max(status.turns, taken),
@@ -253,6 +263,14 @@ def _measured(
         execution=execution,
         progress=progress,
     )
+
+
+def _warnings(before: TrainingJobStatus, after: TrainingJobStatus) -> tuple[JobEvent, ...]:
+    """Return the event that tells the user once what an eviction would lose."""
+    warning = after.progress.warning if after.progress is not None else ""
+    if not warning or (before.progress is not None and before.progress.warning == warning):
+        return ()
+    return (JobEvent("UnsavedWork", warning, warning=True),)
 
 
 def _corrected(

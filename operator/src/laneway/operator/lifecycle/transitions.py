@@ -142,7 +142,10 @@ def unplaced(status: Status, reason: str, message: str, end_seconds: float, now_
     status = with_conditions(accounting.stopped(status, end_seconds), now_seconds, *changes)
     if reason == "Suspended":
         status = with_suspension(status, now_seconds, suspended=True)
-    return changed(_gone_on(waits(status, reason, message, now_seconds)), placement=())
+    progress = status.progress
+    if progress is not None:
+        progress = progress.model_copy(update={"unsaved_since": None})
+    return changed(_gone_on(waits(status, reason, message, now_seconds)), placement=(), progress=progress)
 
 
 def preempted(

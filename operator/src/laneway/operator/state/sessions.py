@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from laneway.api.gpu_node import GPUStatus, SessionState, SessionStatus
+from laneway.api.gpu_node import GPUStatus, SavedWorkStatus, SessionState, SessionStatus
 from laneway.api.training_job_status import ProfileStatus
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, awaits_lane
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -85,6 +85,12 @@ def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> Profi
         model_bytes=max(each.model_bytes for each in measured),
         largest_tensor_bytes=max(each.largest_tensor_bytes for each in measured),
     )
+
+
+def saved_works(pods: Iterable[WorkerPod], sessions: SessionIndex) -> list[SavedWorkStatus]:
+    """Return what the pods' clients say of checkpoints."""
+    works = (hold.session.saved_work for pod in pods for hold in sessions.of(pod))
+    return [each for each in works if each is not None]
 
 
 def turns_taken(pods: Iterable[WorkerPod], sessions: SessionIndex) -> int:

@@ -1,0 +1,129 @@
+"""What an eviction would lose: from the sessions to the status, the scheduler's job and the warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from laneway.api.gpu_node import SavedWorkStatus
+from laneway.api.rfc3339 import format_time
+from laneway.api.training_job_status import ProgressStatus, TrainingJobStatus
+from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.unsaved_work import (
+    loses_much,
+    starts_over,
+    unsaved_seconds,
+    with_saved_work,
+)
+
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, a_session, a_view, decided, write_of
+
+
+def running(executed_seconds: float, attempt: int = 1, **progress: Any) -> TrainingJobStatus:
+    return TrainingJobStatus(
+        attempt=attempt,
+        start_time=format_time(NOW - 10_000),
+        executed_milliseconds=round(executed_seconds * 1000),
+        service_counted_at=format_time(NOW),
+        progress=ProgressStatus(**progress),
+    )
+
+
+def works(since: float, *, checkpointed: bool = False, loaded: float | None = None) -> SavedWorkStatus:
+    return SavedWorkStatus(
+        unsaved_since=format_time(since),
+        checkpointed=checkpointed,
+        loaded_from=None if loaded is None else format_time(loaded),
+    )
+
+
+def after(status: TrainingJobStatus, *sessions: SavedWorkStatus, **progress: Any) -> TrainingJobStatus:
+    assert status.progress is not None
+    now = status.progress.model_copy(update=progress)
+    return status.model_copy(update={"progress": with_saved_work(status, now, sessions, NOW)})
+
+
+def test_the_latest_checkpoint_of_any_worker_counts_for_the_gang() -> None:
+    status = after(running(1000), works(NOW - 900), works(NOW - 100, checkpointed=True))
+    assert unsaved_seconds(status) == pytest.approx(100)
+    assert status.progress is not None
+    assert status.progress.last_checkpoint_time == status.progress.unsaved_since == format_time(NOW - 100)
+    assert not loses_much(status, NOW)
+    assert loses_much(status, NOW + 500)
+
+
+def test_nothing_is_claimed_where_no_client_watches() -> None:
+    status = after(running(50_000))
+    assert unsaved_seconds(status) is None
+    assert not loses_much(status, NOW)
+    assert status.progress == ProgressStatus()
+
+
+def test_a_pause_adds_nothing_to_what_is_unsaved() -> None:
+    status = after(running(1000), works(NOW - 100))
+    paused = status.model_copy(update={"service_counted_at": None})
+    assert unsaved_seconds(paused) == pytest.approx(100)
+    assert not loses_much(paused, NOW + 5000)
+
+
+@pytest.mark.parametrize(
+    ("story", "session", "figures", "resumes"),
+    [
+        ("it loaded what the job had written", works(NOW, loaded=NOW - 5000), {}, True),
+        ("it loaded only older weights", works(NOW, loaded=NOW - 50_000), {}, False),
+        ("it loaded nothing", works(NOW), {}, False),
+        ("its steps go on", works(NOW), {"step": 810}, True),
+        ("its steps start again", works(NOW), {"step": 3}, False),
+    ],
+)
+def test_a_new_attempt_shows_whether_the_job_resumes(
+    story: str, session: SavedWorkStatus, figures: dict[str, Any], resumes: bool
+) -> None:
+    before = running(4000, attempt=2, step=800, last_checkpoint_time=format_time(NOW - 5000))
+    status = after(before, session, **figures)
+    assert status.progress is not None
+    assert status.progress.resumes is resumes, story
+    assert starts_over(status) is not resumes
+    assert bool(status.progress.warning) is not resumes
+    later = after(status, works(NOW + 300, checkpointed=True))
+    assert later.progress is not None
+    assert (later.progress.unsaved_since == status.progress.unsaved_since) is not resumes, (
+        "what a job saves counts only if it loads it"
+    )
+
+
+def test_an_attempt_that_ended_early_without_a_checkpoint_shows_nothing() -> None:
+    status = after(running(60, attempt=2), works(NOW))
+    assert status.progress is not None
+    assert status.progress.resumes is None
+
+
+def test_the_first_checkpoint_of_all_gives_another_chance_to_resume() -> None:
+    lost = after(running(4000, attempt=2), works(NOW - 10))
+    assert starts_over(lost)
+    saved = after(lost, works(NOW - 5, checkpointed=True))
+    assert not starts_over(saved)
+    assert unsaved_seconds(saved) == pytest.approx(5)
+
+
+def test_between_attempts_nothing_is_unsaved_and_what_is_known_is_kept() -> None:
+    status = after(running(4000, attempt=2), works(NOW - 10))
+    ended = transitions.unplaced(status, "Preempted", "Preempted.", NOW, NOW)
+    assert unsaved_seconds(ended) is None
+    assert starts_over(ended)
+
+
+def test_the_user_is_told_once_that_no_checkpoint_is_written() -> None:
+    job = a_job().placed("n1").running(NOW - 2000).record
+    pod = a_pod(job).running(NOW - 2000).record
+    saved = {"unsavedSince": format_time(NOW - 1990)}
+    sessions = {0: [a_session(pod, iterations=9, savedWork=saved)]}
+    view = a_view([job], [pod], [a_gpu_node("n1", sessions=sessions)])
+    write = write_of(decided(view, NOW), job.name)
+    assert write is not None
+    assert [each.reason for each in write.after.events] == ["UnsavedWork"]
+    assert write.status.progress is not None
+    assert "no checkpoint" in write.status.progress.warning
+    reported = a_view([job.with_status(write.status)], [pod], [a_gpu_node("n1", sessions=sessions)])
+    again = write_of(decided(reported, NOW), job.name)
+    assert again is None or not again.after.events

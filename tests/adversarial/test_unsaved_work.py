@@ -9,9 +9,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import Demand, Node, Preemption, PreemptionAction, Profile, policies
+from laneway.scheduling import (
+    Demand,
+    Job,
+    JobState,
+    Node,
+    Preemption,
+    PreemptionAction,
+    Profile,
+    WorkerPlacement,
+    policies,
+)
 from laneway.scheduling.config.registry import ORDER, PREEMPTION
-from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS
+from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS, evictable_until_seconds
 from laneway.simulator import Knowledge, Simulation, TraceJob, make_nodes
 from laneway.simulator.run import Run
 
@@ -145,3 +155,25 @@ def test_an_equal_never_costs_a_job_more_than_the_bound_and_all_jobs_end(
     assert all(run.finish_seconds is not None for run in simulation.runs.values())
     for lost_seconds, priority, preemptors in simulation.lost:
         assert preemptors > priority or lost_seconds <= MOST_LOST_SECONDS + 1
+
+
+@pytest.mark.parametrize(
+    ("ran_hours", "unsaved_minutes", "evictable"),
+    [(1, 9, True), (1, 11, False), (10, 59, True), (10, 61, False)],
+)
+def test_what_may_be_lost_grows_with_the_run(
+    ran_hours: float, unsaved_minutes: float, evictable: bool
+) -> None:
+    """A job that saves once an hour can be evicted at any time after ten hours."""
+    now = 1e6
+    job = Job(
+        "ns/a",
+        Demand(1),
+        0.0,
+        state=JobState.RUNNING,
+        placement=(WorkerPlacement(0, "n", ("g",), 100),),
+        started_seconds=now - ran_hours * HOUR,
+        as_of_seconds=now - 30,
+        unsaved_seconds=unsaved_minutes * 60 - 30,
+    )
+    assert (now < evictable_until_seconds(job)) is evictable

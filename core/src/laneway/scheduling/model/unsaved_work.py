@@ -8,12 +8,17 @@ from typing import Final
 from laneway.scheduling.model.snapshot import Job, JobState
 
 MOST_LOST_SECONDS: Final = 600.0
-"""The most unsaved work that an eviction may lose: the interval of ``laneway.client.Checkpoint``, and twelve times what an
+"""The most unsaved work that an eviction may lose, but for long runs: the interval of ``laneway.client.Checkpoint``, and twelve times what an
 eviction costs a job that saves (50 s). Who saves more often loses less; who saves less often is not evicted between saves."""
 
 
+_LOST_PART: Final = 0.1
+"""An eviction may lose more after a long run, as far as that is this part of it. Else jobs that save once an hour could be evicted
+in a few minutes of each hour only, and a gang would hardly ever find all of its GPUs at the same time."""
+
+
 def evictable_until_seconds(job: Job) -> float:
-    """Return until when an eviction of a job loses little; minus infinity: it would lose too much already.
+    """Return until when an eviction of a job loses little; minus infinity: it never does.
 
     A job whose unsaved work is unknown is taken for one that saves when it is told to stop.
     """
@@ -21,12 +26,14 @@ def evictable_until_seconds(job: Job) -> float:
         return -math.inf
     if job.unsaved_seconds is None:
         return math.inf
-    left_seconds = MOST_LOST_SECONDS - job.unsaved_seconds
-    if left_seconds <= 0:
-        return -math.inf
     if job.as_of_seconds is None or job.state is not JobState.RUNNING:
-        return math.inf
-    return job.as_of_seconds + left_seconds
+        return math.inf if job.unsaved_seconds < MOST_LOST_SECONDS else -math.inf
+    until_seconds = job.as_of_seconds + MOST_LOST_SECONDS - job.unsaved_seconds
+    if job.started_seconds is None:
+        return until_seconds
+    saved_seconds = job.as_of_seconds - job.unsaved_seconds  # what it loses grows from then on
+    share_until_seconds = (saved_seconds - _LOST_PART * job.started_seconds) / (1 - _LOST_PART)
+    return max(until_seconds, share_until_seconds)
 
 
 def may_be_evicted(job: Job, preemptor_priority: int, now_seconds: float) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from laneway.scheduling import Profile
+from laneway.scheduling import JobState, Profile, WorkerPlacement
 from laneway.simulator import Costs, Knowledge, Simulation
 from laneway.simulator.history import Phase
+from laneway.simulator.run import Run
 
 from tests.unit.simulator.builders import FREE, SMALL, a_job, finishes, sharing_memory, simulated
 
@@ -72,3 +73,12 @@ def test_a_paused_job_attains_no_service_and_makes_no_progress() -> None:
     assert run.attained_gpu_seconds == pytest.approx(100)
     assert run.executed_seconds == pytest.approx(100)
     assert run.counted_progress_seconds == 100
+
+
+def test_an_exclusive_job_on_an_overcommitted_gpu_ages_by_one_gpu() -> None:
+    """As the operator counts it: 200 percent of a GPU are one GPU."""
+    run = Run(a_job("ns/a", 100), 0.0, 100.0)
+    run.hold((WorkerPlacement(0, "n", ("g0", "g1"), 200),))
+    assert run.held_gpus == 2.0
+    run.state = JobState.RUNNING
+    assert run.as_job().rate_gpus == 2.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from laneway.scheduling import Job, JobState, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
 from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.scheduling.model.snapshot import held_gpus
 from laneway.scheduling.model.unsaved_work import MOST_LOST_SECONDS
 from laneway.simulator.models.speed_model import Speed
 from laneway.simulator.trace import TraceJob
@@ -96,7 +97,7 @@ class Run:
     def hold(self, placement: tuple[WorkerPlacement, ...]) -> None:
         """Set its placement; an empty one holds nothing."""
         self.placement = placement
-        self.held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
+        self.held_gpus = held_gpus(placement)
 
     def accrue(self, now_seconds: float) -> None:
         """Advance the counters to a time."""

@@ -7,7 +7,7 @@ named by ``namespace/name``, workers by rank, GPUs by uuid.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -173,6 +173,11 @@ class WorkerPlacement:
     """Percent of each of these GPUs."""
 
 
+def held_gpus(placement: Iterable[WorkerPlacement]) -> float:
+    """Return how many GPUs a placement holds; more than 100 percent of a GPU (overcommitment) is one GPU."""
+    return sum(min(worker.share_percent, 100) * len(worker.gpus) for worker in placement) / 100
+
+
 class JobState(StrEnum):
     """What a job holds."""
 
@@ -290,7 +295,7 @@ class Job:
             return 0.0
         if self.service_rate_gpus is not None:
             return self.service_rate_gpus
-        return sum(worker.share_percent * len(worker.gpus) for worker in self.placement) / 100
+        return held_gpus(self.placement)
 
     def service_gpu_seconds(self, now_seconds: float) -> float:
         """Return the service attained up to a moment."""

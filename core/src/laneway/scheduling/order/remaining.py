@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.model.snapshot import Job, held_gpus
 
 _SLACK_SECONDS = 1e-3
 """The rounding error of a sum of floats; without it, a review that is due could seem not to be."""
@@ -38,5 +38,5 @@ def demanded_gpus(job: Job) -> float:
     if demand.memory_bytes is None:
         return demand.gpus * demand.share_percent / 100
     if job.placement:
-        return sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
+        return held_gpus(job.placement)
     return float(demand.gpus)

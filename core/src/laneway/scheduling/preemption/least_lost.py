@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from laneway.scheduling.model.plan import PreemptionAction
-from laneway.scheduling.model.snapshot import Job
+from laneway.scheduling.model.snapshot import Job, held_gpus
 from laneway.scheduling.preemption.action_costs import ActionCosts
 from laneway.scheduling.preemption.lowest_first import LowestFirst
 from laneway.scheduling.preemption.policy import Scenario
@@ -50,5 +50,5 @@ class LeastLost(ActionCosts):
 
     def lost_gpu_seconds(self, job: Job) -> float:
         """Return the GPU time that evicting a job costs."""
-        gpus = sum(worker.share_percent * len(worker.gpus) for worker in job.placement) / 100
+        gpus = held_gpus(job.placement)
         return gpus * self.cost_seconds(job, PreemptionAction.EVICT, held_bytes=0)

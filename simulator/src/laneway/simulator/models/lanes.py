@@ -20,6 +20,7 @@ from laneway.scheduling.model.interference import (
     Interference,
     load_of,
 )
+from laneway.scheduling.model.snapshot import held_gpus
 from laneway.simulator.models.alone import workers_ratio
 from laneway.simulator.models.speed_model import Changes, Occupancy, Running, Speed
 
@@ -52,8 +53,7 @@ class Lanes:
             if uuid not in on_gpu:
                 on_gpu[uuid] = self._on_gpu(uuid, occupancy)
         slowest = min(on_gpu[uuid][key] for uuid in uuids)
-        held_gpus = sum(worker.share_percent * len(worker.gpus) for worker in placement) / 100
-        return Speed(slowest * workers_ratio(key, occupancy), held_gpus * slowest)
+        return Speed(slowest * workers_ratio(key, occupancy), held_gpus(placement) * slowest)
 
     def _on_gpu(self, uuid: str, occupancy: Occupancy) -> dict[str, float]:
         """Return the speed of each job on a GPU."""

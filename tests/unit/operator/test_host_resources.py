@@ -111,6 +111,25 @@ def test_a_refusal_stands_until_something_changes_that_may_help() -> None:
     assert not stands(replace(job, generation=2), view), "its spec has changed"
 
 
+def test_a_refusal_on_a_node_whose_pods_request_more_than_it_has_can_be_reviewed() -> None:
+    job, _ = a_refused_job()
+    full = a_view([], [], [with_others(9)], [offering(8)])
+    refused = new_refusal(job, ["n1"], context_of(full, now=NOW - 600))
+    assert refused.nodes[0].available["cpu"] == "0m"
+    job = job.with_status(job.status.model_copy(update={"scheduler_refusal": refused}))
+    assert stands(job, full)
+    assert not stands(job, a_view([], [], [with_others(7)], [offering(8)]))
+
+
+def test_a_refusal_that_somebody_spoiled_does_not_stand() -> None:
+    job, view = a_refused_job()
+    refused = job.status.scheduler_refusal
+    assert refused is not None
+    nodes = tuple(each.model_copy(update={"available": {"cpu": "many"}}) for each in refused.nodes)
+    spoiled = refused.model_copy(update={"nodes": nodes})
+    assert not stands(job.with_status(job.status.model_copy(update={"scheduler_refusal": spoiled})), view)
+
+
 def test_pods_that_a_node_reports_late_do_not_count_as_leaving_later() -> None:
     job, _ = a_refused_job()
     late = a_view([], [], [with_others(5)], [offering(8)])

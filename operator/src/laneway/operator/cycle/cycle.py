@@ -261,7 +261,7 @@ class Cycle:
             with_estimate=self._estimates.added,
             refused=partial(self._sync.refused, record),
         )
-        after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds))
+        after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         return job_write(record, after, pods, self._sync.templates.of(record))
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:

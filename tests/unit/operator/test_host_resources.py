@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.scheduler_refusal import new_refusal, reviewed
 from laneway.operator.state.cluster_state import ClusterState
@@ -12,7 +15,7 @@ from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import HostResources, JobState
+from laneway.scheduling import HostResources, JobState, WaitingCode
 
 from tests.unit.operator.builders import (
     NOW,
@@ -21,6 +24,7 @@ from tests.unit.operator.builders import (
     a_job,
     a_node,
     a_pod,
+    a_session,
     a_view,
     context_of,
     reconciled_job_of,
@@ -75,6 +79,18 @@ def test_a_worker_that_no_placement_accounts_for_counts_until_it_ends() -> None:
     assert host_of(a_view([], [ended], [with_others(0)], [offering(8)])) == HostResources.of(
         {"cpu": 8000, "pods": 9}
     )
+
+
+def test_what_a_deleted_jobs_worker_still_requests_is_waited_for() -> None:
+    gone = asking("a", 6).placed("n1").running().record
+    pod = a_pod(gone).running().deleting().record
+    sessions = {0: [a_session(pod)], 1: [a_session(pod)]}
+    node = replace(a_gpu_node("n1", sessions=sessions), other_pods={})
+    view = a_view([asking("big", 6).visited().record], [pod], [node], [offering(8)])
+    assert host_of(view) == HostResources.of({"cpu": 8000, "pods": 10})
+    result = Cycle(OperatorConfig()).run(view, WriteHistory({}, {}), NOW)
+    assert not result.decision.starts, "it is not gone yet"
+    assert result.waiting["ns/big"].code is WaitingCode.AWAITING_RELEASE
 
 
 def test_a_report_that_cannot_be_read_counts_as_none() -> None:

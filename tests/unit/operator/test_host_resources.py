@@ -137,13 +137,13 @@ def test_a_refusal_on_a_node_whose_pods_request_more_than_it_has_can_be_reviewed
     assert not stands(job, a_view([], [], [with_others(7)], [offering(8)]))
 
 
-def test_a_refusal_that_somebody_spoiled_does_not_stand() -> None:
+def test_a_refusal_that_somebody_edited_does_not_stand() -> None:
     job, view = a_refused_job()
     refused = job.status.scheduler_refusal
     assert refused is not None
     nodes = tuple(each.model_copy(update={"available": {"cpu": "many"}}) for each in refused.nodes)
-    spoiled = refused.model_copy(update={"nodes": nodes})
-    assert not stands(job.with_status(job.status.model_copy(update={"scheduler_refusal": spoiled})), view)
+    edited = refused.model_copy(update={"nodes": nodes})
+    assert not stands(job.with_status(job.status.model_copy(update={"scheduler_refusal": edited})), view)
 
 
 def test_pods_that_a_node_reports_late_do_not_count_as_leaving_later() -> None:

@@ -411,7 +411,7 @@ def test_a_book_forgets_jobs_that_are_gone_or_ended_long_ago() -> None:
     assert not any(left)
 
 
-def test_a_profile_that_somebody_spoiled_is_deleted_and_made_anew() -> None:
+def test_a_profile_that_somebody_edited_wrongly_is_deleted_and_made_again() -> None:
     metadata: dict[str, Any] = {"namespace": "ns", "name": TEMPLATE, "uid": "u"}
     foreign = {"model": "X", "lastStarted": "2026-01-01T00:00:00z"}  # valid for the API server
     cache, cycle = ClusterCache(lambda: 0.0), Cycle(OperatorConfig())

@@ -21,7 +21,7 @@ class ProfileRecord:
     uid: str
     status: TrainingProfileStatus
     problem: str = ""
-    """What is wrong with the object, as a sentence. It then says nothing, and is deleted, so that it can be made anew: an apply
+    """What is wrong with the object, as a sentence. It then says nothing, and is deleted, so that it can be made again: an apply
     would keep what somebody else wrote. Empty where nothing is."""
 
     resource_version: str = field(default="", compare=False)

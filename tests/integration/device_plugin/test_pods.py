@@ -250,7 +250,8 @@ def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cl
     sidecar = {**asking(requests={"cpu": "250m"}), "name": "s", "restartPolicy": "Always"}
     limited = asking(limits={"cpu": "1", "memory": "1Gi"})
     create("plain", {}, containers=[limited], initContainers=[sidecar])
-    create("worker", {names.JOB_LABEL: "j"}, containers=[asking(requests={"cpu": "7"})])
+    worker = {names.JOB_LABEL: "j", names.JOB_UID_LABEL: "u", names.RANK_LABEL: "0", names.ATTEMPT_LABEL: "1"}
+    create("j-0", worker, containers=[asking(requests={"cpu": "7"})])
     first = {"cpu": "1250m", "memory": str(2**30), "pods": "1"}
     wait_until(lambda: requests() == first, "the plain pod is counted, the worker is not")
     whole = {"requests": {"cpu": "3"}}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from laneway.client.pytorch import checkpoint_watch
 from laneway.client.reporting import saved_work
 from laneway.client.reporting.mounts import is_lasting, outlives_container
 from laneway.client.reporting.profile import Profiler
@@ -124,6 +127,27 @@ def test_only_a_loaded_file_that_may_hold_the_model_resumes_it() -> None:
     fresh.note_load(5, 900.0)
     fresh.begin_training(100)
     assert fresh.loaded_from is None
+
+
+def test_after_many_files_no_other_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looked_at: list[str] = []
+    progress = Progress(Profiler())
+    client = SimpleNamespace(guard=SimpleNamespace(progress=progress))
+    monkeypatch.setattr(checkpoint_watch, "client", lambda: client)
+
+    def outlives(path: str) -> bool:
+        looked_at.append(path)
+        return True
+
+    monkeypatch.setattr(checkpoint_watch, "outlives_container", outlives)
+    watch = object.__new__(checkpoint_watch.CheckpointWatch)
+    tensor = type("Tensor", (), {"numel": lambda self: 5})
+    watch._torch = SimpleNamespace(Tensor=tensor, nn=SimpleNamespace(Module=type(None)))
+    sample = tmp_path / "sample.pt"
+    sample.touch()
+    for _ in range(saved_work.REMEMBERED_LOADS + 50):
+        watch._note_load([tensor()], sample)
+    assert len(looked_at) == saved_work.REMEMBERED_LOADS
 
 
 def test_without_an_agent_nothing_is_kept_for_it() -> None:

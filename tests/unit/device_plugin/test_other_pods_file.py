@@ -23,6 +23,12 @@ def a_pod(name: str, cpu: str, phase: str = "Running", **metadata: Any) -> dict[
     }
 
 
+def a_worker(cpu: str, name: str = "j-0", **metadata: Any) -> dict[str, Any]:
+    labels = {names.JOB_LABEL: "j", names.JOB_UID_LABEL: "u", names.RANK_LABEL: "0", names.ATTEMPT_LABEL: "1"}
+    owner = {"kind": "TrainingJob", "name": "j", "uid": "u", "controller": True}
+    return a_pod(name, cpu, **{"labels": labels, "ownerReferences": [owner], **metadata})
+
+
 def known(*pods: dict[str, Any]) -> NodePods:
     node_pods = NodePods(None)
     node_pods.pods = {info.key: info for info in map(pod_info, pods)}
@@ -35,11 +41,25 @@ def test_workers_and_pods_that_have_ended_are_left_out(tmp_path: Path) -> None:
         a_pod("plain", "1500m"),
         a_pod("going", "1", deletionTimestamp="2026-01-01T00:00:00Z"),
         a_pod("ended", "4", phase="Succeeded"),
-        a_pod("worker", "8", labels={names.JOB_LABEL: "j"}),
+        a_worker("8"),
     )
     file = tmp_path / "run" / "pod-requests.json"
     OtherPodsFile(file, pods).write()
     assert json.loads(file.read_text()) == {"version": 1, "requests": {"cpu": "2500m", "pods": "2"}}
+
+
+def test_a_pod_that_only_looks_like_a_worker_counts_because_the_operator_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    owner = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    for copied in (
+        a_pod("board", "1", labels={names.JOB_LABEL: "j"}),
+        a_worker("1", name="j-copy"),
+        a_worker("1", ownerReferences=[owner]),
+    ):
+        file = tmp_path / "f"
+        OtherPodsFile(file, known(copied)).write()
+        assert json.loads(file.read_text())["requests"] == {"cpu": "1000m", "pods": "1"}
 
 
 def test_nothing_is_written_before_the_pods_are_known(tmp_path: Path) -> None:

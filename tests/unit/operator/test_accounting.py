@@ -100,6 +100,16 @@ def test_a_job_that_is_suspended_while_it_waits_stops_counting() -> None:
     assert accounting.competes_since_seconds(again) == NOW + month
 
 
+def test_a_wait_that_an_earlier_operator_began_counts_from_its_begin() -> None:
+    status = waiting("GPUsBusy")
+    assert status.waiting is not None
+    began = status.waiting.model_copy(update={"since": format_time(NOW - 7200)})
+    stored = status.model_copy(update={"attempt": 2, "waiting": began})
+    assert accounting.wait_counted(stored, NOW, stored).wait_counted_at == format_time(NOW - 7200)
+    held = stored.model_copy(update={"waiting": began.model_copy(update={"reason": "Suspended"})})
+    assert accounting.wait_counted(stored, NOW, held).wait_counted_at == format_time(NOW)
+
+
 def test_a_new_job_waits_from_its_creation_on() -> None:
     assert accounting.competes_since_seconds(TrainingJobStatus()) is None
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from laneway.operator.config import OperatorConfig
+from laneway.operator.cycle.cycle import Cycle
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.scheduler_refusal import new_refusal, reviewed
 from laneway.operator.state.cluster_state import ClusterState
@@ -12,7 +15,7 @@ from laneway.operator.state.records.gpu_node_record import GPUNodeRecord, parse_
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
-from laneway.scheduling import HostResources, JobState
+from laneway.scheduling import HostResources, JobState, WaitingCode
 
 from tests.unit.operator.builders import (
     NOW,
@@ -21,6 +24,7 @@ from tests.unit.operator.builders import (
     a_job,
     a_node,
     a_pod,
+    a_session,
     a_view,
     context_of,
     reconciled_job_of,
@@ -77,6 +81,18 @@ def test_a_worker_that_no_placement_accounts_for_counts_until_it_ends() -> None:
     )
 
 
+def test_what_a_deleted_jobs_worker_still_requests_is_waited_for() -> None:
+    gone = asking("a", 6).placed("n1").running().record
+    pod = a_pod(gone).running().deleting().record
+    sessions = {0: [a_session(pod)], 1: [a_session(pod)]}
+    node = replace(a_gpu_node("n1", sessions=sessions), other_pods={})
+    view = a_view([asking("big", 6).visited().record], [pod], [node], [offering(8)])
+    assert host_of(view) == HostResources.of({"cpu": 8000, "pods": 10})
+    result = Cycle(OperatorConfig()).run(view, WriteHistory({}, {}), NOW)
+    assert not result.decision.starts, "it is not gone yet"
+    assert result.waiting["ns/big"].code is WaitingCode.AWAITING_RELEASE
+
+
 def test_a_report_that_cannot_be_read_counts_as_none() -> None:
     raw = {"metadata": {"name": "n1"}, "status": {"otherPodsRequests": {"cpu": "many"}}}
     assert parse_gpu_node(raw).other_pods is None
@@ -109,6 +125,25 @@ def test_a_refusal_stands_until_something_changes_that_may_help() -> None:
     assert not stands(job, a_view([], [], [with_others(3)], [offering(8)])), "a worker has left"
     assert not stands(job, a_view([], [OTHER], [with_others(3)], [])), "the node is gone"
     assert not stands(replace(job, generation=2), view), "its spec has changed"
+
+
+def test_a_refusal_on_a_node_whose_pods_request_more_than_it_has_can_be_reviewed() -> None:
+    job, _ = a_refused_job()
+    full = a_view([], [], [with_others(9)], [offering(8)])
+    refused = new_refusal(job, ["n1"], context_of(full, now=NOW - 600))
+    assert refused.nodes[0].available["cpu"] == "0m"
+    job = job.with_status(job.status.model_copy(update={"scheduler_refusal": refused}))
+    assert stands(job, full)
+    assert not stands(job, a_view([], [], [with_others(7)], [offering(8)]))
+
+
+def test_a_refusal_that_somebody_edited_does_not_stand() -> None:
+    job, view = a_refused_job()
+    refused = job.status.scheduler_refusal
+    assert refused is not None
+    nodes = tuple(each.model_copy(update={"available": {"cpu": "many"}}) for each in refused.nodes)
+    edited = refused.model_copy(update={"nodes": nodes})
+    assert not stands(job.with_status(job.status.model_copy(update={"scheduler_refusal": edited})), view)
 
 
 def test_pods_that_a_node_reports_late_do_not_count_as_leaving_later() -> None:

@@ -16,7 +16,7 @@ from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle import template_evidence, templates
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.template_evidence import Evidence, is_news, learnt
-from laneway.operator.cycle.templates import known_template
+from laneway.operator.cycle.templates import known_template, to_node
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.pacing import (
@@ -27,6 +27,7 @@ from laneway.operator.pacing import (
     PROFILES_PER_NAMESPACE,
     PROFILES_WRITTEN_PER_CYCLE,
 )
+from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord, parse_profile
 
@@ -408,3 +409,28 @@ def test_a_book_forgets_jobs_that_are_gone_or_ended_long_ago() -> None:
     book.refresh({}, (), NOW + END_COUNTS_SECONDS)
     left = (book._evidence, book._shows, book._jobs, book._template, book._known, book._unwritten)
     assert not any(left)
+
+
+def test_a_profile_that_somebody_edited_wrongly_is_deleted_and_made_again() -> None:
+    metadata: dict[str, Any] = {"namespace": "ns", "name": TEMPLATE, "uid": "u"}
+    foreign = {"model": "X", "lastStarted": "2026-01-01T00:00:00z"}  # valid for the API server
+    cache, cycle = ClusterCache(lambda: 0.0), Cycle(OperatorConfig())
+    view = cache.state(1e9)
+    view.note_job(None, running("a"))
+    view.note_gpu_node(None, a_gpu_node("n1"))
+    view.note_node(None, a_node("n1"))
+    cycle.run(view, WriteHistory({}, {}), NOW)
+    cache.profiles.observe(
+        {"metadata": {**metadata, "resourceVersion": "1"}, "status": {"models": [foreign]}}
+    )
+    result = cycle.run(view, WriteHistory({}, {}), NOW)
+    assert not result.profiles, "an apply would keep what somebody else wrote"
+    assert [each.name for each in result.surplus_profiles] == [TEMPLATE]
+    cache.profiles.forget(metadata)
+    (write,) = cycle.run(view, WriteHistory({}, {}), NOW).profiles
+    assert write.before is None
+
+
+def test_times_that_no_node_would_take_are_bounded() -> None:
+    edited = ProfileStatus(persistent_bytes=1, ephemeral_bytes=1, iteration_microseconds=2**53)
+    assert to_node(edited).iteration_seconds == 1e9

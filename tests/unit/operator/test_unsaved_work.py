@@ -127,3 +127,20 @@ def test_the_user_is_told_once_that_no_checkpoint_is_written() -> None:
     reported = a_view([job.with_status(write.status)], [pod], [a_gpu_node("n1", sessions=sessions)])
     again = write_of(decided(reported, NOW), job.name)
     assert again is None or not again.after.events
+
+
+def test_a_job_that_has_ended_has_no_unsaved_work() -> None:
+    began = a_job().placed("n1").running(NOW - 2000)
+    pod = a_pod(began.record).ended(at=NOW - 1, since=NOW - 2000).record
+    sessions = {0: [a_session(pod, iterations=9, savedWork={"unsavedSince": format_time(NOW - 1990)})]}
+    view = a_view([began.record], [pod], [a_gpu_node("n1", sessions=sessions)])
+    write = write_of(decided(view, NOW), "job")
+    assert write is not None
+    assert write.status.completion_time is not None
+    assert write.status.progress is not None
+    assert (write.status.progress.unsaved_since, write.status.progress.warning) == (None, "")
+    late = began.after(transitions.succeeded, "done", NOW - 1, NOW - 1).status(
+        executed_milliseconds=1_999_000
+    )
+    later = write_of(decided(a_view([late.record], [pod], [a_gpu_node("n1", sessions=sessions)]), NOW), "job")
+    assert later is None or not later.after.events, "its node reports after the end"

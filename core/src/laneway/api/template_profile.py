@@ -9,6 +9,7 @@ from laneway.api.records import Record
 from pydantic import Field
 
 _MOST_BYTES = 2**63 - 1
+MOST_SECONDS = 1e9
 
 
 class TemplateProfile(Record):
@@ -21,12 +22,17 @@ class TemplateProfile(Record):
     framework_bytes: int = Field(
         default=0, description="The framework's own memory, such as a CUDA context.", ge=0, le=_MOST_BYTES
     )
-    iteration_seconds: float = Field(default=0.0, description="Mean time; 0: not known.", ge=0, le=1e9)
+    iteration_seconds: float = Field(
+        default=0.0, description="Mean time; 0: not known.", ge=0, le=MOST_SECONDS
+    )
     iteration_seconds_spread: float = Field(
-        default=0.0, description="Standard deviation of that time.", ge=0, le=1e9
+        default=0.0, description="Standard deviation of that time.", ge=0, le=MOST_SECONDS
     )
     data_seconds: float = Field(
-        default=0.0, description="Mean time before an iteration that was no wait for a turn.", ge=0, le=1e9
+        default=0.0,
+        description="Mean time before an iteration that was no wait for a turn.",
+        ge=0,
+        le=MOST_SECONDS,
     )
     model_bytes: int = Field(default=0, ge=0, le=_MOST_BYTES)
     largest_tensor_bytes: int = Field(default=0, ge=0, le=_MOST_BYTES)

@@ -110,7 +110,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     def changed(pod: PodInfo) -> None:
         if pod.requests:
             shares.trigger()
-        if pod.job is None:
+        if not pod.is_worker:
             other_pods.trigger()
 
     pods = NodePods(api, changed=changed)

@@ -45,7 +45,7 @@ class OtherPodsFile:
         """Write the sum, if the pods are known and it differs from what was written last."""
         if not self._pods.synced:
             return
-        others = [pod.host_requests for pod in self._pods.pods.values() if pod.job is None]
+        others = [pod.host_requests for pod in self._pods.pods.values() if not pod.is_worker]
         record = OtherPods(requests=quantities(total(others)))
         if record == self._written:
             return

@@ -44,6 +44,8 @@ class PodInfo:
     """In a terminal phase, or being deleted."""
     started: bool
     """One of its containers has run, so it is not just being admitted."""
+    controller: str
+    """The uid of its controller; empty if it has none."""
 
     @property
     def key(self) -> PodKey:
@@ -75,6 +77,18 @@ class PodInfo:
     def job(self) -> str | None:
         """The TrainingJob whose worker it is."""
         return self.labels.get(names.JOB_LABEL)
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the operator takes it for a worker of a job, and counts what it requests. Anybody can copy labels."""
+        made_for = self.labels.get(names.JOB_UID_LABEL)
+        return (
+            self.name == f"{self.job}-{self.labels.get(names.RANK_LABEL)}"
+            and self.rank is not None
+            and self.attempt is not None
+            and bool(made_for)
+            and self.controller in ("", made_for)
+        )
 
     @property
     def rank(self) -> int | None:
@@ -113,6 +127,7 @@ def pod_info(pod: Mapping[str, Any]) -> PodInfo:
         },
         init_containers=frozenset(container["name"] for container in first),
         ended=bool(metadata.get("deletionTimestamp")) or status.get("phase") in _TERMINAL,
+        controller=_controller(metadata),
         started=any(_has_started(container) for container in status.get("containerStatuses") or ()),
     )
 
@@ -120,6 +135,11 @@ def pod_info(pod: Mapping[str, Any]) -> PodInfo:
 def _percent(container: Mapping[str, Any]) -> int:
     limits = (container.get("resources") or {}).get("limits") or {}
     return int(quantity.parse(limits.get(names.GPU_PERCENT, 0)))
+
+
+def _controller(metadata: Mapping[str, Any]) -> str:
+    owners = metadata.get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), "")
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:

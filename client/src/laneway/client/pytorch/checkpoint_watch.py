@@ -124,8 +124,10 @@ class CheckpointWatch:
 
     def _note_load(self, content: Any, source: Any) -> None:
         saved_work = client().guard.progress.saved_work
+        if not saved_work.expects_loads:
+            return  # a worker process of a data loader may load a file per sample
         path = path_of(source)
-        if saved_work.trained_since is not None or path is None or not outlives_container(path):
+        if path is None or not outlives_container(path):
             return
         elements = math.inf if _is_sharded(source) else count_elements(self._torch, content)
         if elements:

@@ -24,6 +24,11 @@ class SavedWork:
         """When the newest checkpoint was written that was loaded before the training began."""
         self._loads: list[tuple[float, float]] = []
 
+    @property
+    def expects_loads(self) -> bool:
+        """Whether a loaded file may still matter: not once the training has begun, and not after many files, which are data."""
+        return self.trained_since is None and len(self._loads) < REMEMBERED_LOADS
+
     def note_load(self, elements: float, written_at: float) -> None:
         """Records a file that was loaded; once the training has begun, that resumes nothing.
 
@@ -31,7 +36,7 @@ class SavedWork:
             elements: how many numbers its tensors hold.
             written_at: when it was written.
         """
-        if self.trained_since is None and len(self._loads) < REMEMBERED_LOADS:
+        if self.expects_loads:
             self._loads.append((elements, written_at))
 
     def begin_training(self, trained_elements: int) -> bool:

@@ -54,7 +54,7 @@ class CycleResult:
     """TrainingProfiles to be written."""
 
     surplus_profiles: tuple[ProfileRecord, ...]
-    """TrainingProfiles to be deleted, because their namespace has too many."""
+    """TrainingProfiles to be deleted, because their namespace has too many, or they cannot be read."""
 
     due_seconds: float
     """When the next cycle is due though nothing changes."""
@@ -261,7 +261,7 @@ class Cycle:
             with_estimate=self._estimates.added,
             refused=partial(self._sync.refused, record),
         )
-        after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds))
+        after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
         return job_write(record, after, pods, self._sync.templates.of(record))
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:
@@ -301,10 +301,13 @@ class Cycle:
     def _surplus_profiles(
         self, cluster: ClusterState, delta: Delta, now_seconds: float
     ) -> tuple[ProfileRecord, ...]:
-        """Look only where profiles have changed, and are too many."""
-        changed = {key.partition("/")[0] for key in delta.profiles}
-        crowded = [each for each in changed if len(cluster.profiles.get(each, ())) > PROFILES_PER_NAMESPACE]
-        return self._sync.templates.surplus(cluster.profiles, crowded, now_seconds)
+        """Look only where profiles have changed, and are too many or cannot be read."""
+        namespaces = set()
+        for namespace, _, name in (key.partition("/") for key in delta.profiles):
+            there = cluster.profiles.get(namespace, {})
+            if len(there) > PROFILES_PER_NAMESPACE or (name in there and there[name].problem):
+                namespaces.add(namespace)
+        return self._sync.templates.surplus(cluster.profiles, namespaces, now_seconds)
 
     def _due_seconds(self, this: CycleState) -> float:
         now_seconds = this.now_seconds

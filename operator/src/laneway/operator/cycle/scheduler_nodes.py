@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import GPUStatus
@@ -31,6 +31,7 @@ def scheduler_node(
     active_percent: int | None,
     reported_by: Mapping[str, str],
     jobs: Mapping[str, ReconciledJob],
+    departing: Collection[str] = (),
 ) -> Node:
     """Return a node as the planner sees it.
 
@@ -42,6 +43,7 @@ def scheduler_node(
         active_percent: percent of a GPU whose holders take turns at the same time; None: all on offer.
         reported_by: by GPU, the node that has it.
         jobs: by uid: the jobs that the planner has, as they were reconciled.
+        departing: uids of pods whose requests the planner counts with their departure.
     """
     disputed = [gpu.uuid for gpu in record.gpus if reported_by[gpu.uuid] != record.name]
     refusal = (
@@ -58,11 +60,13 @@ def scheduler_node(
         ),
         schedulable=not refusal,
         reason=refusal,
-        host=_host(record.name, state, jobs),
+        host=_host(record.name, state, jobs, departing),
     )
 
 
-def _host(node: str, state: ClusterState, jobs: Mapping[str, ReconciledJob]) -> HostResources | None:
+def _host(
+    node: str, state: ClusterState, jobs: Mapping[str, ReconciledJob], departing: Collection[str]
+) -> HostResources | None:
     """Return what a node has for the planner's jobs.
 
     A worker that the planner does not count where it is counts here; so does what a pod requests beyond its job's template,
@@ -73,6 +77,8 @@ def _host(node: str, state: ClusterState, jobs: Mapping[str, ReconciledJob]) -> 
         return None
     left = dict(left)
     for pod in state.pods_on.get(node, {}).values():
+        if pod.uid in departing:
+            continue
         job = jobs.get(pod.job_uid)
         counted = job is not None and any((each.worker, each.node) == (pod.rank, node) for each in job.holds)
         demand = (

@@ -170,6 +170,7 @@ class SchedulerSync:
                 self._active_percent,
                 self._node_of,
                 {uid: cache.jobs[uid] for uid in gangs & cache.jobs.keys() - unplanned},
+                tenants.departing,
             )
             changed |= before is None or before.node != node
             releasing = {job.key: job for job in tenants.departures}

@@ -14,7 +14,7 @@ from itertools import islice
 
 from laneway.api.model_selector import selects
 from laneway.api.rfc3339 import format_time, parse_time
-from laneway.api.template_profile import TemplateProfile
+from laneway.api.template_profile import MOST_SECONDS, TemplateProfile
 from laneway.api.training_job_status import ProfileStatus
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.template_evidence import Evidence, evidence_of, is_news, larger, learnt
@@ -170,7 +170,8 @@ class TemplateBook:
     def surplus(
         self, profiles: Profiles, namespaces: Iterable[str], now_seconds: float
     ) -> tuple[ProfileRecord, ...]:
-        """Return the profiles of some namespaces that are to be deleted: those unused for long, and the least used beyond a number."""
+        """Return the profiles of some namespaces that are to be deleted: those unused for long, the least used beyond a number, and
+        those that cannot be read."""
         found: list[ProfileRecord] = []
         for namespace in sorted(namespaces):
             ranked = self._ranked(profiles.get(namespace, {}))
@@ -178,7 +179,7 @@ class TemplateBook:
             found += (
                 record
                 for place, (rank, record) in enumerate(ranked)
-                if place >= PROFILES_PER_NAMESPACE or rank[:2] < oldest
+                if place >= PROFILES_PER_NAMESPACE or rank[:2] < oldest or record.problem
             )
         return tuple(found)
 
@@ -242,7 +243,7 @@ class TemplateBook:
                     least[namespace] = ranked[PROFILES_PER_NAMESPACE - 1][0] if full else (False, 0.0, "")
                 if self._rank(key, after) < least[namespace]:
                     continue
-            elif _writable_seconds(before.status) > now_seconds:
+            elif before.problem or _writable_seconds(before.status) > now_seconds:
                 continue
             status = after.model_copy(update={"updated_at": format_time(now_seconds)})
             yield ProfileWrite(namespace, name, before, status)
@@ -287,9 +288,9 @@ def to_node(profile: ProfileStatus) -> TemplateProfile:
         persistent_bytes=max(0, profile.persistent_bytes - profile.framework_bytes),
         ephemeral_bytes=profile.ephemeral_bytes,
         framework_bytes=profile.framework_bytes,
-        iteration_seconds=profile.iteration_microseconds / 1e6,
-        iteration_seconds_spread=profile.iteration_spread_microseconds / 1e6,
-        data_seconds=profile.data_microseconds / 1e6,
+        iteration_seconds=min(profile.iteration_microseconds / 1e6, MOST_SECONDS),
+        iteration_seconds_spread=min(profile.iteration_spread_microseconds / 1e6, MOST_SECONDS),
+        data_seconds=min(profile.data_microseconds / 1e6, MOST_SECONDS),
         model_bytes=profile.model_bytes,
         largest_tensor_bytes=profile.largest_tensor_bytes,
     )

@@ -18,7 +18,8 @@ from laneway.api.gpu_node import SessionStatus
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.sessions import Hold
-from laneway.scheduling import Demand, ForeignTenant, Job, JobState, WorkerPlacement
+from laneway.scheduling import Demand, ForeignTenant, HostResources, Job, JobState, WorkerPlacement
+from laneway.scheduling.model.host_resources import NOTHING
 
 _RELEASE_SECONDS = 10.0
 """After a worker's containers end, the node reports its session until the kubelet frees its device ids. A worker placed there
@@ -34,6 +35,9 @@ class NodeTenants:
     foreign: defaultdict[str, list[ForeignTenant]] = field(default_factory=lambda: defaultdict(list))
     departures: list[Job] = field(default_factory=list)
     """Sessions that are about to end, each as a job that leaves."""
+
+    departing: set[str] = field(default_factory=set)
+    """Uids of the pods whose requests count with a departure: what they release can be waited for."""
 
     until_seconds: float = math.inf
     """When that changes by itself."""
@@ -79,7 +83,11 @@ def node_tenants(
             departs = True
             found.until_seconds = min(found.until_seconds, math.nextafter(release_seconds, math.inf))
         if departs:
-            found.departures.append(_departure(hold))
+            requests = NOTHING
+            if pod is not None and not pod.ended and pod.node == node and pod.uid not in found.departing:
+                requests = HostResources.of(pod.requests)
+                found.departing.add(pod.uid)
+            found.departures.append(_departure(hold, requests))
         else:
             tenant = _tenant(hold.session, gpus_of_key[hold.session.key] > 1)
             found.foreign[hold.gpu.uuid].append(tenant)
@@ -108,12 +116,12 @@ def _unreported(
             yield gpu, ForeignTenant(key, pod.share_percent, spans_gpus=len(pod.gpus) > 1)
 
 
-def _departure(hold: Hold) -> Job:
+def _departure(hold: Hold, requests: HostResources) -> Job:
     session = hold.session
     placement = WorkerPlacement(0, hold.node, (hold.gpu.uuid,), session.share_percent)
     return Job(
         key=f"{session.namespace}/{session.pod}/{session.key}/{hold.node}/{hold.gpu.index}",
-        demand=Demand(share_percent=min(session.share_percent, 100)),
+        demand=Demand(share_percent=min(session.share_percent, 100), requests=requests),
         created_seconds=0.0,
         state=JobState.TERMINATING,
         placement=(placement,),

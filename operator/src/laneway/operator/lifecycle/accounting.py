@@ -51,12 +51,19 @@ def started(status: TrainingJobStatus, start_seconds: float) -> TrainingJobStatu
     return status.model_copy(update={"service_counted_at": format_time(start_seconds)})
 
 
-def wait_counted(status: TrainingJobStatus, now_seconds: float) -> TrainingJobStatus:
-    """Return the status with its wait counted: from now on if the job begins to wait for others, up to now if it no longer does."""
+def wait_counted(
+    status: TrainingJobStatus, now_seconds: float, stored: TrainingJobStatus | None = None
+) -> TrainingJobStatus:
+    """Return the status with its wait counted: from now on if the job begins to wait for others, up to now if it no longer does.
+
+    A stored status that already waits for others without a count is of an operator that counted no waits: then the whole wait counts.
+    """
     if competes(status) is (status.wait_counted_at is not None):
         return status
     if status.wait_counted_at is None:
-        return status.model_copy(update={"wait_counted_at": format_time(now_seconds)})
+        known = stored.waiting if stored is not None and competes(stored) else None
+        since = (known.since if known is not None else None) or format_time(now_seconds)
+        return status.model_copy(update={"wait_counted_at": since})
     elapsed_seconds = max(0.0, now_seconds - parse_time(status.wait_counted_at))
     waited_milliseconds = status.waited_milliseconds + _milliseconds(elapsed_seconds)
     return status.model_copy(update={"wait_counted_at": None, "waited_milliseconds": waited_milliseconds})

@@ -254,7 +254,7 @@ def _measured(
     profile = measured_profile(mine, sessions)
     execution = executed(status, mine, context.state, profiled=profile is not None)
     progress = progress_made(status.progress, mine, sessions, context.now_seconds)
-    if progress is not None and status.placement:
+    if progress is not None and status.placement and status.completion_time is None:
         progress = with_saved_work(status, progress, saved_works(mine, sessions), context.now_seconds)
     return transitions.changed(
         status,

@@ -63,15 +63,18 @@ def reviewed(job: JobRecord, context: ReconcileContext) -> tuple[SchedulerRefusa
 
 def _as_now(node: str, job: JobRecord, state: ClusterState) -> RefusedNodeStatus:
     others = (uid for uid, pod in state.pods_on.get(node, {}).items() if pod.job_uid != job.uid)
-    return RefusedNodeStatus(
-        node=node, available=quantities(available(state, node) or {}), pods=tuple(sorted(others))
-    )
+    # Pods may request more than is left of a resource, such as devices that have failed; a quantity is never negative.
+    left = {name: max(0, amount) for name, amount in (available(state, node) or {}).items()}
+    return RefusedNodeStatus(node=node, available=quantities(left), pods=tuple(sorted(others)))
 
 
 def _has_more(then: RefusedNodeStatus, state: ClusterState) -> bool:
     """Whether a node has gained a resource since, a worker has left it, or it is gone."""
     now = available(state, then.node) or {}
-    before = amounts(then.available)
+    try:
+        before = amounts(then.available)
+    except ValueError:
+        return True  # somebody else wrote it: it is not known what was there
     return (
         then.node not in state.nodes
         or any(amount > before.get(name, 0) for name, amount in now.items())

@@ -325,8 +325,12 @@ def _finished(
     status = with_conditions(status, now_seconds, *ended, *changes)
     # The placement stays: it says where the job ran last, and where its logs are.
     completed = format_time(end_seconds)
+    progress = status.progress
+    if progress is not None:
+        progress = progress.model_copy(update={"unsaved_since": None, "warning": ""})
     return changed(
         _gone_on(status),
+        progress=progress,
         waiting=None,
         avoid=(),
         failures=(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from laneway.api.records import explain
 from laneway.api.training_profile import TrainingProfileStatus
+from pydantic import ValidationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,10 @@ class ProfileRecord:
 
     uid: str
     status: TrainingProfileStatus
+    problem: str = ""
+    """What is wrong with the object, as a sentence. It then says nothing, and is deleted, so that it can be made again: an apply
+    would keep what somebody else wrote. Empty where nothing is."""
+
     resource_version: str = field(default="", compare=False)
     """The first resource version at which the object matched this record."""
 
@@ -28,16 +34,17 @@ class ProfileRecord:
 
 
 def parse_profile(raw: dict[str, Any]) -> ProfileRecord:
-    """Read a TrainingProfile.
-
-    Raises:
-        ValueError, KeyError: somebody else wrote it, and it cannot be read. It counts as missing, and is written again.
-    """
+    """Read a TrainingProfile. What somebody else wrote wrongly is noted in ``problem``, never raised."""
     metadata = raw["metadata"]
+    try:
+        status, problem = TrainingProfileStatus.model_validate(raw.get("status") or {}), ""
+    except ValidationError as error:
+        status, problem = TrainingProfileStatus(), explain(error, "status")
     return ProfileRecord(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        status=TrainingProfileStatus.model_validate(raw.get("status") or {}),
+        status=status,
+        problem=problem,
         resource_version=metadata.get("resourceVersion", ""),
     )

@@ -12,6 +12,8 @@ Schema = dict[str, "Schema"] | list["Schema"] | type
 
 _EXPRESSIONS: Schema = [{"key": str, "operator": str, "values": [str]}]
 
+_RESOURCES: Schema = {"limits": dict, "requests": dict}
+
 _TEMPLATE: Schema = {
     "metadata": {"labels": dict, "annotations": dict},
     "spec": {
@@ -19,9 +21,12 @@ _TEMPLATE: Schema = {
             {
                 "name": str,
                 "env": [{"name": str, "value": str, "valueFrom": dict}],
-                "resources": {"limits": dict},
+                "resources": _RESOURCES,
             }
         ],
+        "initContainers": [{"resources": _RESOURCES}],
+        "resources": _RESOURCES,
+        "overhead": dict,
         "nodeSelector": dict,
         "terminationGracePeriodSeconds": int,
         "tolerations": [{"key": str, "operator": str, "value": str, "effect": str}],

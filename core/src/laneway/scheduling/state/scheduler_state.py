@@ -161,12 +161,14 @@ class SchedulerState:
 
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, allocations and the waiting queue up to date."""
-        self._refresh_stale(now_seconds)
+        if not self._holders_known:  # else all GPUs would count as idle
+            self._holders_known = True
+            self._refresh_stale(now_seconds)
         if self.policies.order.bounds_waiting:
             self.contention.set_idle(self.capacity(IDLE).idle_percent())
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
-            self._refresh_stale(now_seconds)
+        self._refresh_stale(now_seconds)
 
     def _refresh_stale(self, now_seconds: float) -> None:
         """Bring up to date what has changed, or is due."""
@@ -234,6 +236,7 @@ class SchedulerState:
 
     def _set_cluster(self, nodes: Sequence[Node]) -> None:
         self.allocations = Allocations(nodes)
+        self._holders_known = False
         self.cluster_capacity = ClusterCapacity(self.allocations)
         self.avoided: dict[str, frozenset[int]] = {}
         self._capacities: dict[View, FreeCapacity] = {}

@@ -93,21 +93,23 @@ def _reserve(
     first_since_seconds = session.state.first_since_seconds(job)
     free_at = _free_at_seconds(session, job, first_since_seconds, suits)
     holders = [session.state.jobs[key] for key in sorted(free_at, key=free_at.__getitem__)]
-    scenario = PreemptionScenario(
-        session.state,
-        statement,
-        job,
-        place,
-        lambda holder: may_be_evicted(holder, job.priority, now_seconds),
-    )
-    run = shortest_run(holders, scenario)
-    placement = None if run is None else scenario.placement_without(run)
+    once_gone = PreemptionScenario(session.state, statement, job, place, lambda _: True)
+    run = shortest_run(holders, once_gone)
+    placement = None if run is None else once_gone.placement_without(run)
     if not run or placement is None:
         statement.rollback()
         return False
     start_seconds = free_at[run[-1].key][0]
     if start_seconds <= now_seconds and session.preemptors < MAX_PREEMPTORS:
-        return preempt_victims(session, job, statement, scenario, scenario.in_the_way(run))
+        victims = once_gone.in_the_way(run)
+        now = PreemptionScenario(
+            session.state,
+            statement,
+            job,
+            place,
+            lambda holder: may_be_evicted(holder, job.priority, now_seconds),
+        )
+        return preempt_victims(session, job, statement, now, victims)
     statement.rollback()
     soon_seconds = now_seconds + session.state.min_run_seconds(job, now_seconds)
     if start_seconds <= soon_seconds:  # a job that started there now could not be preempted in time

@@ -84,6 +84,7 @@ class SchedulerState:
         self._evictable_until = Timers()
         """When running jobs will have too much unsaved work to be evicted."""
 
+        self._holders_known = False
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:

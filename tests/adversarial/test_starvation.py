@@ -60,3 +60,33 @@ def test_jobs_without_checkpoints_cannot_starve_a_gang() -> None:
         a_job("gang", 5 * HOUR, gpus=8, submit=HOUR), *small, nodes="1x8", until_done="gang"
     )
     assert completion_seconds(simulation, "gang") <= FACTOR * 5 * HOUR / (1 - 0.8)
+
+
+def test_jobs_with_unsaved_work_cannot_starve_a_gang() -> None:
+    """They run for two hours each, so that none may be evicted when the gang goes first."""
+    bound = FACTOR * 2 * HOUR / (1 - 0.8)
+    simulation = simulated(
+        a_job("gang", 2 * HOUR, gpus=8, submit=HOUR),
+        *stream(0.8, 8, 2 * HOUR, 2 * bound, saves=False),
+        nodes="1x8",
+        until_done="gang",
+        until_seconds=2 * bound,
+    )
+    assert completion_seconds(simulation, "gang") <= bound
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6])
+def test_small_jobs_cannot_starve_a_paused_gang(load: float) -> None:
+    """A gang that is paused resumes only where it is, and the small jobs there end one by one."""
+    work = 5 * HOUR
+    bound = FACTOR * work / (1 - load)
+    simulation = simulated(
+        a_job("gang", work, gpus=8, saves=False),
+        *stream(load, 8, 20 * MINUTE, 2 * bound),
+        nodes="1x8",
+        pauses=True,
+        until_done="gang",
+        until_seconds=2 * bound,
+    )
+    assert completion_seconds(simulation, "gang") <= bound
+    assert simulation.runs["ns/gang"].evictions == 0

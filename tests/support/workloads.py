@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from laneway.scheduling import Demand, Policies, policies
+from laneway.scheduling import Demand, Node, Policies, policies
 from laneway.simulator import Costs, Simulation, TraceJob, make_nodes
 
 HOUR = 3600.0
@@ -80,12 +81,19 @@ def stream(
         number += 1
 
 
+def overcommitted(node: Node) -> Node:
+    """Let each GPU of a node hold twice what can take turns there."""
+    gpus = (replace(gpu, allocatable_percent=200, active_percent=100) for gpu in node.gpus)
+    return replace(node, gpus=tuple(gpus))
+
+
 def simulated(
     *jobs: TraceJob,
     nodes: str,
     until_done: str = "",
     until_seconds: float = float("inf"),
     chosen: Policies | None = None,
+    pauses: bool = False,
     watch: Callable[[Simulation], None] | None = None,
 ) -> Simulation:
     """Simulate under the default policies.
@@ -96,9 +104,11 @@ def simulated(
         until_done: a job at whose end the simulation stops; empty: at the end of the last job.
         until_seconds: when it stops at the latest.
         chosen: other policies.
+        pauses: whether each GPU can hold a paused job beside one that runs.
         watch: called after each step.
     """
-    simulation = Simulation(jobs, make_nodes(nodes), chosen or policies(), Costs())
+    made = [overcommitted(node) for node in make_nodes(nodes)] if pauses else make_nodes(nodes)
+    simulation = Simulation(jobs, made, chosen or policies(), Costs())
     while simulation.now_seconds < until_seconds and simulation.step():
         if watch is not None:
             watch(simulation)

@@ -40,7 +40,7 @@ def run_cycle(session: Session) -> Decision:
 
         # 4. A paused job resumes in place, or waits on.
         if head.equivalence_class is None:
-            resume(session, head.key)
+            resume(session, head.sort_key)
 
         # 5. A waiting job starts, is pipelined, preempts others, or waits; see schedule_one.
         elif not cache.is_blocked(head.sort_key) and schedule_one(session, head):

@@ -22,8 +22,9 @@ from laneway.scheduling import (
     policies,
 )
 
+from tests.unit.core.scheduling.builders import NOW, a_job, a_node, a_snapshot
 from tests.unit.core.scheduling.strategies import HOSTS, jobs, nodes
-from tests.unit.core.scheduling.whole_plan import next_decision_seconds, plan
+from tests.unit.core.scheduling.whole_plan import informed, next_decision_seconds, plan
 
 ORDERS = st.sampled_from(
     [
@@ -231,3 +232,13 @@ WithMemory.TestCase.settings = settings(
     max_examples=60, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestWithMemory = pytest.mark.timeout(120)(WithMemory.TestCase)
+
+
+def test_a_new_scheduler_guarantees_as_much_as_one_that_runs() -> None:
+    """Idle GPUs raise what jobs are guaranteed; those of the snapshot count, not those before its jobs were known."""
+    holder = a_job("holder").needs(4).runs_on(*(f"a/{number}" for number in range(4)))
+    waiting = [a_job(f"waiting-{number}").needs(4).created(-20_000) for number in range(9)]
+    snapshot = a_snapshot([a_node("a")], holder, *waiting)
+    scheduler = informed(snapshot, policies())
+
+    assert scheduler.plan(NOW) == scheduler.plan(NOW)

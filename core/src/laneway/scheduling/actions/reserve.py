@@ -12,11 +12,13 @@ with unsaved work, and on other GPUs they come last.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from laneway.scheduling.actions.preempt import MAX_PREEMPTORS, preempt_victims
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.scenario import PreemptionScenario
 from laneway.scheduling.framework.session import Reservation, Session
+from laneway.scheduling.framework.statement import Placement
 from laneway.scheduling.gpus.allocations import AllocationStatus
 from laneway.scheduling.gpus.views import FUTURE_IDLE
 from laneway.scheduling.model.snapshot import Job, JobState
@@ -35,27 +37,79 @@ _MAX_RESERVATIONS = 4
 
 def reserve(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Reserve GPUs for a job that goes first; return whether there is a reservation."""
+    classes = {gpu_class for gpu_class, _ in session.state.capacity(FUTURE_IDLE).choices(job)}
+    avoided = session.state.avoided.get(job.key, frozenset())
+    allocations = session.state.allocations
+    return _reserve(
+        session,
+        job,
+        sort_key,
+        lambda: session.place(job, FUTURE_IDLE),
+        lambda number: (
+            allocations.classes[number] in classes and allocations.node_numbers[number] not in avoided
+        ),
+    )
+
+
+def reserve_in_place(session: Session, job: Job, sort_key: SortKey) -> bool:
+    """Reserve the GPUs of a paused job that goes first, so that it resumes; return whether there is a reservation.
+
+    It can run nowhere else: without a reservation, jobs that end there one by one would be followed by others for ever.
+    """
+    allocations = session.state.allocations
+    gpus = {number for number, _ in allocations.of_job[job.key].shares}
+
+    def place() -> Placement | None:
+        return job.placement if allocations.can_resume(job.key, FUTURE_IDLE) else None
+
+    if place() is None:
+        return _reserve(session, job, sort_key, place, gpus.__contains__)
+    statement = session.statement()
+    statement.pipeline(job, job.placement)
+    statement.commit()
+    session.reservations.append(Reservation(sort_key, _nodes(session, job.placement), backfill=True))
+    return True
+
+
+def _reserve(
+    session: Session,
+    job: Job,
+    sort_key: SortKey,
+    place: Callable[[], Placement | None],
+    suits: Callable[[int], bool],
+) -> bool:
+    """Reserve GPUs for a job.
+
+    Args:
+        session: the cycle's.
+        job: goes first.
+        sort_key: its place in the order.
+        place: finds a place for it in FUTURE_IDLE.
+        suits: whether it could use the GPU of this number.
+    """
     if len(session.reservations) == _MAX_RESERVATIONS or not job.demand.preempts:
         return False
     now_seconds, statement = session.now_seconds, session.statement()
     first_since_seconds = session.state.first_since_seconds(job)
-    free_at = _free_at_seconds(session, job, first_since_seconds)
+    free_at = _free_at_seconds(session, job, first_since_seconds, suits)
     holders = [session.state.jobs[key] for key in sorted(free_at, key=free_at.__getitem__)]
-    scenario = PreemptionScenario(
-        session.state,
-        statement,
-        job,
-        lambda: session.place(job, FUTURE_IDLE),
-        lambda holder: may_be_evicted(holder, job.priority, now_seconds),
-    )
-    run = shortest_run(holders, scenario)
-    placement = None if run is None else scenario.placement_without(run)
+    once_gone = PreemptionScenario(session.state, statement, job, place, lambda _: True)
+    run = shortest_run(holders, once_gone)
+    placement = None if run is None else once_gone.placement_without(run)
     if not run or placement is None:
         statement.rollback()
         return False
     start_seconds = free_at[run[-1].key][0]
     if start_seconds <= now_seconds and session.preemptors < MAX_PREEMPTORS:
-        return preempt_victims(session, job, statement, scenario, scenario.in_the_way(run))
+        victims = once_gone.in_the_way(run)
+        now = PreemptionScenario(
+            session.state,
+            statement,
+            job,
+            place,
+            lambda holder: may_be_evicted(holder, job.priority, now_seconds),
+        )
+        return preempt_victims(session, job, statement, now, victims)
     statement.rollback()
     soon_seconds = now_seconds + session.state.min_run_seconds(job, now_seconds)
     if start_seconds <= soon_seconds:  # a job that started there now could not be preempted in time
@@ -68,11 +122,14 @@ def reserve(session: Session, job: Job, sort_key: SortKey) -> bool:
         and _came_after(holder, job, first_since_seconds)
         for holder in late
     )
-    numbers = session.state.node_numbers
-    nodes = frozenset(numbers[worker.node] for worker in placement)
-    session.reservations.append(Reservation(sort_key, nodes, backfill))
+    session.reservations.append(Reservation(sort_key, _nodes(session, placement), backfill))
     session.decision.waiting[job.key] = reasons.reserved(run, start_seconds - now_seconds)
     return True
+
+
+def _nodes(session: Session, placement: Placement) -> frozenset[int]:
+    numbers = session.state.node_numbers
+    return frozenset(numbers[worker.node] for worker in placement)
 
 
 def _came_after(holder: Job, job: Job, first_since_seconds: float) -> bool:
@@ -82,18 +139,13 @@ def _came_after(holder: Job, job: Job, first_since_seconds: float) -> bool:
 
 
 def _free_at_seconds(
-    session: Session, job: Job, first_since_seconds: float
+    session: Session, job: Job, first_since_seconds: float, suits: Callable[[int], bool]
 ) -> dict[str, tuple[float, float, str]]:
-    """Return, for each job that holds GPUs which this one could use, when they are free for it; then its start, and its key."""
+    """Return, for each other job that holds GPUs which this one could use, when they are free for it; then its start, and its key."""
     state = session.state
-    allocations, avoided = state.allocations, state.avoided.get(job.key, frozenset())
-    classes = {gpu_class for gpu_class, _ in state.capacity(FUTURE_IDLE).choices(job)}
     found = {}
-    for key, entry in allocations.of_job.items():
-        if entry.status in _HOLDING and any(
-            allocations.classes[number] in classes and allocations.node_numbers[number] not in avoided
-            for number, _ in entry.shares
-        ):
+    for key, entry in state.allocations.of_job.items():
+        if key != job.key and entry.status in _HOLDING and any(suits(number) for number, _ in entry.shares):
             holder = state.jobs[key]
             started_seconds = holder.started_seconds
             if holder.state in (JobState.WAITING, JobState.STARTING) or started_seconds is None:

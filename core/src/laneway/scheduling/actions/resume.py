@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from laneway.scheduling.actions.reserve import reserve_in_place
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.session import Session
+from laneway.scheduling.state.ranking import FIRST, SortKey
 
 
-def resume(session: Session, key: str) -> bool:
-    """Resume a paused job if its GPUs have turns and memory for it."""
+def resume(session: Session, sort_key: SortKey) -> bool:
+    """Resume a paused job if its GPUs have turns and memory for it; if it goes first, let others make room there."""
+    key = sort_key[-1]
     if key in session.decision.preemptions:
         return False
     if not session.state.allocations.can_resume(key):
-        session.decision.waiting[key] = reasons.paused(session.state.jobs[key].state)
+        job = session.state.jobs[key]
+        session.decision.waiting[key] = reasons.paused(job.state)
+        if sort_key[1] == FIRST:
+            reserve_in_place(session, job, sort_key)
         return False
     statement = session.statement()
     statement.resume(key)

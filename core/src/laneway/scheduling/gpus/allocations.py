@@ -315,18 +315,20 @@ class Allocations:
         entry.status, entry.action = status, action
         self.track(FUTURE_IDLE).touch(entry.shares)
 
-    def can_resume(self, key: str) -> bool:
-        """Whether a paused job can take turns again where it is: the others there leave it turns and memory."""
+    def can_resume(self, key: str, view: View = IDLE) -> bool:
+        """Whether a paused job can take turns again where it is: the others there that count leave it turns and memory."""
         entry = self.of_job[key]
         if any(uuid not in self.number for worker in entry.placement for uuid in worker.gpus):
             return False  # its node or GPU has left the cluster
         for number, percent in entry.shares:
             others = [
-                held for held in self._on[number].values() if held[1].status is not AllocationStatus.PAUSED
+                held
+                for held in self._on[number].values()
+                if held[1].status is not AllocationStatus.PAUSED and _counts(held[1], view)
             ]
             active = self._foreign_percent[number] + sum(held for held, _ in others)
             gpu = self.gpus[number]
-            tenants = [tenant for tenant in self.tenants(number, IDLE) if tenant.key != key]
+            tenants = [tenant for tenant in self.tenants(number, view) if tenant.key != key]
             if active + percent > self._limits[number][0] or not fits(
                 gpu.allocatable_bytes, tenants, tenant_of(entry.job, gpu, percent), gpu.lane_rules
             ):

@@ -84,6 +84,7 @@ class SchedulerState:
         self._evictable_until = Timers()
         """When running jobs will have too much unsaved work to be evicted."""
 
+        self._holders_known = False
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
@@ -161,27 +162,34 @@ class SchedulerState:
 
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, allocations and the waiting queue up to date."""
+        if not self._holders_known:  # else all GPUs would count as idle
+            self._holders_known = True
+            self._refresh_stale(now_seconds)
         if self.policies.order.bounds_waiting:
             self.contention.set_idle(self.capacity(IDLE).idle_percent())
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
+        self._refresh_stale(now_seconds)
+
+    def _refresh_stale(self, now_seconds: float) -> None:
+        """Bring up to date what has changed, or is due."""
         moved = self.ranking.refresh(self.jobs, len(self.allocations.gpus), now_seconds)
-        ended = self._min_runtimes.ended(now_seconds)
         stale = self._stale
         stale |= moved
-        stale |= ended
+        stale |= self._min_runtimes.ended(now_seconds)
         stale |= self._evictable_until.pop_due(now_seconds)
-        if stale:
-            self._stale = set()
-            for key in sorted(stale):
-                job = self.jobs.get(key)
-                if job is None:
-                    self._remove(key)
-                elif job.state is JobState.WAITING:
-                    self._enter_waiting(job)
-                else:
-                    self._enter_holding(job, now_seconds)
-            self._started.clear()
+        if not stale:
+            return
+        self._stale = set()
+        for key in sorted(stale):
+            job = self.jobs.get(key)
+            if job is None:
+                self._remove(key)
+            elif job.state is JobState.WAITING:
+                self._enter_waiting(job)
+            else:
+                self._enter_holding(job, now_seconds)
+        self._started.clear()
 
     def take_newly_preemptible(self) -> list[NewlyPreemptible]:
         """Return the ranges of waiting jobs that may preempt more jobs than at the last call."""
@@ -229,6 +237,7 @@ class SchedulerState:
 
     def _set_cluster(self, nodes: Sequence[Node]) -> None:
         self.allocations = Allocations(nodes)
+        self._holders_known = False
         self.cluster_capacity = ClusterCapacity(self.allocations)
         self.avoided: dict[str, frozenset[int]] = {}
         self._capacities: dict[View, FreeCapacity] = {}

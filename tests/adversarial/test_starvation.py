@@ -90,3 +90,13 @@ def test_small_jobs_cannot_starve_a_paused_gang(load: float) -> None:
     )
     assert completion_seconds(simulation, "gang") <= bound
     assert simulation.runs["ns/gang"].evictions == 0
+
+
+def test_jobs_that_can_never_run_take_nobody_s_share() -> None:
+    """30 gangs of 100 GPUs wait for ever on a cluster of 8."""
+    never = [a_job(f"never-{number:02}", HOUR, gpus=100) for number in range(30)]
+    small = stream(0.5, 8, 20 * MINUTE, 60 * HOUR)
+    simulation = simulated(
+        a_job("gang", 2 * HOUR, gpus=8, submit=HOUR), *never, *small, nodes="1x8", until_done="gang"
+    )
+    assert completion_seconds(simulation, "gang") <= FACTOR * 2 * HOUR / (1 - 0.5)

@@ -93,8 +93,8 @@ class SchedulerState:
         if wanted == self.allocations.nodes:
             return False
         if self.allocations.renew(wanted):
-            self._count_capacity()
             self.cluster_capacity = ClusterCapacity(self.allocations)
+            self._count_capacity()
             self._capacities.clear()
             self.departures += 1
         else:
@@ -124,6 +124,8 @@ class SchedulerState:
             self._avoid[key] = nodes
             self._note_avoided(key)
             self._stale.add(key)
+            if key in self.jobs:
+                self._count_demand(self.jobs[key])
 
     @contextmanager
     def kept_off(self, key: str, nodes: frozenset[int]) -> Iterator[None]:
@@ -278,7 +280,10 @@ class SchedulerState:
             self.contention.remove(job.key)
             return
         choices = suitable(job.demand, self.allocations.usable_classes)
-        if not choices:
+        never_starts = not job.placement and self.cluster_capacity.unschedulable_reason(
+            job.demand, self.avoided.get(job.key, frozenset())
+        )
+        if never_starts or not choices:
             self.contention.remove(job.key)
             return
         group = (job.priority, tuple(gpu_class for gpu_class, _ in choices))

@@ -1,4 +1,4 @@
-"""A gang completes within 3 times its work over what the load leaves, whatever smaller jobs come."""
+"""A gang completes within 3 times its work over what the load leaves, beside any stream of smaller jobs."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_small_jobs_cannot_starve_a_paused_gang(load: float) -> None:
     assert simulation.runs["ns/gang"].evictions == 0
 
 
-def test_jobs_that_can_never_run_take_nobody_s_share() -> None:
-    """30 gangs of 100 GPUs wait for ever on a cluster of 8."""
+def test_jobs_that_can_never_run_do_not_count() -> None:
+    """30 gangs of 100 GPUs wait on a cluster of 8."""
     never = [a_job(f"never-{number:02}", HOUR, gpus=100) for number in range(30)]
     small = stream(0.5, 8, 20 * MINUTE, 60 * HOUR)
     simulation = simulated(

@@ -46,6 +46,8 @@ def overlapping() -> None:
 
 
 class Slow:
+    """Takes time to be written, so that training goes on meanwhile."""
+
     def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
         time.sleep(0.2)
         return (object, ())

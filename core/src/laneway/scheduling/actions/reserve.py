@@ -1,8 +1,8 @@
 """Action: reserve. A job that goes first, and that no preemption helps now, gets a start time, and keeps GPUs for it.
 
 The start time is the earliest at which enough of the jobs that hold its GPUs have ended or may be preempted. If it is near, the
-GPUs are kept idle. If it is far, or nobody knows it, other jobs use them, as in EASY backfilling (Lifka, JSSPP 1995), unless they
-may never be preempted. Those that came after the job, and started after it went first, make room at the start time even if they
+GPUs are kept idle. If it is far or unknown, other jobs use them, as in EASY backfilling (Lifka, JSSPP 1995), unless they
+may never be preempted. Those that came after the job, and started after it went first, are preempted at the start time even if they
 go first themselves. If only such jobs are in the way, because they have unsaved work, no further ones start.
 
 So the earliest start time never moves back for long: newcomers hold none of the GPUs beyond it but for one generation of jobs
@@ -54,7 +54,7 @@ def reserve(session: Session, job: Job, sort_key: SortKey) -> bool:
 def reserve_in_place(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Reserve the GPUs of a paused job that goes first, so that it resumes; return whether there is a reservation.
 
-    It can run nowhere else: without a reservation, jobs that end there one by one would be followed by others for ever.
+    It can run nowhere else: without a reservation, other jobs would take its GPUs one by one, as those there end.
     """
     allocations = session.state.allocations
     gpus = {number for number, _ in allocations.of_job[job.key].shares}
@@ -156,7 +156,7 @@ def _free_at_seconds(
 
 
 def _end_seconds(session: Session, job: Job, holder: Job, first_since_seconds: float) -> float:
-    """Return when a job may be preempted for another one, or else is expected to end; infinite: nobody knows."""
+    """Return when a job may be preempted for another one, or else is expected to end; infinite: unknown."""
     state, now_seconds = session.state, session.now_seconds
     never = not holder.preemptible or holder.suspended or holder.priority > job.priority
     if holder.state in (JobState.WAITING, JobState.STARTING):

@@ -9,7 +9,7 @@ from laneway.scheduling.state.ranking import FIRST, SortKey
 
 
 def resume(session: Session, sort_key: SortKey) -> bool:
-    """Resume a paused job if its GPUs have turns and memory for it; if it goes first, let others make room there."""
+    """Resume a paused job if its GPUs have turns and memory for it; if it goes first, reserve its GPUs."""
     key = sort_key[-1]
     if key in session.decision.preemptions:
         return False

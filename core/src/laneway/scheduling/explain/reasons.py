@@ -97,7 +97,7 @@ def reserved(holders: Sequence[Job], start_seconds: float) -> WaitingReason:
 
     Args:
         holders: the jobs that must release GPUs until then.
-        start_seconds: the time until then; infinite: nobody knows when they end.
+        start_seconds: the time until then; infinite: unknown.
     """
     keys = [holder.key for holder in holders]
     when = "when they end" if math.isinf(start_seconds) else f"in about {format_seconds(start_seconds)}"

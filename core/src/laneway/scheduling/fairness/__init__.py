@@ -1,1 +1,1 @@
-"""Bounded waiting: no job gets much less than its fair share of the time, whatever the order policy prefers."""
+"""Bounded waiting: no job gets much less than its fair share of the time, under any order policy that asks for it."""

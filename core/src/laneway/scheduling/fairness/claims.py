@@ -1,6 +1,6 @@
 """When a job has had so little of the time that it goes first, and for how long.
 
-An order policy such as least attained service may pass a job over for ever. Under processor sharing it would run for its *fair
+An order policy such as least attained service may pass a job over indefinitely. Under processor sharing it would run for its *fair
 share* of the time, and a job of work x would end after x / (1 - load) on average (Kleinrock, Queueing Systems II, section 4.4).
 So every job is guaranteed a part of that: ``share`` of the time in which it could compete (:mod:`.contention`). What is missing
 is owed to it. A waiting job that is owed a *quantum* goes first, and runs until nothing is owed.

@@ -1,7 +1,7 @@
 """How much of the time each job is guaranteed, by how many others want the same GPUs.
 
 If all jobs took turns, a job would run for the part φ = capacity / demand of the time. It is guaranteed φ · φ³ / (φ³ + (1 - φ)³).
-That is nearly φ where there is room for nearly all: nobody is kept out for long there. It falls with the fourth power where demand
+That is nearly φ where there is room for nearly all jobs: none is kept out for long there. It falls with the fourth power where demand
 is far above capacity and the order policy has to choose: all guarantees together then take little of the capacity.
 
 φ is rounded down to one of 16 steps for each halving, so that a job that comes or goes rarely changes anybody's guarantee.

@@ -226,7 +226,7 @@ class FreeCapacity:
         return self._allocations.nodes[node].name
 
     def _closed(self, job: Job) -> frozenset[int]:
-        """Return the numbers of the nodes that take no worker of the job, whatever their GPUs."""
+        """Return the numbers of the nodes that take no worker of the job, even with free GPUs."""
         full = [node for node, workers in self.host_limits(job).items() if not workers]
         return self.avoided(job).union(full) if full else self.avoided(job)
 

@@ -58,7 +58,7 @@ class OrderPolicy(Protocol):
 
     @property
     def bounds_waiting(self) -> bool:
-        """Whether a job that has had much less than its fair share of the time goes first for a while, whatever its rank
+        """Whether a job that has had much less than its fair share of the time goes first for a while, at any rank
         (:mod:`laneway.scheduling.fairness`). Needs ``preempts_by_queue``."""
         ...
 

@@ -23,7 +23,7 @@ class LowestFirst(ActionCosts):
     """Preempts from the end of the order, and no more than needed."""
 
     min_run_seconds: float = 500.0
-    """The minimum run time before a job can be preempted, by whatever job. It is ten times what a preemption costs, 40 to 62 s
+    """The minimum run time before a job can be preempted by any other job. It is ten times what a preemption costs, 40 to 62 s
     (Tiresias, section 5; Lucid, section 2). So at most a tenth of a job's run time is lost to others."""
 
     def protected_until_seconds(self, running: Job) -> float:

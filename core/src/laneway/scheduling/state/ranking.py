@@ -33,7 +33,7 @@ class Ranking:
 
         Args:
             policy: gives each job its rank.
-            claim_of: whether a job goes first whatever its rank; None: no job does.
+            claim_of: whether a job goes first, at any rank; None: no job does.
         """
         self.ranks: dict[str, Rank] = {}
         self.sort_keys: dict[str, SortKey] = {}

@@ -74,7 +74,7 @@ def _has_more(then: RefusedNodeStatus, state: ClusterState) -> bool:
     try:
         before = amounts(then.available)
     except ValueError:
-        return True  # somebody else wrote it: it is not known what was there
+        return True  # a user wrote it: what was there is unknown
     return (
         then.node not in state.nodes
         or any(amount > before.get(name, 0) for name, amount in now.items())

@@ -7,6 +7,7 @@ whatever was killed, and it cannot mistake a stranger that got the same pid.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from hack.cluster.probes import log_tail, wait_until
 from hack.cluster.progress import ClusterError
 
 _START_TIMEOUT_SECONDS = 30.0
+_KILL_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,10 @@ class Component:
         return pid
 
     def kill(self) -> None:
-        """kill -9 the program alone. Its children continue, as a container's shim does without containerd."""
+        """kill -9 the program alone, until its ports are free. Its children continue, as a container's shim does without containerd."""
         for pid in cgroups.processes(self.cgroup):
             if _runs(pid, self.program):
-                _kill_quietly(pid)
-        wait_until(lambda: self.pid() is None, f"{self.name} ending after kill -9", _START_TIMEOUT_SECONDS)
+                _kill_and_wait(pid, self.name)
 
 
 def enter_namespaces(pid: int) -> list[str]:
@@ -101,8 +102,18 @@ def _runs(pid: int, program: Path) -> bool:
     return Path(executable.removesuffix(" (deleted)")).name == Path(os.path.realpath(program)).name
 
 
-def _kill_quietly(pid: int) -> None:
+def _kill_and_wait(pid: int, name: str) -> None:
+    """A dying process loses its program first and its sockets later, so only its pidfd says that it is gone (pidfd_open(2))."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        process = os.pidfd_open(pid)
     except ProcessLookupError:
         return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        ended, _, _ = select.select([process], [], [], _KILL_TIMEOUT_SECONDS)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(process)
+    if not ended:
+        raise ClusterError(f"{name} (process {pid}) does not end after kill -9: see /proc/{pid}/stack")

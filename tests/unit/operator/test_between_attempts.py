@@ -177,7 +177,7 @@ def test_an_ended_job_is_reconciled_again_when_the_first_thing_is_due(
     job = job.after(transitions.failed, "DeadlineExceeded", "m", NOW - 10, NOW - 10)
     pod = a_pod(job.record).running().deleting().record
     view = a_view(gpu_nodes=[a_gpu_node("n1")], nodes=[a_node("n1", ready=ready, since=NOW - 20)])
-    timeouts = TimeoutsConfig(lost_node_removal_seconds=60)
+    timeouts = TimeoutsConfig(lost_node_removal_seconds=60, ended_job_seconds=0)
     due_seconds = reconciled_job_of(job.record, pod, view=view, timeouts=timeouts).due_seconds
     assert due_seconds == NOW + want, story
 

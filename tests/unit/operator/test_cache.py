@@ -111,7 +111,7 @@ def test_who_was_silent_is_told_by_the_caches_own_clock() -> None:
 def test_an_object_that_cannot_be_read_is_left_out_and_comes_back_when_it_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cache = ClusterCache(lambda: 0.0)
+    cache = ClusterCache(lambda: 0.0, lambda: 0.0)
     job = a_job().placed("n1").record
     broken = a_pod(job).raw
     del broken["metadata"]["labels"]["laneway.dev/rank"]

@@ -41,6 +41,7 @@ CONFIG = OperatorConfig.model_validate(
         "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 0}}},
         # At a low rate, a fresh cycle would have a fuller allowance than the one with cached state.
         "cycle": {"explanationsPerSecond": 1000},
+        "timeouts": {"endedJobSeconds": 900},
     }
 )
 TEMPLATES: tuple[dict[str, Any], ...] = (
@@ -60,7 +61,7 @@ class WithMemory(RuleBasedStateMachine):
         self.now = NOW
         self.versions = 1
         self.made = 0
-        self.cache = ClusterCache(lambda: self.now)
+        self.cache = ClusterCache(lambda: self.now, lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
         self.remembering = Cycle(CONFIG)
         self.refusals: dict[tuple[str, int], str] = {}
@@ -335,6 +336,10 @@ class WithMemory(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
+    @rule()
+    def list_everything(self) -> None:
+        self.cache.condense_ended_jobs()
+
     @rule(carried_out=st.sampled_from(["all", "all", "statuses", "nothing"]))
     def cycle(self, carried_out: str) -> None:
         """Decide, and carry that out; or be stopped in the middle of it, or at once."""
@@ -419,6 +424,8 @@ class WithMemory(RuleBasedStateMachine):
         for pods_to_delete in write.after.pods_to_delete:
             if f"pods/{pods_to_delete.name}" in self.raw:
                 self.drop("pods", pods_to_delete.name)
+        if write.after.expired:
+            self.drop("jobs", job.name)
 
 
 def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
@@ -428,7 +435,13 @@ def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
     for write in result.writes:
         status, known = _without_times(write.status), _without_times(write.job.status)
         after = write.after
-        acts = write.creates or after.pods_to_delete or after.pods_to_force_delete or after.events
+        acts = (
+            write.creates
+            or after.pods_to_delete
+            or after.pods_to_force_delete
+            or after.events
+            or after.expired
+        )
         if acts or status != known:
             found[write.job.uid] = replace(write, after=replace(after, job=after.job.with_status(status)))
     return found

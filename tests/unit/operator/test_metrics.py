@@ -21,11 +21,12 @@ def test_a_jobs_series_vanish_with_the_job() -> None:
     builder = a_job("a").share(40).placed("n1", percent=40).running(since=NOW)
     job = builder.status(attained_service_gpu_milliseconds=12_500).record
     reconciled = reconciled_job_of(job, a_pod(job).running(since=NOW).record)
-    metrics.show(lambda: job_gauges([reconciled], NOW))
+    metrics.show(lambda: job_gauges([reconciled], NOW, completed=2, failed=0))
     page = metrics.render().decode()
     assert SERVICE in page
     assert HOLDS in page
     assert 'laneway_jobs{state="running"} 1.0' in page
+    assert 'laneway_jobs{state="succeeded"} 2.0' in page
     assert 'laneway_jobs{state="failed"} 0.0' in page
     assert "laneway_job_waiting_seconds{" not in page, "it does not wait"
     metrics.show(no_job_gauges)

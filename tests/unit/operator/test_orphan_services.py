@@ -140,7 +140,7 @@ class _Cluster:
 
 
 def _executor(api: _Cluster) -> Executor:
-    cache, metrics = ClusterCache(lambda: 0.0), Metrics()
+    cache, metrics = ClusterCache(lambda: 0.0, lambda: 0.0), Metrics()
     return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
         metrics,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from laneway.api.rfc3339 import format_time
+from laneway.operator.config import TimeoutsConfig
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.records.job_record import parse_job
 
@@ -42,9 +43,14 @@ def test_an_ended_job_expires_though_its_spec_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize("ttl", ["soon", -1, True, None, 2**40])
-def test_an_ended_job_with_an_unreadable_ttl_stays(ttl: object) -> None:
+def test_an_ended_job_without_a_readable_ttl_expires_after_the_operators(ttl: object) -> None:
     record = parse_job(ended_job(ttlSecondsAfterFinished=ttl, sharing="Sometimes"))
-    assert reconciled_job_of(record, now=NOW + 2**41).due_seconds == math.inf
+    timeouts = TimeoutsConfig(ended_job_seconds=3600)
+    assert reconciled_job_of(record, timeouts=timeouts).due_seconds == NOW - 10 + 3600
+    timeouts = TimeoutsConfig(ended_job_seconds=0)
+    assert reconciled_job_of(record, now=NOW + 2**41, timeouts=timeouts).due_seconds == math.inf, (
+        "switched off"
+    )
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ class TrainingJobSpec(Spec):
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,
-        description="The job is deleted this time after it completed or failed. Default: never.",
+        description="The job is deleted this time after it completed or failed. Default: the operator's endedJobSeconds.",
         ge=0,
         le=MAX_SECONDS,
     )

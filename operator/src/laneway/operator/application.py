@@ -80,7 +80,7 @@ class _Replica:
         self._metrics = Metrics()
         self._metrics.show(no_job_gauges)
         api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
-        self._cache = ClusterCache(time.monotonic)
+        self._cache = ClusterCache(time.monotonic, time.time)
         lease_path = LEASES.path(namespace, config.lease.name)
 
         async def read_lease() -> Raw:

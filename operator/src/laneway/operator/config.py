@@ -135,6 +135,12 @@ class TimeoutsConfig(Model):
         le=86_400,
         description="A node whose agent has not written for this long gets no new workers.",
     )
+    ended_job_seconds: int = Field(
+        default=604_800,
+        ge=0,
+        le=2_147_483_647,
+        description="A job without ttlSecondsAfterFinished is deleted this long after it completed or failed; 0: never.",
+    )
     restart_backoff_seconds: int = Field(
         default=10,
         ge=0,

@@ -233,9 +233,7 @@ class Engine:
         await self._executor.end()
         self._executor.forget()
         self._cycle.forget()
-        self._cache.state(
-            self._config.timeouts.silent_node_seconds
-        ).take_delta()  # else it grows while another leads
+        self._forget_changes()  # else they become more and more while another leads
         self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
         self._metrics.show(no_job_gauges)
@@ -251,6 +249,8 @@ class Engine:
         if due:
             self._list_again = False
             await self._list_all()
+            if listed_seconds is None:
+                self._forget_changes()  # the first cycle looks at everything in any case
             self._listed_seconds = now_seconds
         while self._executor.needs_refresh:
             uid, job = next(iter(self._executor.needs_refresh.items()))
@@ -261,6 +261,9 @@ class Engine:
             await refresh_gpu_node(self._api, self._cache, name)
             self._executor.nodes_needing_refresh.discard(name)
         return due
+
+    def _forget_changes(self) -> None:
+        self._cache.state(self._config.timeouts.silent_node_seconds).take_delta()
 
     async def _list_all(self) -> None:
         """List everything, no older than this leader's term: else GPUs that the leader before gave away would be given away again."""
@@ -273,6 +276,7 @@ class Engine:
 
     async def _after_list(self, state: ClusterState) -> None:
         """Do the work that costs time for every job, after a full list."""
+        self._cache.condense_ended_jobs()
         uids = set(state.jobs)
         self._executor.forget_gone_jobs(uids)
         self._trials.keep_only((job.uid, job.generation) for job in state.jobs.values() if not job.finished)

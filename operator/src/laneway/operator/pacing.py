@@ -37,6 +37,10 @@ running jobs some figure is written at any time."""
 MEASURED_PER_CYCLE = 100
 """Jobs with only new figures that are reconciled in one cycle, so that a report of every agent is spread over cycles."""
 
+EXPIRED_AT_ONCE = 10
+"""Jobs that ended long ago and are being deleted because they expired. Where thousands expire together, as after a shorter time was
+configured, they leave room for the writes of other jobs."""
+
 EXPLAINED_PER_CYCLE = 100
 _EXPLAINED_PER_SECOND = 5000.0
 """Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core."""

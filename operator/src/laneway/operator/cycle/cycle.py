@@ -134,7 +134,7 @@ class Cycle:
             delta.jobs |= self._jobs.jobs.keys()
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
-        for uid in changed - self._jobs.jobs.keys():
+        for uid in changed.difference(self._jobs.jobs):
             self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
@@ -177,7 +177,9 @@ class Cycle:
 
     def gauges(self, now_seconds: float) -> Iterable[GaugeMetricFamily]:
         """Return where the jobs stand by the last cycle."""
-        return job_gauges(self._jobs.jobs.values(), now_seconds)
+        jobs = self._jobs
+        unfinished = tuple(jobs.jobs[uid] for uid in jobs.unfinished)
+        return job_gauges(unfinished, now_seconds, completed=len(jobs.completed), failed=len(jobs.failed))
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins

@@ -16,13 +16,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
+from laneway.api.job_conditions import SummaryState
 from laneway.operator.config import TimeoutsConfig
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
-from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
+from laneway.operator.lifecycle.between_attempts import expires_seconds, pods_refused_seconds
 from laneway.operator.lifecycle.reconcile import reconcile
 from laneway.operator.lifecycle.reconciled_job import ReconcileContext, ReconciledJob
-from laneway.operator.pacing import MEASURED_PER_CYCLE
+from laneway.operator.pacing import EXPIRED_AT_ONCE, MEASURED_PER_CYCLE
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -42,12 +43,23 @@ class JobCache:
         self.refused: set[str] = set()
         """Jobs that back off because the API server refused their pods."""
 
+        self.unfinished: set[str] = set()
+        """Jobs of this operator that have not ended. Those that have cost no time."""
+
+        self.completed: set[str] = set()
+        self.failed: set[str] = set()
         self._timeouts = timeouts
         self._changed: set[str] = set()
         """Jobs to reconcile: those with writes in flight stay here until these have ended."""
 
         self._measured: dict[str, None] = {}
         self._due = Timers()
+        self._expiries = Timers()
+        """When jobs that ended long ago are to be deleted."""
+
+        self._expired: set[str] = set()
+        """Those whose time has come."""
+
         self._on_node: defaultdict[str, set[str]] = defaultdict(set)
         """Jobs with a pod on a node, and those that avoid it. A change of the node takes them out; a job that still belongs
         there is put back when it is reconciled for that change."""
@@ -55,11 +67,14 @@ class JobCache:
         self._refused_on: defaultdict[str, set[str]] = defaultdict(set)
         """Jobs that kube-scheduler refused on a node; taken out as above, and when a worker leaves the node."""
 
+        self._nodes_of: dict[str, frozenset[str]] = {}
+        """The nodes of both, by job."""
+
         self._refused_before: tuple[Mapping[tuple[str, int], str], ...] = ({}, {})
 
     def due_seconds(self) -> float:
         """Return when the first job is to be reconciled though nothing changes; infinite: none is."""
-        return self._due.next_seconds()
+        return min(self._due.next_seconds(), self._expiries.next_seconds())
 
     def update(
         self,
@@ -69,7 +84,7 @@ class JobCache:
         in_flight: Collection[str],
         now_seconds: float,
     ) -> set[str]:
-        """Reconcile the changed jobs; return the uids of these, and of those that are gone.
+        """Reconcile the changed jobs; return the uids of these, and of those that are gone. Jobs that ended long ago are left out.
 
         Args:
             state: what is known of the cluster.
@@ -79,6 +94,7 @@ class JobCache:
             now_seconds: Unix time.
         """
         self._changed |= self._take_changes(delta, history, now_seconds)
+        self._take_expired(in_flight, now_seconds)
         gone = {uid for uid in self._changed if uid not in state.jobs}
         for uid in gone:
             self._forget(uid)
@@ -88,11 +104,14 @@ class JobCache:
         context = ReconcileContext(
             state, self._timeouts, now_seconds, history.refusals, history.template_refusals
         )
-        for uid in sorted(ready):
+        settled = {uid for uid in ready if self._is_settled(state, uid)}
+        for uid in settled:
+            self._settle(state.jobs[uid])
+        for uid in sorted(ready - settled):
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
             if uid in in_flight:
                 self._changed.add(uid)
-        return ready | gone
+        return (ready - settled) | gone
 
     def assume(self, uid: str, reconciled: ReconciledJob) -> None:
         """Have a job count as what it is to be, until its writes have ended."""
@@ -100,6 +119,25 @@ class JobCache:
         self._index(uid, reconciled)
         self._due.put(uid, math.inf)
         self._changed.add(uid)
+
+    def _is_settled(self, state: ClusterState, uid: str) -> bool:
+        """Whether nothing is to be done for a job until it expires."""
+        return state.jobs[uid].settled and uid not in state.pods and uid not in self._expired
+
+    def _settle(self, record: JobRecord) -> None:
+        uid = record.uid
+        self._put(uid, ReconciledJob(record, None))
+        self._expiries.put(uid, expires_seconds(record, self._timeouts))
+
+    def _take_expired(self, in_flight: Collection[str], now_seconds: float) -> None:
+        """Have the next few expired jobs reconciled, so that they are deleted."""
+        under_way = sum(uid in in_flight for uid in self._expired)
+        for _ in range(under_way, EXPIRED_AT_ONCE):
+            if (uid := self._expiries.first_due(now_seconds)) is None:
+                return
+            self._expiries.forget(uid)
+            self._expired.add(uid)
+            self._changed.add(uid)
 
     def _take_changes(self, delta: Delta, history: WriteHistory, now_seconds: float) -> set[str]:
         changed = delta.jobs | self._due.pop_due(now_seconds)
@@ -126,30 +164,57 @@ class JobCache:
     def _reconcile(self, record: JobRecord, pods: tuple[WorkerPod, ...], context: ReconcileContext) -> None:
         uid, reconciled = record.uid, reconciled_or_refused(record, pods, context)
         avoided = {each.node for status in (record.status, reconciled.job.status) for each in status.avoid}
-        for node in {pod.node for pod in pods if pod.node} | avoided:
-            self._on_node[node].add(uid)
         refusal = reconciled.job.status.scheduler_refusal
-        for refused in () if refusal is None else refusal.nodes:
-            self._refused_on[refused.node].add(uid)
+        refusing = () if refusal is None else tuple(each.node for each in refusal.nodes)
+        there = {pod.node for pod in pods if pod.node} | avoided
+        self._leave_nodes(uid)
+        for node in there:
+            self._on_node[node].add(uid)
+        for node in refusing:
+            self._refused_on[node].add(uid)
+        self._nodes_of[uid] = frozenset((*there, *refusing))
+        self._put(uid, reconciled)
+        if not reconciled.expired:
+            self._expired.discard(uid)
+        self._due.put(uid, min([reconciled.due_seconds, *_due_by_pods(pods, context)]))
+
+    def _put(self, uid: str, reconciled: ReconciledJob) -> None:
         self.jobs[uid] = reconciled
         self._measured.pop(uid, None)
         self._index(uid, reconciled)
         self._due.forget(uid)  # the same moment counts again
-        self._due.put(uid, min([reconciled.due_seconds, *_due_by_pods(pods, context)]))
 
     def _index(self, uid: str, reconciled: ReconciledJob) -> None:
+        status, managed, finished = reconciled.job.status, reconciled.job.managed, reconciled.job.finished
         for members, belongs in (
-            (self.preempted, reconciled.job.status.preemption is not None),
+            (self.preempted, status.preemption is not None),
             (self.refused, pods_refused_seconds(reconciled.job) is not None),
+            (self.unfinished, managed and not finished),
+            (self.completed, managed and status.state is SummaryState.COMPLETE),
+            (self.failed, managed and status.state is SummaryState.FAILED),
         ):
             (members.add if belongs else members.discard)(uid)
 
     def _forget(self, uid: str) -> None:
-        self._due.forget(uid)
+        for timers in (self._due, self._expiries):
+            timers.forget(uid)
         self._measured.pop(uid, None)
         self.jobs.pop(uid, None)
-        for members in (self.preempted, self.refused, *self._on_node.values(), *self._refused_on.values()):
+        for members in (
+            self._expired,
+            self.preempted,
+            self.refused,
+            self.unfinished,
+            self.completed,
+            self.failed,
+        ):
             members.discard(uid)
+        self._leave_nodes(uid)
+
+    def _leave_nodes(self, uid: str) -> None:
+        for node in self._nodes_of.pop(uid, ()):
+            self._on_node[node].discard(uid)
+            self._refused_on[node].discard(uid)
 
 
 def reconciled_or_refused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from laneway.api.job_conditions import SummaryState
 from laneway.api.rfc3339 import parse_time
@@ -27,12 +27,15 @@ _STATE_NAMES = {
 }
 
 
-def job_gauges(jobs: Iterable[ReconciledJob], now_seconds: float) -> Iterator[GaugeMetricFamily]:
-    """Yield the gauges of the jobs that this operator manages."""
-    jobs = tuple(each for each in jobs if each.job.managed)
-    unfinished = [each for each in jobs if not each.job.finished]
+def job_gauges(
+    unfinished: Collection[ReconciledJob], now_seconds: float, *, completed: int, failed: int
+) -> Iterator[GaugeMetricFamily]:
+    """Yield the gauges of the jobs that this operator manages; of those that have ended only their numbers are needed."""
     states = metrics.gauge(metrics.JOBS)
-    by_state = Counter(_state_name(each) for each in jobs)
+    by_state = Counter(_state_name(each) for each in unfinished)
+    by_state.update(
+        {_STATE_NAMES[SummaryState.COMPLETE]: completed, _STATE_NAMES[SummaryState.FAILED]: failed}
+    )
     for state in metrics.JOB_STATES:
         states.add_metric([state], by_state[state])
     queues = metrics.gauge(metrics.QUEUE_JOBS)
@@ -64,10 +67,10 @@ def job_gauges(jobs: Iterable[ReconciledJob], now_seconds: float) -> Iterator[Ga
 
 def no_job_gauges() -> Iterator[GaugeMetricFamily]:
     """Yield the gauges of a replica that does not lead: no jobs in any state."""
-    return job_gauges((), 0.0)
+    return job_gauges((), 0.0, completed=0, failed=0)
 
 
 def _state_name(reconciled: ReconciledJob) -> str:
-    if reconciled.state is JobState.TERMINATING and not reconciled.job.finished:
+    if reconciled.state is JobState.TERMINATING:
         return "preempting"
     return _STATE_NAMES[reconciled.job.status.state]

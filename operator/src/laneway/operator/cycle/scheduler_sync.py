@@ -80,11 +80,11 @@ class SchedulerSync:
         """
         for uid in changed:
             self.templates.note(uid, state.jobs.get(uid) or state.ended_jobs.get(uid), now_seconds)
-        for uid in changed - cache.jobs.keys():
+        for uid in changed.difference(cache.jobs):
             self._forget_job(uid)
         of_templates = self.templates.refresh(state.profiles, delta.profiles, now_seconds)
         jobs = (changed | of_templates) & cache.jobs.keys()
-        nodes = delta.nodes & (state.gpu_nodes.keys() | self._nodes.keys())
+        nodes = {name for name in delta.nodes if name in state.gpu_nodes or name in self._nodes}
         if self._gpus_moved(state, nodes):
             self._node_of = first_reporters(state.gpu_nodes.values())
             nodes |= state.gpu_nodes.keys() | self._nodes.keys()

@@ -15,7 +15,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
 from laneway.api.training_profile import ModelProfileStatus, TrainingProfileStatus
-from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle import accounting
 from laneway.operator.pacing import END_SETTLED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import trainer_of
@@ -65,13 +65,12 @@ def evidence_of(job: JobRecord) -> Evidence | None:
         return None
     same = job.desired.template_hash == execution.template_hash
     trainer = trainer_of(job.desired.spec.template["spec"]["containers"])
-    end = ConditionType.COMPLETE if completed else ConditionType.FAILED
     return Evidence(
         template=f"{job.namespace}/{execution.template_hash}",
         image=str(trainer.get("image") or "") if same else "",
         execution=execution,
         profile=profile,
-        ended_seconds=transitions.since_seconds(status, end, 0.0) if job.finished else None,
+        ended_seconds=job.ended_seconds,
         run_seconds=accounting.executed_seconds(status) if completed else None,
     )
 

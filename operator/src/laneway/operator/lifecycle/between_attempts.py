@@ -13,6 +13,7 @@ from dataclasses import replace
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus
+from laneway.operator.config import TimeoutsConfig
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.admission import is_admitted
 from laneway.operator.lifecycle.deadline import past_deadline
@@ -143,12 +144,18 @@ def avoided(job: JobRecord, context: ReconcileContext) -> tuple[AvoidedNodeStatu
 
 def after_the_end(reconciled: ReconciledJob, context: ReconcileContext) -> ReconciledJob:
     """See to it that an ended job is deleted in time."""
-    job = reconciled.job
-    ttl_seconds, completed = job.ttl_seconds_after_finished, job.status.completion_time
-    if ttl_seconds is None or completed is None or job.deleting:
-        return reconciled
-    due_seconds = parse_time(completed) + ttl_seconds
+    due_seconds = expires_seconds(reconciled.job, context.timeouts)
     return replace(reconciled, due_seconds=due_seconds, expired=due_seconds <= context.now_seconds)
+
+
+def expires_seconds(job: JobRecord, timeouts: TimeoutsConfig) -> float:
+    """Return when an ended job is to be deleted; infinite: never, or it is being deleted."""
+    ttl_seconds, completed = job.ttl_seconds_after_finished, job.status.completion_time
+    if ttl_seconds is None:
+        ttl_seconds = timeouts.ended_job_seconds or None
+    if ttl_seconds is None or completed is None or job.deleting:
+        return math.inf
+    return parse_time(completed) + ttl_seconds
 
 
 def _until_gone(

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+from laneway.operator.pacing import END_COUNTS_SECONDS
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.gpu_node_record import parse_gpu_node
-from laneway.operator.state.records.job_record import parse_job
+from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.node_record import parse_node
 from laneway.operator.state.records.priority_class import parse_priority_class
 from laneway.operator.state.records.profile_record import parse_profile
@@ -113,6 +114,14 @@ class Store(Generic[Record]):
         self._changed(known.record, None)
         return True
 
+    def condense(self, condensed: Callable[[Record], Record]) -> None:
+        """Replace records by shorter ones of the same version; one for which ``condensed`` returns the record itself stays."""
+        for key, entry in list(self._entries.items()):
+            if entry.record is None or (short := condensed(entry.record)) is entry.record:
+                continue
+            self._entries[key] = replace(entry, record=short)
+            self._changed(entry.record, short)
+
     def sweep(
         self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool] | None
     ) -> bool:
@@ -171,9 +180,11 @@ class Store(Generic[Record]):
 class ClusterCache:
     """All that the operator watches."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, wall: Clock) -> None:
+        """Note when objects were heard of by ``clock``; ``wall`` is Unix time."""
+        self._wall = wall
         self._state = state = ClusterState()
-        self.jobs = Store(parse_job, clock, changed=state.note_job)
+        self.jobs = Store(self._parse_job, clock, changed=state.note_job)
         self.pods = Store(_fresh(parse_worker_pod), clock, changed=state.note_pod)
         self.gpu_nodes = Store(
             _fresh(parse_gpu_node),
@@ -196,6 +207,19 @@ class ClusterCache:
     def store(self, resource: Resource) -> Store[Any]:
         """Return the store of a kind of objects."""
         return self._stores[resource]
+
+    def condense_ended_jobs(self) -> None:
+        """Drop the details of jobs that ended long ago."""
+        self.jobs.condense(self._condensed)
+
+    def _parse_job(self, raw: dict[str, Any], before: JobRecord | None) -> JobRecord:
+        return self._condensed(parse_job(raw, before))
+
+    def _condensed(self, job: JobRecord) -> JobRecord:
+        ended_seconds = job.ended_seconds
+        if ended_seconds is None or job.settled or job.wrong_summary or not job.managed:
+            return job
+        return job if self._wall() < ended_seconds + END_COUNTS_SECONDS else job.without_details()
 
     def state(self, silent_seconds: float) -> ClusterState:
         """Return the current state, with the nodes whose agent has not written for ``silent_seconds``."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from laneway.api.conditions import is_true
+from laneway.api.conditions import Condition, is_true
 from laneway.api.job_conditions import ConditionType
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.records import explain
-from laneway.api.rfc3339 import parse_time
+from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.state.records.template_check import check_template
@@ -61,6 +63,9 @@ class JobRecord:
     ttl_seconds_after_finished: int | None = None
     """How long after its end the job is deleted; None: never. Known even where the rest of the spec is wrong."""
 
+    settled: bool = False
+    """Whether it ended long ago. Then spec and status hold only what is still needed: how and when it ended."""
+
     managed: bool = True
     """Whether this operator runs the job. Another controller runs it otherwise (``spec.managedBy``), and the job is left alone."""
 
@@ -71,6 +76,14 @@ class JobRecord:
         return is_true(conditions, ConditionType.COMPLETE) or is_true(conditions, ConditionType.FAILED)
 
     @property
+    def ended_seconds(self) -> float | None:
+        """When the operator saw its end; None: it has not ended."""
+        for each in self.status.conditions:
+            if each.type in (ConditionType.COMPLETE, ConditionType.FAILED) and each.status == "True":
+                return parse_time(each.last_transition_time)
+        return None
+
+    @property
     def placed(self) -> bool:
         """Whether its current attempt has its GPUs, or is about to take them."""
         return is_true(self.status.conditions, ConditionType.PLACED)
@@ -79,6 +92,16 @@ class JobRecord:
     def running(self) -> bool:
         """Whether all workers of its current attempt were seen to run."""
         return is_true(self.status.conditions, ConditionType.RUNNING)
+
+    def without_details(self) -> JobRecord:
+        """Return this ended job without what is no longer needed of it: a cluster keeps many of them."""
+        end = ConditionType.COMPLETE
+        if not is_true(self.status.conditions, end):
+            end = ConditionType.FAILED
+        status = TrainingJobStatus(conditions=_ended_by(end), completion_time=self.status.completion_time)
+        return replace(
+            self, namespace=sys.intern(self.namespace), settled=True, desired=None, problem="", status=status
+        )
 
     def with_status(self, status: TrainingJobStatus) -> JobRecord:
         """Return this job with another status."""
@@ -96,7 +119,8 @@ def parse_job(raw: dict[str, Any], before: JobRecord | None = None) -> JobRecord
     namespace, name = metadata["namespace"], metadata["name"]
     key = f"{namespace}/{name}"
     generation = metadata.get("generation", 1)
-    if before is not None and before.generation == generation and not before.malformed_status:
+    known = before is not None and before.generation == generation
+    if before is not None and known and not before.malformed_status and not before.settled:
         desired, problem = before.desired, before.problem
     else:
         desired, problem = _desired(raw.get("spec"))
@@ -127,6 +151,13 @@ def parse_job(raw: dict[str, Any], before: JobRecord | None = None) -> JobRecord
         ttl_seconds_after_finished=_ttl_seconds(raw.get("spec")),
         managed=managed,
     )
+
+
+@cache
+def _ended_by(end: ConditionType) -> tuple[Condition, ...]:
+    """Return the conditions that all settled jobs with this end share."""
+    time = format_time(0.0)
+    return (Condition(type=end, status="True", reason=end, message="", last_transition_time=time),)
 
 
 def _managed(spec: object) -> bool:

@@ -15,7 +15,6 @@ from tests.faults.nodes_at_work import NodesAtWork
 from tests.faults.patience import patiently
 from tests.faults.seeing import Seeing
 from tests.support.operator.played_cluster import PlayedCluster
-from tests.support.operator.waiting import until
 
 Raw = dict[str, Any]
 
@@ -83,7 +82,9 @@ class Life:
     async def end_state(self, stage: Stage) -> Raw:
         """Return the outcome, which must not depend on kills or on what was observed meanwhile."""
         history = stage.history
-        services = await _services_when_collected(stage)
+        services = await patiently(
+            lambda: stage.cluster.api.request("GET", SERVICES.path(stage.cluster.namespace))
+        )
         refused = {(job, attempt) for job, attempt, _ in self.refusals}
         return {
             "jobs": {job["metadata"]["name"]: _gist(job["status"]) for job in history.jobs},
@@ -99,29 +100,12 @@ class Life:
             "orders": [
                 order for node in history.nodes for order in (node.get("spec") or {}).get("orders") or ()
             ],
-            "services": services,
+            "services": [each["metadata"]["name"] for each in services["items"]],
             # Of an attempt that a kubelet refused, the other workers may have run by then or not.
             "runs": sorted(
                 run.without_uid for run in stage.nodes.runs if (run.job, run.attempt) not in refused
             ),
         }
-
-
-async def _services_when_collected(stage: Stage) -> list[str]:
-    """Wait until the Services of deleted jobs are collected (slow after an outage); return the names of the others."""
-    cluster = stage.cluster
-
-    async def look() -> list[str] | None:
-        listed = await patiently(lambda: cluster.api.request("GET", SERVICES.path(cluster.namespace)))
-        jobs = {job["metadata"]["uid"] for job in stage.history.jobs}
-        owners = {
-            owner["uid"]
-            for each in listed["items"]
-            for owner in each["metadata"].get("ownerReferences") or ()
-        }
-        return sorted(each["metadata"]["name"] for each in listed["items"]) if owners <= jobs else None
-
-    return await until("the Services of jobs that are gone are collected", look, seconds=120)
 
 
 def _gist(status: Raw) -> Raw:

@@ -153,7 +153,7 @@ WRONG = {
     ),
     "a subdomain": (
         job("spec.template.spec.subdomain", "mine"),
-        "subdomain is forbidden: Laneway sets it to the job's name",
+        "subdomain is forbidden: Laneway sets it to its Service's name",
     ),
     "a label that the operator writes": (
         job("spec.template.metadata", {"labels": {"laneway.dev/rank": "1"}}),

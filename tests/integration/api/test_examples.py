@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from laneway.api.training_job_status import WorkerPlacementStatus
-from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.execute.manifests import gang_service, worker_pod
 from laneway.operator.state.records.job_record import parse_job
 
 from hack.cluster.control_plane import LoopbackControlPlane
@@ -56,4 +56,4 @@ def test_an_example_and_its_workers_are_taken(control_plane: LoopbackControlPlan
         worker = WorkerPlacementStatus(worker=rank, node="n1", gpus=gpus, sharePercent=share_percent)
         would_take(control_plane, json.dumps(worker_pod(job, spec, worker, 1, None)))
     if spec.workers > 1:
-        would_take(control_plane, json.dumps(rendezvous_service(job)))
+        would_take(control_plane, json.dumps(gang_service(job.namespace)))

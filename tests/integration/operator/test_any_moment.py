@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from laneway.api.rfc3339 import parse_time
-from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import TRAINING_JOBS
 from laneway.operator.watch.apiserver import ApiError
 
 from tests.support.operator.fixtures import SYSTEM_NAMESPACE
@@ -172,11 +172,8 @@ async def test_a_job_is_deleted(
     await _without_the_other(cluster)
 
     async def gone() -> bool:
-        left = [
-            await cluster.api.request("GET", each.path(cluster.namespace))
-            for each in (TRAINING_JOBS, SERVICES)
-        ]
-        return not any(item["metadata"]["name"] == JOB for found in left for item in found["items"])
+        left = await cluster.api.request("GET", TRAINING_JOBS.path(cluster.namespace))
+        return not any(job["metadata"]["name"] == JOB for job in left["items"])
 
     await until(f"nothing is left of {JOB}", gone)
     await cluster.submit("next", sharing="Exclusive")  # all that the GPU offers

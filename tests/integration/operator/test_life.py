@@ -64,13 +64,13 @@ async def test_a_gang_gets_its_service_and_rendezvous(
     ]
     assert [each["RANK"] for each in environments] == ["0", "1", "2", "3"]
     assert {each["WORLD_SIZE"] for each in environments} == {"4"}
-    assert {each["MASTER_ADDR"] for each in environments} == {"ddp-0.ddp"}
+    assert {each["MASTER_ADDR"] for each in environments} == {"ddp-0.laneway"}
     gpus = [pod["metadata"]["annotations"][names.GPUS_ANNOTATION] for pod in pods]
     assert len(set(gpus)) == 4, "each worker has a GPU of its own"
-    service = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "ddp"))
+    service = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "laneway"))
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
-    assert service["metadata"]["ownerReferences"][0]["kind"] == "TrainingJob"
+    assert service["spec"]["selector"].items() <= pods[0]["metadata"]["labels"].items()
 
     for pod in pods[:3]:
         await cluster.run(pod)

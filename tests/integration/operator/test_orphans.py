@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laneway.api import names
-from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import PODS, TRAINING_JOBS
 from laneway.operator.watch.apiserver import Raw
 
 from tests.support.operator.operator_process import OperatorProcess
@@ -80,7 +80,6 @@ async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_
     """Another controller's pod with our labels is left alone all the while."""
     await cluster.add_node("n1", gpus=2)
     orphaned = await _running_gang(cluster, "gang")
-    earlier = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "gang"))
     copied = {
         "metadata": {
             "name": "copied",
@@ -108,9 +107,6 @@ async def test_a_job_created_anew_after_its_workers_were_orphaned_takes_none_of_
     pods = await until("the job has workers of its own", replaced)
     uid = (await cluster.job("gang"))["metadata"]["uid"]
     assert {pod["metadata"]["labels"][names.JOB_UID_LABEL] for pod in pods} == {uid}
-    service = await cluster.api.request("GET", SERVICES.path(cluster.namespace, "gang"))
-    assert service["metadata"]["uid"] != earlier["metadata"]["uid"]
-    assert service["spec"]["selector"] == {names.JOB_UID_LABEL: uid}
     stranger = await cluster.api.request("GET", PODS.path(cluster.namespace, "copied"))
     assert "deletionTimestamp" not in stranger["metadata"]
 

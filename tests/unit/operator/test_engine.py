@@ -12,7 +12,6 @@ import pytest
 from laneway.operator import engine as engine_module
 from laneway.operator.config import OperatorConfig
 from laneway.operator.engine import Engine
-from laneway.operator.execute import garbage_collector
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Gauges, Metrics
 from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
@@ -95,11 +94,7 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
         listed.append(fake.now_seconds)
         once.set()
 
-    async def no_services(api: object) -> list[object]:
-        return []
-
     monkeypatch.setattr(engine_module, "relist", relist)
-    monkeypatch.setattr(garbage_collector, "list_gang_services", no_services)
 
     async def play() -> None:
         engine = an_engine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,11 +12,13 @@ import pytest
 from laneway.api.training_profile import TrainingProfileStatus
 from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.executor import Executor
+from laneway.operator.execute.manifests import gang_service
 from laneway.operator.execute.writer import Writer
 from laneway.operator.lifecycle import transitions
 from laneway.operator.metrics import Metrics
-from laneway.operator.pacing import PROFILE_RETRY_SECONDS
+from laneway.operator.pacing import PROFILE_RETRY_SECONDS, SERVICE_SEEN_SECONDS
 from laneway.operator.state.cache import ClusterCache
+from laneway.operator.state.resources import SERVICES
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
 from tests.unit.operator.builders import NOW, a_job, a_write
@@ -146,3 +149,62 @@ async def test_a_profile_that_is_refused_rests_and_is_then_written_on_what_was_k
     await executor.end()
     assert api.bodies[-1]["preconditions"] == {"uid": "uid-profile"}
     assert cache.profiles.records() == ()
+
+
+class _Namespaces:
+    """An API server that keeps Services."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, Raw] = {}
+        self.asked: list[str] = []
+
+    async def request(self, method: str, path: str, *, body: Raw | None = None, **request: Any) -> Raw:
+        await asyncio.sleep(0)  # so that others get their turn
+        if "/services" not in path:
+            assert body is not None
+            return {**body, "metadata": {**body["metadata"], "uid": "u", "resourceVersion": "1"}}
+        self.asked.append(method)
+        if method == "POST":
+            assert body is not None
+            self.services[f"{path}/{body['metadata']['name']}"] = body
+            return body
+        if path not in self.services:
+            raise ApiError(404, "NotFound", path)
+        return self.services[path]
+
+
+async def test_gangs_that_start_together_share_one_service_which_is_looked_for_now_and_then() -> None:
+    now, api = [NOW], _Namespaces()
+    executor = an_executor(ClusterCache(lambda: 0.0, lambda: 0.0), api, [], lambda: now[0])
+
+    async def start(*names: str) -> list[str]:
+        api.asked.clear()
+        for name in names:
+            job = a_job(name).gang(2).placed("n1", "n2").record
+            executor.begin(a_write(job, job.status, writes_status=False, creates=job.status.placement), NOW)
+        await executor.end()
+        assert not executor.refusals
+        return api.asked
+
+    assert await start("a", "b", "c") == ["GET", "POST"]
+    (path,) = api.services
+    assert await start("d") == []
+    del api.services[path]
+    now[0] += SERVICE_SEEN_SECONDS
+    assert await start("e", "f") == ["GET", "POST"]
+    now[0] += SERVICE_SEEN_SECONDS
+    assert await start("g") == ["GET"]
+
+
+@pytest.mark.parametrize("field", ["clusterIP", "selector", "publishNotReadyAddresses"])
+async def test_gangs_are_refused_where_another_service_has_the_name(field: str) -> None:
+    api, job = _Namespaces(), a_job().gang(2).placed("n1", "n2").record
+    theirs = gang_service("ns")
+    del theirs["spec"][field]
+    api.services[SERVICES.path("ns", "laneway")] = theirs
+    executor = an_executor(ClusterCache(lambda: 0.0, lambda: 0.0), api, [])
+    executor.begin(a_write(job, job.status, writes_status=False, creates=job.status.placement), NOW)
+    await executor.end()
+    (refusal,) = executor.refusals.values()
+    assert "rename it if it is yours, else delete it" in refusal
+    assert api.asked == ["GET"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from laneway.api import names
 from laneway.api.template_profile import TemplateProfile
-from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.execute.manifests import gang_service, worker_pod
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 
 from tests.unit.operator.builders import a_job, a_view, reconciled_job_of
@@ -41,6 +41,7 @@ def test_a_pod_says_whose_it_is_and_which_gpus_were_chosen() -> None:
         names.JOB_UID_LABEL: "uid-job",
         names.RANK_LABEL: "1",
         names.ATTEMPT_LABEL: "3",
+        names.GANG_LABEL: "true",
     }
     assert metadata["annotations"][names.GPUS_ANNOTATION] == "n1/2,n1/3"
     assert metadata["annotations"][names.SPANS_GPUS_ANNOTATION] == "true"
@@ -115,7 +116,7 @@ def test_preferences_and_pod_affinity_stay() -> None:
 def test_the_rendezvous_of_a_gang() -> None:
     pod = pod_of(rank=1, nodes=("n1", "n2"))
     assert environment(pod) == {
-        "MASTER_ADDR": "job-0.job",
+        "MASTER_ADDR": "job-0.laneway",
         "MASTER_PORT": "29500",
         "WORLD_SIZE": "2",
         "RANK": "1",
@@ -123,11 +124,11 @@ def test_the_rendezvous_of_a_gang() -> None:
         "PET_NNODES": "2",
         "PET_NPROC_PER_NODE": "1",
         "PET_NODE_RANK": "1",
-        "PET_MASTER_ADDR": "job-0.job",
+        "PET_MASTER_ADDR": "job-0.laneway",
         "PET_MASTER_PORT": "29500",
         "LANEWAY_JOB": "job",
     }
-    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "job")
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "laneway")
 
 
 def test_a_single_process_has_no_rendezvous() -> None:
@@ -222,7 +223,7 @@ def test_the_grace_period_is_the_jobs_else_the_templates(
 
 def test_a_stored_host_name_does_not_keep_workers_apart() -> None:
     pod = pod_of(rank=1, nodes=("n1", "n2"), template=template({"hostname": "mine", "subdomain": "mine"}))
-    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "job")
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("job-1", "laneway")
 
 
 def test_variables_from_elsewhere_stay_and_lose_to_those_in_env() -> None:
@@ -267,10 +268,14 @@ def test_a_profile_that_the_template_claims_is_not_the_operators() -> None:
 
 
 def test_the_service_finds_workers_before_they_are_ready() -> None:
-    service = rendezvous_service(a_job().gang(2).record)
+    service = gang_service("ns")
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
-    assert service["spec"]["selector"] == {names.JOB_UID_LABEL: "uid-job"}
+    gang, single = (pod_of(nodes=("n1", "n2")[:workers]) for workers in (2, 1))
+    selected = service["spec"]["selector"].items()
+    assert selected <= gang["metadata"]["labels"].items()
+    assert not selected <= single["metadata"]["labels"].items()
+    assert gang["spec"]["subdomain"] == service["metadata"]["name"]
 
 
 def test_what_may_be_done_for_memory_that_does_not_fit_is_told_to_the_client() -> None:

@@ -14,9 +14,8 @@ from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.execute.writer import FencedOff, Writer
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
-from laneway.operator.state.records.gang_service import GangService
 from laneway.operator.state.records.profile_record import ProfileRecord
-from laneway.operator.watch.apiserver import ApiServer, Raw
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
 from tests.unit.operator.builders import a_gpu_node, a_job, a_pod
 
@@ -99,25 +98,24 @@ class _Untouched:
         self.asked: list[str] = []
 
     async def request(self, method: str, path: str, **request: Any) -> Raw:
+        if method == "GET":
+            raise ApiError(404, "NotFound", path)
         self.asked.append(f"{method} {path}")
         return {}
 
 
 _JOB = a_job().placed("n1").record
 _POD = a_pod(_JOB).running().record
-_SERVICE = GangService("ns", _JOB.name, "uid-service", _JOB.uid, owned=False)
 _OBJECT: Raw = {"metadata": {"name": "x", "namespace": "ns"}}
 
 FENCED: dict[str, Callable[[Writer], Awaitable[object]]] = {
     "write_status": lambda writer: writer.write_status(_JOB, _JOB.status),
     "create_pod": lambda writer: writer.create_pod(_JOB, _OBJECT),
     "adopt_pod": lambda writer: writer.adopt_pod(_JOB, _POD),
-    "adopt_service": lambda writer: writer.adopt_service(_JOB, _SERVICE),
     "try_pod": lambda writer: writer.try_pod(_JOB, _OBJECT),
-    "create_service": lambda writer: writer.create_service(_JOB, _OBJECT),
+    "ensure_gang_service": lambda writer: writer.ensure_gang_service("ns"),
     "write_orders": lambda writer: writer.write_orders(NodeWrite(a_gpu_node("n1"), (), frozenset())),
     "delete_pod": lambda writer: writer.delete_pod(_POD),
-    "delete_service": lambda writer: writer.delete_service(_SERVICE),
     "write_profile": lambda writer: writer.write_profile(
         ProfileWrite("ns", "0123", None, TrainingProfileStatus())
     ),

@@ -19,6 +19,12 @@ JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 RANK_LABEL: Final = f"{GROUP}/rank"
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 
+GANG_LABEL: Final = f"{GROUP}/gang"
+"""``true`` on the workers of jobs with several: the namespace's Service selects them."""
+
+GANG_SERVICE: Final = "laneway"
+"""The headless Service by which the workers of all gangs of a namespace find each other."""
+
 GPUS_ANNOTATION: Final = f"{GROUP}/gpus"
 TEMPLATE_HASH_ANNOTATION: Final = f"{GROUP}/template-hash"
 SPANS_GPUS_ANNOTATION: Final = f"{GROUP}/spans-gpus"

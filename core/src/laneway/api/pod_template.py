@@ -150,8 +150,8 @@ def pod_template_schema(definitions: dict[str, Schema]) -> Schema:
             ),
             (
                 "!has(self.subdomain)",
-                "subdomain is forbidden: Laneway sets it to the job's name, so that workers reach each other as "
-                "JOB-RANK.JOB; leave it out",
+                "subdomain is forbidden: Laneway sets it to its Service's name, so that workers reach each other as "
+                "JOB-RANK.laneway; leave it out",
             ),
         )
     )

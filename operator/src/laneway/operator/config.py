@@ -155,7 +155,7 @@ class TimeoutsConfig(Model):
         default=60,
         ge=0,
         le=86_400,
-        description="A worker or Service whose job is gone is deleted after this long, unless the garbage collector did it.",
+        description="A worker whose job is gone is deleted after this long, unless the garbage collector did it.",
     )
 
 

@@ -282,4 +282,3 @@ class Engine:
         self._trials.keep_only((job.uid, job.generation) for job in state.jobs.values() if not job.finished)
         for profile in self._cycle.unused_profiles(state, self._wall()):
             self._executor.begin_profile_deletion(profile)
-        await self._garbage_collector.collect_services(state.jobs.values(), self._wall())

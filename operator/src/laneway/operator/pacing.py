@@ -54,8 +54,8 @@ FIRST_ESTIMATE_SECONDS = 1.0
 TEMPLATE_TRIALS_PER_CYCLE = 2
 """The cycle waits for the API server's answers."""
 
-SERVICES_COLLECTED_AT_ONCE = 50
-"""Services deleted, and given back, at one look: the next decision waits for it, and no Service is urgent."""
+SERVICE_SEEN_SECONDS = 10.0
+"""While gangs start in a namespace, their Service is looked for this often. If somebody deletes it, the next attempts have it again."""
 
 # ---- statuses with only new figures and sentences
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
@@ -22,13 +23,17 @@ from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.events import event_of
 from laneway.operator.execute.leader import Leadership
-from laneway.operator.execute.manifests import rendezvous_service, worker_pod
+from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.execute.write_order import WriteOrder
 from laneway.operator.execute.writer import FencedOff, Refused, Writer
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Metrics
-from laneway.operator.pacing import PROFILE_RETRY_SECONDS, RETRY_WRITE_SECONDS, STARTS_RATIO_OF_WRITES
-from laneway.operator.state.records.gang_service import GangService
+from laneway.operator.pacing import (
+    PROFILE_RETRY_SECONDS,
+    RETRY_WRITE_SECONDS,
+    SERVICE_SEEN_SECONDS,
+    STARTS_RATIO_OF_WRITES,
+)
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
@@ -78,8 +83,10 @@ class Executor:
         self._starts = asyncio.Semaphore(starts)
         self._others = asyncio.Semaphore(max(1, parallel_writes - starts))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._served: dict[str, int] = {}
-        """By the uid of a gang: the attempt for which its Service was last ensured."""
+        self._served_seconds: dict[str, float] = {}
+        """By namespace: when its gangs' Service was last seen."""
+
+        self._serving: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         self.in_flight: set[str] = set()
         """Uids of jobs with writes in flight."""
@@ -165,8 +172,6 @@ class Executor:
         if len(self.written_seconds) > len(uids) or self.refusals:
             self.written_seconds = {uid: when for uid, when in self.written_seconds.items() if uid in uids}
             self.refusals = {key: text for key, text in self.refusals.items() if key[0] in uids}
-        for uid in self._served.keys() - uids:
-            del self._served[uid]
 
     async def delete(self, pod: WorkerPod) -> None:
         """Ask for a pod's end.
@@ -185,24 +190,6 @@ class Executor:
         """
         async with self._others:
             await self._writer.adopt_pod(job, pod)
-
-    async def delete_service(self, service: GangService) -> None:
-        """Delete the Service of a job that is gone.
-
-        Raises:
-            ApiError, FencedOff, UnknownOutcome
-        """
-        async with self._others:
-            await self._writer.delete_service(service)
-
-    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
-        """Make a job the controller of its Service again.
-
-        Raises:
-            ApiError, FencedOff, UnknownOutcome
-        """
-        async with self._others:
-            await self._writer.adopt_service(job, service)
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -280,7 +267,7 @@ class Executor:
     async def _create(self, write: JobWrite, spec: TrainingJobSpec) -> None:
         job, attempt = write.job, write.status.attempt
         if spec.workers > 1:
-            await self._ensure_service(job, attempt)
+            await self._ensure_service(job.namespace)
 
         async def create(manifest: dict[str, object]) -> None:
             async with self._starts:
@@ -289,13 +276,15 @@ class Executor:
         profile = None if write.profile is None else to_node(write.profile)
         await _together(create(worker_pod(job, spec, worker, attempt, profile)) for worker in write.creates)
 
-    async def _ensure_service(self, job: JobRecord, attempt: int) -> None:
-        """Ensure the gang's Service once in each attempt: no watch covers Services, and without it the workers do not find each other."""
-        if self._served.get(job.uid) == attempt:
-            return
-        async with self._starts:
-            await self._writer.create_service(job, rendezvous_service(job), look_first=attempt > 1)
-        self._served[job.uid] = attempt
+    async def _ensure_service(self, namespace: str) -> None:
+        """Ensure the Service of a namespace's gangs, without which workers do not find each other. No watch covers Services, so it is
+        looked for while gangs start."""
+        async with self._serving[namespace]:
+            if self._wall() < self._served_seconds.get(namespace, -math.inf) + SERVICE_SEEN_SECONDS:
+                return
+            async with self._starts:
+                await self._writer.ensure_gang_service(namespace)
+            self._served_seconds[namespace] = self._wall()
 
     async def _force_delete(self, pod: WorkerPod) -> None:
         extra = {"pod": f"{pod.namespace}/{pod.name}", "node": pod.node}
@@ -339,7 +328,6 @@ class Executor:
     def _refresh_later(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:
         logger.info("write failed; the job is read again", extra={"job": job.key, "problem": str(error)})
         self.needs_refresh[job.uid] = job
-        self._served.pop(job.uid, None)
 
     def _note(self, write: JobWrite, now_seconds: float) -> None:
         """Record what was written in the log, the metrics and the job's events."""

@@ -1,4 +1,4 @@
-"""The objects that the operator makes for a job: a pod for each worker, and a headless Service for a gang of several.
+"""The objects that the operator makes: a pod for each worker, and a headless Service for all gangs of a namespace.
 
 A worker's pod has the same name in every attempt, so the API server itself refuses to run a worker twice. The pod is pinned
 to its node by a required node affinity and goes through kube-scheduler as any other: taints, volumes, CPU and memory keep
@@ -66,7 +66,7 @@ def worker_pod(
     pod_spec.update(
         restartPolicy="Never",
         hostname=name,
-        subdomain=job.name,
+        subdomain=names.GANG_SERVICE,
         terminationGracePeriodSeconds=spec.effective_grace_period_seconds,
     )
     return {
@@ -81,6 +81,7 @@ def worker_pod(
                 names.JOB_UID_LABEL: job.uid,
                 names.RANK_LABEL: str(worker.worker),
                 names.ATTEMPT_LABEL: str(attempt),
+                **({names.GANG_LABEL: "true"} if spec.workers > 1 else {}),
             },
             "annotations": {
                 **_without(metadata.get("annotations") or {}, names.PROFILE_ANNOTATION),
@@ -101,21 +102,20 @@ def worker_pod(
     }
 
 
-def rendezvous_service(job: JobRecord) -> dict[str, Any]:
-    """Return the headless Service that gives each worker a name in DNS, from before it is ready."""
+def gang_service(namespace: str) -> dict[str, Any]:
+    """Return the headless Service that gives each worker of a gang a name in DNS, from before it is ready."""
     return {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
         "metadata": {
-            "name": job.name,
-            "namespace": job.namespace,
-            "labels": {names.JOB_LABEL: job.name, names.JOB_UID_LABEL: job.uid},
-            "ownerReferences": [owner_reference(job)],
+            "name": names.GANG_SERVICE,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": names.OPERATOR_FIELD_MANAGER},
         },
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.JOB_UID_LABEL: job.uid},
+            "selector": {names.GANG_LABEL: "true"},
             "ports": [{"name": "rendezvous", "port": RENDEZVOUS_PORT, "protocol": "TCP"}],
         },
     }
@@ -177,7 +177,7 @@ def _rendezvous(job: JobRecord, spec: TrainingJobSpec, rank: int) -> dict[str, s
     """
     if not spec.spans_gpus:
         return {}
-    address = f"{worker_name(job.name, 0)}.{job.name}" if spec.workers > 1 else "localhost"
+    address = f"{worker_name(job.name, 0)}.{names.GANG_SERVICE}" if spec.workers > 1 else "localhost"
     variables = {
         "PET_NNODES": str(spec.workers),
         "PET_NPROC_PER_NODE": str(spec.gpus_per_worker),

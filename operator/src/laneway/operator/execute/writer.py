@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from laneway.api import names
 from laneway.api.names import JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite
-from laneway.operator.execute.manifests import owner_reference
+from laneway.operator.execute.manifests import gang_service, owner_reference
 from laneway.operator.lifecycle.refusals import BEING_REMOVED, blames_object, is_refusal
 from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import BETWEEN_EVENTS_SECONDS, MANY_STARTS
 from laneway.operator.state.cache import ClusterCache
-from laneway.operator.state.records.gang_service import GangService
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.ownership import Claim, claim_of
 from laneway.operator.state.records.profile_record import ProfileRecord
@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 _EVENT_QUEUE_LENGTH = 10_000
 _BETWEEN_DROPS_SECONDS = 0.2
 _REQUEST_SECONDS = 10.0
+_SERVICE_FIELDS = ("clusterIP", "publishNotReadyAddresses", "selector")
 
 
 class FencedOff(Exception):  # noqa: N818 - it says what is the case; nothing went wrong here
@@ -116,7 +117,14 @@ class Writer:
             Refused: the API server does not take it, or its name belongs to somebody else.
             ApiError, FencedOff, UnknownOutcome
         """
-        self._cache.pods.observe(await self._create(PODS, job, manifest))
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+        try:
+            pod = await self._send_object("create", PODS, PODS.path(job.namespace), manifest, query)
+        except ApiError as error:
+            if error.status != 409 or error.reason != "AlreadyExists":
+                raise
+            pod = await self._existing_pod(job, manifest["metadata"]["name"])
+        self._cache.pods.observe(pod)
 
     async def adopt_pod(self, job: JobRecord, pod: WorkerPod) -> None:
         """Make a job the controller of a pod that has none. The API server refuses it where the pod is another meanwhile, or has one.
@@ -125,15 +133,16 @@ class Writer:
             ApiError: with status 404 or 409 when the pod is gone or another is in its place, 422 when it has a controller.
             FencedOff, UnknownOutcome
         """
-        self._cache.pods.observe(await self._adopt(PODS, job, pod.name, pod.uid))
-
-    async def adopt_service(self, job: JobRecord, service: GangService) -> None:
-        """Make a job the controller of its Service, which has none.
-
-        Raises:
-            ApiError, FencedOff, UnknownOutcome: as for pods.
-        """
-        await self._adopt(SERVICES, job, service.name, service.uid)
+        answer = await self._send(
+            "adopt",
+            PODS,
+            "PATCH",
+            PODS.path(job.namespace, pod.name),
+            query={"fieldManager": OPERATOR_FIELD_MANAGER},
+            body={"metadata": {"uid": pod.uid, "ownerReferences": [owner_reference(job)]}},
+            content_type=STRATEGIC_MERGE_PATCH,
+        )
+        self._cache.pods.observe(answer)
 
     async def try_pod(self, job: JobRecord, manifest: Raw) -> str:
         """Ask whether a worker's pod would be taken, and create nothing; return what is wrong with it, empty if nothing is, or
@@ -152,26 +161,28 @@ class Writer:
                 raise
         return ""
 
-    async def create_service(self, job: JobRecord, manifest: Raw, *, look_first: bool = False) -> None:
-        """Create the gang's Service, if it is not there. One that an earlier job of the same name left behind is replaced.
-
-        Args:
-            job: whose Service.
-            manifest: what to create.
-            look_first: whether it is likely to be there. A quota of Services that is used up refuses a creation before anybody looks
-                whether there is something to create.
+    async def ensure_gang_service(self, namespace: str) -> None:
+        """Create the Service of a namespace's gangs, if it is not there.
 
         Raises:
-            Refused, ApiError, FencedOff, UnknownOutcome: as for pods.
+            Refused: the API server does not take it, or its name belongs to somebody else.
+            ApiError, FencedOff, UnknownOutcome
         """
-        if look_first:
-            try:
-                await self._existing(SERVICES, job, manifest)
-                return
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-        await self._create(SERVICES, job, manifest)
+        # A quota of Services that is used up refuses a creation before anybody looks whether there is something to create.
+        wanted, path = gang_service(namespace), SERVICES.path(namespace)
+        try:
+            found = await self._api.request("GET", SERVICES.path(namespace, names.GANG_SERVICE))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            query = {"fieldManager": OPERATOR_FIELD_MANAGER}
+            found = await self._send_object("create", SERVICES, path, wanted, query)
+        spec = found["spec"]
+        if any(spec.get(field) != wanted["spec"][field] for field in _SERVICE_FIELDS):
+            raise Refused(
+                f"the Service {names.GANG_SERVICE} of this namespace is not as gangs need it to find each other: rename it if it is "
+                "yours, else delete it, and Laneway makes it again"
+            )
 
     async def write_orders(self, write: NodeWrite) -> None:
         """Apply the operator's orders to a node, unless its object has changed since it was read.
@@ -261,20 +272,12 @@ class Writer:
             self._cache.pods.forget(metadata)
 
     async def delete_job(self, job: JobRecord) -> None:
-        """Delete an ended job; the garbage collector takes its pods and Service.
+        """Delete an ended job; the garbage collector takes its pods.
 
         Raises:
             ApiError, FencedOff, UnknownOutcome
         """
         await self._delete_if_there(TRAINING_JOBS, job.namespace, job.name, job.uid)
-
-    async def delete_service(self, service: GangService) -> None:
-        """Delete the Service of a job that is gone.
-
-        Raises:
-            ApiError, FencedOff, UnknownOutcome
-        """
-        await self._delete_if_there(SERVICES, service.namespace, service.name, service.uid)
 
     def record(self, event: Raw) -> None:
         """Have an event written soon. Events are for people: when too many wait, new ones are left out and the log says so."""
@@ -337,54 +340,40 @@ class Writer:
             "update", LEASES, "PUT", LEASES.path(namespace, name), query=query, body=lease
         )
 
-    async def _create(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
-        name = manifest["metadata"]["name"]
-        path = resource.path(job.namespace)
+    async def _send_object(
+        self, verb: str, resource: Resource, path: str, manifest: Raw, query: dict[str, str]
+    ) -> Raw:
+        """Create an object.
+
+        Raises:
+            Refused: the API server does not take it.
+            ApiError, FencedOff, UnknownOutcome
+        """
         try:
-            query = {"fieldManager": OPERATOR_FIELD_MANAGER}
-            return await self._send("create", resource, "POST", path, query=query, body=manifest)
+            return await self._send(verb, resource, "POST", path, query=query, body=manifest)
         except ApiError as error:
-            if error.status == 409 and error.reason == "AlreadyExists":
-                return await self._existing(resource, job, manifest)
-            if is_refusal(error.status, error.message):
+            if error.status != 409 and is_refusal(error.status, error.message):
+                name = manifest["metadata"]["name"]
                 raise Refused(f"the API server refused {resource.kind} {name}: {error.message}") from error
             raise
 
-    async def _existing(self, resource: Resource, job: JobRecord, manifest: Raw) -> Raw:
-        """Settle what becomes of an object of that name that is there already."""
-        name = manifest["metadata"]["name"]
-        found = await self._api.request("GET", resource.path(job.namespace, name))
+    async def _existing_pod(self, job: JobRecord, name: str) -> Raw:
+        """Settle what becomes of a pod of that name that is there already."""
+        found = await self._api.request("GET", PODS.path(job.namespace, name))
         claim = claim_of(found["metadata"], job.name, job.uid)
-        labels = found["metadata"].get("labels") or {}
-        ours = claim is Claim.OWNED or (claim is Claim.ADOPTABLE and resource is PODS)
-        if ours and (resource is not PODS or labels.get(JOB_UID_LABEL) == job.uid):
+        ours = claim in (Claim.OWNED, Claim.ADOPTABLE)
+        if ours and (found["metadata"].get("labels") or {}).get(JOB_UID_LABEL) == job.uid:
             return found
         if claim is Claim.FOREIGN:
             raise Refused(
-                f"there is a {resource.kind} named {name} already, which does not belong to this job: delete it, or give "
+                f"there is a Pod named {name} already, which does not belong to this job: delete it, or give "
                 "the job another name"
             )
         if not await is_alive(self._api, job):
             raise ApiError(409, "Conflict", f"{job.key} is not there any more, or another is in its place")
-        await self._delete(resource, job.namespace, name, found["metadata"]["uid"])
-        if resource is PODS:
-            what = "of this job, which has lost its labels," if ours else "of an earlier job of this name"
-            raise Refused(f"the pod {name} {what} {BEING_REMOVED}")
-        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
-        return await self._send(
-            "create", resource, "POST", resource.path(job.namespace), query=query, body=manifest
-        )
-
-    async def _adopt(self, resource: Resource, job: JobRecord, name: str, uid: str) -> Raw:
-        return await self._send(
-            "adopt",
-            resource,
-            "PATCH",
-            resource.path(job.namespace, name),
-            query={"fieldManager": OPERATOR_FIELD_MANAGER},
-            body={"metadata": {"uid": uid, "ownerReferences": [owner_reference(job)]}},
-            content_type=STRATEGIC_MERGE_PATCH,
-        )
+        await self._delete(PODS, job.namespace, name, found["metadata"]["uid"])
+        what = "of this job, which has lost its labels," if ours else "of an earlier job of this name"
+        raise Refused(f"the pod {name} {what} {BEING_REMOVED}")
 
     async def _delete_if_there(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         try:

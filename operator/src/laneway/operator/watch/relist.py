@@ -13,10 +13,9 @@ from typing import Any
 
 from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
 from laneway.operator.state.cache import ClusterCache, Store, key_of
-from laneway.operator.state.records.gang_service import GangService, parse_gang_service
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
-from laneway.operator.state.resources import GPU_NODES, PODS, SERVICES, TRAINING_JOBS, WATCHED, Resource
+from laneway.operator.state.resources import GPU_NODES, PODS, TRAINING_JOBS, WATCHED, Resource
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 
 _PAGE = 250
@@ -61,17 +60,6 @@ async def list_kind(api: ApiServer, store: Store[Any], resource: Resource) -> in
     """
     selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
     return (await _take_list(api, store, resource, selector, None)).version
-
-
-async def list_gang_services(api: ApiServer) -> tuple[GangService, ...]:
-    """Return the Services of all gangs; no cache holds them.
-
-    Raises:
-        ApiError, UnknownOutcome
-    """
-    pages = _pages(api, SERVICES, {"labelSelector": JOB_UID_LABEL})
-    read = [parse_gang_service(item) async for page in pages for item in page.get("items") or ()]
-    return tuple(service for service in read if service is not None)
 
 
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:

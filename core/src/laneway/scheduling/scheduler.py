@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from laneway.scheduling.actions.allotments import allotments
 from laneway.scheduling.actions.worker_counts import WorkerCounts
@@ -92,7 +93,7 @@ class Scheduler:
         state, jobs, ranking = self._state, self._state.jobs, self._state.ranking
         state.refresh_drifting(jobs, now_seconds)
         order = self._order()
-        waiting = waiting_reasons(order, state, self._cache, decision)
+        waiting = waiting_reasons(order, state, self._cache, decision, {})
         changes = (
             waiting.keys() | decision.starts.keys() | decision.preemptions.keys() | set(decision.resumes)
         )
@@ -110,7 +111,12 @@ class Scheduler:
             truncated=decision.truncated,
         )
 
-    def explain(self, decision: Decision, now_seconds: float) -> Mapping[str, WaitingReason]:
+    def explain(
+        self,
+        decision: Decision,
+        now_seconds: float,
+        before: Mapping[str, WaitingReason] = MappingProxyType({}),
+    ) -> Mapping[str, WaitingReason]:
         """Return why each waiting job waits, in order, with its position.
 
         It costs time for every waiting job, unlike a decision. Ask before anything else is observed.
@@ -118,10 +124,11 @@ class Scheduler:
         Args:
             decision: the last result of :meth:`decide`.
             now_seconds: the moment of that decision.
+            before: the last result. A reason that is still the same is the same object in both.
         """
         state = self._state
         state.refresh_drifting(state.jobs, now_seconds)
-        return waiting_reasons(waiting_order(state, decision), state, self._cache, decision)
+        return waiting_reasons(waiting_order(state, decision), state, self._cache, decision, before)
 
     def requeued(self) -> Mapping[str, int]:
         """Return the jobs that are new or have changed queues since the last call, each with its queue."""

@@ -20,7 +20,11 @@ def waiting_order(state: SchedulerState, decision: Decision) -> list[str]:
 
 
 def waiting_reasons(
-    order: Sequence[str], state: SchedulerState, cache: UnschedulableCache, decision: Decision
+    order: Sequence[str],
+    state: SchedulerState,
+    cache: UnschedulableCache,
+    decision: Decision,
+    before: Mapping[str, WaitingReason],
 ) -> Mapping[str, WaitingReason]:
     """Return why each waiting job waits, in order; jobs that can never run have no position.
 
@@ -31,6 +35,7 @@ def waiting_reasons(
         state: as the cycle left it.
         cache: as the cycle left it.
         decision: the cycle's.
+        before: the reasons that were returned last; one that is still the same is returned again.
     """
     jobs, class_of, starts, own = state.jobs, state.queue.class_of, decision.starts, decision.waiting
     by_class: dict[EquivalenceClass, WaitingReason] = {}
@@ -53,7 +58,7 @@ def waiting_reasons(
                 by_class[equivalence_class] = reason
         if not reason.never_fits:
             position += 1
-            reason = reason.at(position)
+            reason = reason.at(position, before.get(key))
         waiting[key] = reason
     return waiting
 

@@ -116,8 +116,20 @@ class WaitingReason:
     blockers: tuple[str, ...] = ()
     """The jobs that it waits for, if known."""
 
-    def at(self, position: int) -> WaitingReason:
-        """Return the same reason at a position among the waiting jobs. A plan has thousands, so this avoids ``replace``."""
+    def at(self, position: int, before: WaitingReason | None = None) -> WaitingReason:
+        """Return the same reason at a position among the waiting jobs; ``before`` itself where that is it. A plan has thousands, so this
+        avoids ``replace``."""
+        if (
+            before is not None
+            and before.position == position
+            and before.code is self.code
+            and before.message == self.message
+            and before.unblock == self.unblock
+            and before.blockers == self.blockers
+            and before.lacking_gpus == self.lacking_gpus
+            and before.lacking_bytes == self.lacking_bytes
+        ):
+            return before
         return WaitingReason(
             self.code,
             self.message,

@@ -107,6 +107,9 @@ class Cycle:
         self._deferred = DeferredStatuses(config.cycle)
         self._estimates = StartEstimates(config.cycle)
         self._waiting: Mapping[str, WaitingReason] = {}
+        self._look_again: set[str] = set()
+        """Keys of jobs that have changed since the last explanation."""
+
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
         self._starts_over = True
@@ -134,8 +137,11 @@ class Cycle:
             delta.jobs |= self._jobs.jobs.keys()
         # 2. Reconcile: what happened to each changed job, and what its spec now asks for.
         changed = self._jobs.update(cluster, delta, history, in_flight, now_seconds)
-        for uid in changed.difference(self._jobs.jobs):
-            self._deferred.forget(uid)
+        for uid in changed:
+            if uid in self._jobs.jobs:
+                self._look_again.add(self._jobs.jobs[uid].job.key)
+            else:
+                self._deferred.forget(uid)
         # 3. Sync: the scheduler gets what has changed.
         to_sync = changed | self._jobs.jobs.keys() if starts_over else changed
         self._sync.update(cluster, self._jobs, delta, to_sync, now_seconds)
@@ -204,13 +210,21 @@ class Cycle:
         if now_seconds < self._explain_again_seconds and not this.decision.preemptions:
             return
         this.explained = True
-        self._waiting = waiting = scheduler.explain(this.decision, now_seconds)
-        self._estimates.update(scheduler, waiting, now_seconds)
+        before, look_again = self._waiting, self._look_again
+        self._waiting = waiting = scheduler.explain(this.decision, now_seconds, before)
+        look_again |= self._estimates.update(scheduler, waiting, now_seconds)
+        self._look_again = set()
         self._explain_again_seconds = now_seconds + explain_interval_seconds(len(waiting))
         for key, reason in waiting.items():
+            if (
+                reason is before.get(key)
+                and key not in look_again
+                and reason.code is not WaitingCode.NODES_UNAVAILABLE  # its sentence depends on nodes
+            ):
+                continue
             uid = this.cluster.job_uids[key]
             if uid in this.in_flight:
-                continue
+                continue  # it is reconciled when they have ended
             job, status = self._jobs.jobs[uid], self._jobs.jobs[uid].job.status
             by_step = reason.code is WaitingCode.AWAITING_PREEMPTION or job.state is not JobState.WAITING
             if reason.code is WaitingCode.NOT_CONSIDERED:

@@ -52,26 +52,31 @@ class StartEstimates:
         self._estimates: dict[str, StartEstimate] = {}
         self._suggestions: dict[str, _Suggestions] = {}
 
-    def update(self, scheduler: Scheduler, waiting: Waiting, now_seconds: float) -> None:
-        """Work out those that are due.
+    def update(self, scheduler: Scheduler, waiting: Waiting, now_seconds: float) -> set[str]:
+        """Work out those that are due; return the jobs that have new ones.
 
         Args:
             scheduler: as its decision left it.
             waiting: why jobs wait by that decision.
             now_seconds: Unix time.
         """
-        first = list(islice(waiting, ESTIMATED))
+        first, updated = list(islice(waiting, ESTIMATED)), set[str]()
         interval_seconds = self._interval_seconds
         if any(key not in self._estimates for key in first):
             interval_seconds = min(interval_seconds, FIRST_ESTIMATE_SECONDS)
         if not first:
+            updated |= self._estimates.keys()
             self._estimates.clear()
         elif now_seconds >= self._estimated_seconds + interval_seconds:
+            updated |= self._estimates.keys()
             self._estimates = dict(scheduler.start_estimates(waiting, first, now_seconds))
+            updated |= self._estimates.keys()
             self._estimated_seconds = now_seconds
         self._suggestions = {key: known for key, known in self._suggestions.items() if key in waiting}
         for key in self._due(waiting, first, now_seconds):
             self._suggestions[key] = _Suggestions(now_seconds, scheduler.suggestions(key))
+            updated.add(key)
+        return updated
 
     def is_news(self, key: str, waiting: WaitingStatus | None) -> bool:
         """Whether a job's estimate or suggestions differ from its status enough to be written."""

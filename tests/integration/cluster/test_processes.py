@@ -34,7 +34,9 @@ def component(tmp_path: Path) -> Iterator[Component]:
 def test_the_port_of_a_killed_component_is_free(component: Component) -> None:
     """A kubelet that is started again at once would end because its port is in use."""
     component.start([sys.executable, "-c", SLOW_TO_END])
-    wait_until(lambda: component.log.read_text().endswith("\n"), "the port being known", 30, log=component.log)
+    wait_until(
+        lambda: component.log.read_text().endswith("\n"), "the port being known", 30, log=component.log
+    )
     component.kill()
     socket.create_server(("127.0.0.1", int(component.log.read_text()))).close()
     assert component.pid() is None

@@ -49,7 +49,7 @@ class _StandsBy(Metrics):
 
 async def test_a_replica_that_stands_by_keeps_no_delta() -> None:
     """Nobody takes it while another replica leads, so it would grow with each job that comes and goes."""
-    cache, metrics = ClusterCache(lambda: 0.0), _StandsBy()
+    cache, metrics = ClusterCache(), _StandsBy()
     engine = an_engine(cache, lambda: 0.0, leads=False, metrics=metrics)
     cache.jobs.observe(a_job().raw)
     engine.wake()
@@ -102,7 +102,7 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
     monkeypatch.setattr(garbage_collector, "list_gang_services", no_services)
 
     async def play() -> None:
-        engine = an_engine(ClusterCache(lambda: fake.now_seconds), lambda: fake.now_seconds, leads=True)
+        engine = an_engine(ClusterCache(), lambda: fake.now_seconds, leads=True)
         engine.list_soon()  # before the first list there is nothing that it could have missed
         task = asyncio.create_task(engine.run())
         await once.wait()

@@ -17,7 +17,7 @@ from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.gang_service import GangService, parse_gang_service
 from laneway.operator.state.records.job_record import JobRecord
-from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS
+from laneway.operator.state.resources import PODS, SERVICES, TRAINING_JOBS, Resource
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
 from laneway.operator.watch.relist import list_gang_services
 
@@ -110,6 +110,11 @@ class _Cluster:
         self.written: list[tuple[str, str]] = []
         self.bodies: list[Raw] = []
 
+    @staticmethod
+    def scopes(resource: Resource) -> tuple[str | None, ...]:
+        """Work in all namespaces."""
+        return (None,)
+
     def remove(self, path: str) -> None:
         """Have an object be gone."""
         del self._objects[path]
@@ -140,7 +145,7 @@ class _Cluster:
 
 
 def _executor(api: _Cluster) -> Executor:
-    cache, metrics = ClusterCache(lambda: 0.0), Metrics()
+    cache, metrics = ClusterCache(), Metrics()
     return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
         metrics,

@@ -68,7 +68,7 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with await connect(kubeconfig) as api:
+    async with await connect(kubeconfig, config.namespaces) as api:
         await _Replica(config, namespace, api, streamed).run(stop)
 
 

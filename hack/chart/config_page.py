@@ -22,9 +22,12 @@ STAGES: dict[str, Mapping[str, Any]] = {
 """The policies of each configurable stage."""
 
 
-CHART_DECIDES = {"operator": frozenset({"lanes", "metricsPort"}), "node": frozenset({"gpuSource"})}
-"""Fields that the chart itself writes into a configuration file: the planner uses the nodes' lanes, the Service fixes the port, and
-`gpu.source` chooses the GPUs."""
+CHART_DECIDES = {
+    "operator": frozenset({"lanes", "metricsPort", "namespaces"}),
+    "node": frozenset({"gpuSource"}),
+}
+"""Fields that the chart itself writes into a configuration file: the planner uses the nodes' lanes, the Service fixes the port,
+`operator.namespaces` also gives the rights, and `gpu.source` chooses the GPUs."""
 
 
 def config_page() -> str:

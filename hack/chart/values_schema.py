@@ -83,6 +83,7 @@ def _gpu() -> Schema:
 
 def _operator() -> Schema:
     config = model_schema(OperatorConfig)
+    namespaces = config["properties"]["namespaces"]
     for decided in CHART_DECIDES["operator"]:
         del config["properties"][decided]
     for stage, known in STAGES.items():
@@ -91,6 +92,7 @@ def _operator() -> Schema:
         config["properties"]["scheduling"]["properties"][stage] = several if stage == "admission" else one
     return _closed(
         replicas={"type": "integer", "minimum": 0},
+        namespaces=namespaces,
         config=config,
         image=_image(),
         resources=_resources(),

@@ -33,7 +33,7 @@ class World:
     def __init__(self, others_cpus: int) -> None:
         self.now = NOW
         self.versions = 1
-        self.cache = ClusterCache(lambda: self.now, lambda: self.now)
+        self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
         self.cycle = Cycle(CONFIG)
         self.preempted: Counter[str] = Counter()

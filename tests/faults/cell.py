@@ -228,7 +228,11 @@ async def _make_namespace(api: ApiServer, namespace: str) -> None:
     await api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
     # The operator keeps its lease in the cell, with the rights that it has in its own namespace.
     rules = [
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["create", "get", "list", "update"],
+        }
     ]
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     await api.request("POST", f"{rbac}/roles", body={"metadata": {"name": "operator"}, "rules": rules})

@@ -46,11 +46,49 @@ app.kubernetes.io/component: {{ .component }}
 {{- toYaml (merge (dict "gpuSource" .Values.gpu.source) .Values.node.config) -}}
 {{- end -}}
 
-{{/* operator.yaml: the planner uses the agents' lanes, so that both count memory alike. */}}
+{{/* operator.yaml: the planner uses the agents' lanes, so that both count memory alike. Its namespaces are those of its rights. */}}
 {{- define "laneway.operatorConfig" -}}
 {{- $config := deepCopy .Values.operator.config -}}
 {{- with .Values.node.config.lanes -}}{{- $_ := set $config "lanes" . -}}{{- end -}}
+{{- with .Values.operator.namespaces -}}{{- $_ := set $config "namespaces" . -}}{{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* The operator's rights to jobs and what belongs to them: in all namespaces, or in each of operator.namespaces. */}}
+{{- define "laneway.operatorJobRules" -}}
+# Reads: the input of its decisions.
+- apiGroups: [laneway.dev]
+  resources: [trainingjobs]
+  verbs: [get, list, watch]
+- apiGroups: [laneway.dev]
+  resources: [trainingprofiles]
+  verbs: [list, watch, create, patch, delete]   # what the jobs of a template have shown: the operator's own objects
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get]
+# Writes: a job's status and never its spec. It creates and deletes a job's workers, and changes nothing in them except a lost owner
+# reference. RBAC cannot tell them from other pods: the operator creates them with the job as owner, and changes and deletes by uid.
+- apiGroups: [laneway.dev]
+  resources: [trainingjobs/status]
+  verbs: [patch]
+- apiGroups: [laneway.dev]
+  resources: [trainingjobs]
+  verbs: [delete]   # when ttlSecondsAfterFinished ends
+- apiGroups: [laneway.dev]
+  resources: [trainingjobs/finalizers]
+  verbs: [update]   # owner references with blockOwnerDeletion, where OwnerReferencesPermissionEnforcement is on
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create, delete, patch]   # patch: restores a worker's lost owner reference
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create]   # one headless Service for the gangs of a namespace
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
 {{- end -}}
 
 {{/* Checks that a JSON schema cannot express. */}}

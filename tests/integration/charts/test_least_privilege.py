@@ -103,6 +103,8 @@ def test_the_operators_lease_is_the_only_one_that_it_may_write(account: Callable
     assert operator.may("update leases.coordination.k8s.io/laneway-operator", NAMESPACE)
     assert not operator.may("update leases.coordination.k8s.io/another", NAMESPACE)
     assert not operator.may("update leases.coordination.k8s.io/laneway-operator", "kube-system")
+    assert operator.may("list leases.coordination.k8s.io", NAMESPACE), "those of the agents"
+    assert not operator.may("list leases.coordination.k8s.io", "kube-system")
 
 
 def test_a_node_writes_its_own_gpunode_and_no_other(account: Callable[..., Any]) -> None:
@@ -128,6 +130,43 @@ def test_a_node_writes_its_own_gpunode_and_no_other(account: Callable[..., Any])
         "this token is bound to no node"
         in unbound.kubectl("apply", "--server-side", "-f", "-", manifest=gpu_node("gpu-1")).stderr
     )
+
+
+def lease(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"holderIdentity": "a test"},
+    }
+
+
+def test_a_node_renews_its_own_lease_and_no_other(account: Callable[..., Any]) -> None:
+    first, second, operator = (
+        account("laneway-node", "gpu-1"),
+        account("laneway-node", "gpu-2"),
+        account("laneway-operator"),
+    )
+    refusal = until_the_policy_is_in_force(
+        lambda: first.kubectl("create", "-f", "-", "--dry-run=server", manifest=lease("node.gpu-2"))
+    )
+    assert (
+        "a node may write its own Lease only: this token is of node gpu-1, the Lease is node.gpu-2"
+        in refusal.stderr
+    )
+    for holder, name in ((first, "node.gpu-1"), (second, "node.gpu-2"), (operator, "laneway-operator")):
+        made = holder.kubectl("create", "-f", "-", manifest=lease(name))
+        assert made.returncode == 0, made.stderr
+        renewed = holder.kubectl("replace", "-f", "-", manifest=lease(name))
+        assert renewed.returncode == 0, renewed.stderr
+    for name in ("node.gpu-2", "laneway-operator"):
+        assert f"the Lease is {name}" in first.kubectl("replace", "-f", "-", manifest=lease(name)).stderr
+    unbound = account("laneway-node").kubectl("replace", "-f", "-", manifest=lease("node.gpu-1"))
+    assert "this token is bound to no node" in unbound.stderr
+    assert first.kubectl("delete", "lease", "node.gpu-1", "-n", NAMESPACE).returncode != 0
+    elsewhere = lease("node.gpu-1")
+    elsewhere["metadata"]["namespace"] = "default"
+    assert "forbidden" in first.kubectl("create", "-f", "-", manifest=elsewhere).stderr
 
 
 def test_a_node_does_not_write_orders_and_lets_those_of_others_stay(account: Callable[..., Any]) -> None:

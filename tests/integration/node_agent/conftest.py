@@ -41,7 +41,10 @@ def make_published(make_node: Callable[..., Node], cluster: Cluster) -> Callable
 
     def make(kubeconfig: Path | None = None, **config: Any) -> Node:
         node = make_node(name=f"n-{uuid.uuid4().hex[:8]}", statusIntervalSeconds=2, **config)
-        node.environment = {"KUBECONFIG": str(kubeconfig or cluster.plane.kubeconfig)}
+        node.environment = {
+            "KUBECONFIG": str(kubeconfig or cluster.plane.kubeconfig),
+            "POD_NAMESPACE": "default",
+        }
         return node
 
     return make

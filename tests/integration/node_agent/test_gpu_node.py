@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from laneway.api.node_lease import lease_name
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
@@ -92,16 +94,52 @@ def test_a_session_beyond_its_quota_is_noted(make_published: MakeNode, cluster: 
     )
 
 
-def test_an_unchanged_status_is_written_at_intervals(make_published: MakeNode, cluster: Cluster) -> None:
+def test_figures_are_written_at_intervals(make_published: MakeNode, cluster: Cluster) -> None:
     node = make_published().start("--port", "0")
+    process = node.container("trains").await_socket().process()
+    process.hello()
+    process.profile(50, 100)
 
-    def observed() -> datetime | None:
-        text = cluster.gpu_node(node.name).get("status", {}).get("observedAt")
-        return datetime.fromisoformat(text) if text else None
+    def written() -> tuple[int, datetime] | None:
+        turns = cluster.sessions(node.name).get("trains", {}).get("turns", 0)
+        observed = cluster.gpu_node(node.name).get("status", {}).get("observedAt")
+        return (turns, datetime.fromisoformat(observed)) if turns else None
 
-    first = eventually("it is published", observed)
-    later = eventually("it is written again", lambda: (now := observed()) and now > first and now)
-    assert (later - first).total_seconds() >= 0.9, "at most once a second"
+    def take_turn() -> None:
+        process.send("release", turn=process.turn(), iterations=1, gpu_seconds=0.0)
+
+    take_turn()
+    first, first_at = eventually("its first turn is written", written)
+    for _ in range(10):
+        take_turn()
+    now, now_at = eventually(
+        "more turns are written", lambda: (seen := written()) and seen[0] > first and seen
+    )
+    assert now > first
+    assert (now_at - first_at).total_seconds() >= 1.9, "no sooner than statusIntervalSeconds"
+
+
+def test_a_lease_that_was_deleted_or_changed_is_renewed_and_owned_by_the_node(
+    make_published: MakeNode, cluster: Cluster
+) -> None:
+    node = make_published()
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}})
+    node.start("--port", "0")
+
+    def lease() -> dict[str, Any]:
+        text = cluster.kubectl("get", "lease", lease_name(node.name), "--ignore-not-found", "-o", "json")
+        return dict(json.loads(text)) if text else {}
+
+    found = eventually("it is there", lease)
+    assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    assert found["spec"]["leaseDurationSeconds"] == 40
+    cluster.kubectl("annotate", "lease", lease_name(node.name), "someone=wrote")
+    eventually("it is renewed", lambda: lease()["spec"]["renewTime"] > found["spec"]["renewTime"])
+    cluster.kubectl("delete", "lease", lease_name(node.name))
+    eventually(
+        "it is created again",
+        lambda: lease().get("metadata", {}).get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"],
+    )
 
 
 def test_the_gpu_node_is_owned_by_its_node_and_recreated_after_deletion(
@@ -112,6 +150,7 @@ def test_the_gpu_node_is_owned_by_its_node_and_recreated_after_deletion(
     node.start("--port", "0")
     found = eventually("it is published", lambda: cluster.gpu_node(node.name))
     assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    eventually("its status is written", lambda: cluster.gpu_node(node.name).get("status"))
     managers = {entry["manager"] for entry in found["metadata"]["managedFields"]}
     assert managers == {"laneway-node"}
     cluster.kubectl("delete", "gpunode", node.name, "--wait=false")
@@ -222,13 +261,17 @@ def test_with_the_charts_rights_a_node_writes_its_own_object_and_no_other(
 
     node = make_published()
     kubeconfig = node_token_kubeconfig(cluster, tmp_path, node.name, namespace, account)
-    node.environment = {"KUBECONFIG": str(kubeconfig)}
+    node.environment = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": namespace}
     node.start("--port", "0")
     eventually("its own is written", lambda: cluster.gpu_node(node.name).get("status"))
+    eventually(
+        "its Lease is renewed",
+        lambda: lease_name(node.name) in cluster.kubectl("get", "leases", "-n", namespace),
+    )
 
     other = make_published()
     eventually("the policy is in force", lambda: not may_create(cluster, kubeconfig, other.name))
-    other.environment = {"KUBECONFIG": str(kubeconfig)}
+    other.environment = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": namespace}
     other.start("--port", "0")
     eventually("another node's is refused", lambda: "a node may write its own GPUNode only" in other.log)
     assert cluster.gpu_node(other.name) == {}

@@ -39,7 +39,7 @@ def test_the_largest_figures_of_one_process_do_not_keep_a_node_from_reporting(
 ) -> None:
     cluster = Cluster(control_plane)
     node = make_node(name=f"n-{uuid.uuid4().hex[:8]}", statusIntervalSeconds=2)
-    node.environment = {"KUBECONFIG": str(control_plane.kubeconfig)}
+    node.environment = {"KUBECONFIG": str(control_plane.kubeconfig), "POD_NAMESPACE": "default"}
     node.start("--port", "0")
     other = bystander(node)
     hostile(node).do("huge_numbers")

@@ -66,7 +66,7 @@ class FailsOnce(Fault):
 async def test_a_watch_that_kopf_gives_up_is_begun_again(
     how: str, operator_kubeconfig: Path, cluster: PlayedCluster, tmp_path: Path
 ) -> None:
-    fault, cache, lists = FailsOnce(how), ClusterCache(lambda: 0.0, lambda: 0.0), []
+    fault, cache, lists = FailsOnce(how), ClusterCache(lambda: 0.0), []
     async with upstream(operator_kubeconfig) as up:
         proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal())
         async with serving(proxy, tmp_path) as kubeconfig, await connect(kubeconfig) as api:

@@ -73,6 +73,32 @@ def agents_word(number: int) -> Raw:
     }
 
 
+def a_session(gpu: Raw, iterations: int) -> Raw:
+    """Return what an agent says of a plain pod's container that trains on a whole GPU."""
+    return {
+        "key": f"{gpu['index']:016x}",
+        "namespace": "elsewhere",
+        "pod": f"trains-on-{gpu['uuid'].lower()}",
+        "podUID": f"uid-of-{gpu['uuid'].lower()}",
+        "container": "trainer",
+        "sharePercent": 100,
+        "quotaBytes": gpu["allocatableBytes"],
+        "lane": 0,
+        "state": "Holding",
+        "enforcement": "Cooperative",
+        "profiled": True,
+        "persistentBytes": 20 * _GIB,
+        "ephemeralBytes": 30 * _GIB,
+        "frameworkBytes": _GIB,
+        "iterationMicroseconds": 100_000,
+        "turns": iterations,
+        "iterations": iterations,
+        "gpuMilliseconds": 100 * iterations,
+        "dataMilliseconds": iterations,
+        "heldBytes": 45 * _GIB,
+    }
+
+
 def gang_sizes(jobs: int) -> Iterator[int]:
     """Yield the number of workers of each job: 1 to 8, all as often, the same in each run."""
     source = random.Random(_SEED)

@@ -17,6 +17,8 @@ class ProcessFigures:
     cpu_seconds: float
     memory_mib: float
     peak_memory_mib: float
+    written_mib: float
+    """To disk."""
 
 
 def figures_of_process(pid: int) -> ProcessFigures:
@@ -25,8 +27,10 @@ def figures_of_process(pid: int) -> ProcessFigures:
     sizes = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
     )
+    io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return ProcessFigures(
         cpu_seconds=(int(stat[11]) + int(stat[12])) / _TICKS,
         memory_mib=int(sizes["VmRSS"].split()[0]) * 1024 / _MIB,
         peak_memory_mib=int(sizes["VmHWM"].split()[0]) * 1024 / _MIB,
+        written_mib=int(io["write_bytes"]) / _MIB,
     )

@@ -329,6 +329,7 @@ class Run:
             "operator_peak_memory_mib": after.peak_memory_mib,
             "api_writes": {name: number for name, number in sorted(written.items()) if number},
             "api_requests": {name: number for name, number in sorted(requested.items()) if number},
+            "written_mib_of_etcd": others_after["etcd"].written_mib - others["etcd"].written_mib,
             "cpu_percent_of": {
                 name: 100 * (others_after[name].cpu_seconds - others[name].cpu_seconds) / took
                 for name in sorted(others)

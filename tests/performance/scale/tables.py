@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from statistics import median
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from statistics import mean, median
 from typing import Any
 
 from tests.performance.page import Block, table
@@ -140,11 +141,56 @@ def _phase_row(title: str, phase: Any) -> list[object]:
     ]
 
 
+def _heartbeats(found: Any) -> Iterator[str]:
+    yield f"{found['nodes']:,} nodes with 8 GPUs; each cell is the mean of two rounds of {found['seconds']:.0f} s. "
+    yield "Of a core, less what they take while no agent does anything: "
+    yield ", ".join(f"{name} {_mean(found, 'nothing', _cpu(name)):.1f} %" for name in _PAYING) + ".\n\n"
+    titles = ["", "requests a second (wanted)", "p50", "p99", *_PAYING, "etcd to disk a second"]
+    yield from table(titles, (_heartbeats_row(found, name, title) for name, title in _LOADS.items()))
+
+
+_PAYING = ("kube-apiserver", "etcd", "operator")
+_LOADS = {
+    "idle_statuses": "idle nodes write their GPUNode every 10 s",
+    "idle_leases": "idle nodes renew a Lease every 10 s",
+    "training_statuses": "nodes that train write their GPUNode every 10 s",
+    "training_leases": "nodes that train renew a Lease every 10 s and write every 60 s",
+}
+
+
+def _heartbeats_row(found: Any, load: str, title: str) -> list[object]:
+    seconds = found["seconds"]
+    sent, wanted = (_mean(found, load, itemgetter(name)) for name in ("requests", "requests_wanted"))
+    more = (_mean(found, load, _cpu(name)) - _mean(found, "nothing", _cpu(name)) for name in _PAYING)
+    return [
+        title,
+        f"{sent / seconds:.0f} ({wanted / seconds:.0f})",
+        *(
+            f"{_mean(found, load, itemgetter(f'request_{part}_milliseconds')):.1f} ms"
+            for part in ("p50", "p99")
+        ),
+        *(f"{each:.1f} %" for each in more),
+        f"{_mean(found, load, itemgetter('written_mib_of_etcd')) / seconds:.2f} MiB",
+    ]
+
+
+def _cpu(name: str) -> Callable[[Any], float]:
+    """Return a function: the percentage of a core that a process took in a round."""
+    if name == "operator":
+        return lambda one: float(one["operator_cpu_percent"])
+    return lambda one: float(one["cpu_percent_of"][name])
+
+
+def _mean(found: Any, load: str, figure: Callable[[Any], float]) -> float:
+    return mean(figure(one) for one in found["rounds"][load])
+
+
 SCALE = Block(
     "scale",
     "bench-scale",
     {
         "operator-scale": ("The operator with a thousand nodes and thousands of jobs", _scale),
         "operator-watches": ("TrainingJobs on kopf and on the raw stream", _watches),
+        "heartbeats": ("Signs of life of the nodes' agents", _heartbeats),
     },
 )

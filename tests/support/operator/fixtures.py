@@ -28,6 +28,18 @@ def operator_kubeconfig(
     control_plane: LoopbackControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """Credentials of the operator's service account, with the rights that the chart renders for it and no others."""
+    return install_rights(control_plane, SYSTEM_NAMESPACE, tmp_path_factory.mktemp("rbac"))
+
+
+def install_rights(control_plane: LoopbackControlPlane, namespace: str, folder: Path, *settings: str) -> Path:
+    """Install the rights that the chart renders for the operator with these values; return its credentials.
+
+    Args:
+        control_plane: where.
+        namespace: Laneway's own, which is created.
+        folder: for the manifests.
+        settings: as helm's ``--set`` takes them.
+    """
     helm = ensure_built(["helm"])["helm"]
     rendered = subprocess.run(
         [
@@ -36,9 +48,10 @@ def operator_kubeconfig(
             "laneway",
             str(CHART),
             "--namespace",
-            SYSTEM_NAMESPACE,
+            namespace,
             "--kube-version",
             "1.36.0",
+            *(f"--set={each}" for each in settings),
             "--show-only",
             "templates/operator-rbac.yaml",
         ],
@@ -48,12 +61,12 @@ def operator_kubeconfig(
     ).stdout
     manifests = [each for each in yaml.safe_load_all(rendered) if each and each["kind"] in _RBAC_KINDS]
     account = next(each for each in manifests if each["kind"] == "ServiceAccount")["metadata"]["name"]
-    manifests.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}})
-    path = tmp_path_factory.mktemp("rbac") / "rbac.yaml"
+    manifests.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    path = folder / "rbac.yaml"
     path.write_text(yaml.safe_dump_all(manifests))
     kubectl = [str(control_plane.kubectl), "--kubeconfig", str(control_plane.kubeconfig)]
     subprocess.run([*kubectl, "apply", "-f", str(path)], check=True)
-    return control_plane.kubeconfig_for(f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}")
+    return control_plane.kubeconfig_for(f"system:serviceaccount:{namespace}:{account}")
 
 
 @pytest.fixture(scope="module")

@@ -50,21 +50,32 @@ class PlayedCluster:
     ) -> str:
         """Add a ready Node and its GPUNode, whose GPUs offer this many shares; returns the node's full
         name."""
-        full = f"{self.namespace}-{name}"
-        self._nodes.append(full)
-        metadata = {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}}
-        await self.api.request(
-            "POST", NODES.path(), body={"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-        )
-        await self.set_ready(full, True)
-        body = {"apiVersion": names.API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
+        full = await self.add_node_without_agent(name)
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "GPUNode",
+            "metadata": self._of_node(full),
+            "spec": {},
+        }
         await self.api.request("POST", GPU_NODES.path(), body=body)
         status = [
             {**self._gpu(full, index, memory_bytes), "allocatablePercent": percent} for index in range(gpus)
         ]
         await self.report(full, status)
+        return full
+
+    async def add_node_without_agent(self, name: str) -> str:
+        """Add a ready Node; returns its full name."""
+        full = f"{self.namespace}-{name}"
+        self._nodes.append(full)
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": self._of_node(full)}
+        await self.api.request("POST", NODES.path(), body=body)
+        await self.set_ready(full, True)
         await until(f"{full} is untainted", lambda: self._untainted(full))
         return full
+
+    def _of_node(self, full: str) -> Raw:
+        return {"name": full, "labels": {PLAYED_IN_LABEL: self.namespace}}
 
     async def remove_node(self, node: str) -> None:
         """Delete a Node and its GPUNode: the machine is gone for good."""

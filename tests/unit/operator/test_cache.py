@@ -17,9 +17,8 @@ def an_object(name: str, version: int, uid: str = "", **fields: Any) -> dict[str
     return {"kind": "Thing", "metadata": metadata, **fields}
 
 
-def a_store(clock: list[float] | None = None) -> Store[dict[str, Any]]:
-    now = clock or [0.0]
-    return Store(lambda raw, before: raw, lambda: now[0], decisive=lambda raw: raw.get("spec"))
+def a_store() -> Store[dict[str, Any]]:
+    return Store(lambda raw, before: raw, decisive=lambda raw: raw.get("spec"))
 
 
 def versions(store: Store[dict[str, Any]]) -> dict[str, str]:
@@ -42,24 +41,24 @@ def test_only_what_a_decision_may_hang_on_counts_as_a_change() -> None:
 
 
 def test_a_version_that_says_nothing_new_leaves_the_record_what_it_was_and_counts_as_heard() -> None:
-    clock = [0.0]
     changes: list[object] = []
+    written: list[str] = []
     store = Store(
         lambda raw, before: (raw["spec"],),
-        lambda: clock[0],
         changed=lambda before, after: changes.append(after),
+        written=written.append,
     )
     assert store.observe(an_object("a", 1, spec=1))
     [record] = store.records()
-    clock[0] = 100.0
     assert not store.observe(an_object("a", 2, spec=1))
     assert store.records()[0] is record
     assert changes == [record]
-    assert store.silent(50.0) == frozenset()
+    assert written == ["a", "a"]
     assert store.version_of(("ns", "a"), record) == "2", (
         "so a write that was decided from it meets no conflict"
     )
     assert not store.observe(an_object("a", 1, spec=2)), "what is older than the newest version stays so"
+    assert written == ["a", "a"]
     assert store.observe(an_object("a", 3, spec=2))
     assert store.version_of(("ns", "a"), record) is None
 
@@ -98,20 +97,20 @@ def test_a_list_by_label_says_nothing_about_others() -> None:
     assert versions(store) == {"other": "1"}
 
 
-def test_who_was_silent_is_told_by_the_caches_own_clock() -> None:
-    clock = [0.0]
-    store = a_store(clock)
-    store.observe(an_object("a", 1))
-    clock[0] = 8.0
-    store.observe(an_object("b", 2))
-    clock[0] = 10.0
-    assert store.silent(5.0) == {"a"}
+def test_a_list_of_one_namespace_says_nothing_about_others() -> None:
+    store = a_store()
+    store.observe(an_object("here", 1))
+    elsewhere = an_object("here", 1, uid="uid-elsewhere")
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    store.observe(elsewhere)
+    store.sweep((), 5, among=None, namespace="ns")
+    assert [each["metadata"]["namespace"] for each in store.records()] == ["elsewhere"]
 
 
 def test_an_object_that_cannot_be_read_is_left_out_and_comes_back_when_it_can(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cache = ClusterCache(lambda: 0.0, lambda: 0.0)
+    cache = ClusterCache(lambda: 0.0)
     job = a_job().placed("n1").record
     broken = a_pod(job).raw
     del broken["metadata"]["labels"]["laneway.dev/rank"]

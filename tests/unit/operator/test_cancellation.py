@@ -38,7 +38,7 @@ async def _ends(task: asyncio.Task[None]) -> bool:
 @pytest.mark.parametrize("before", _STEPS)
 async def test_an_engine_that_is_woken_as_it_is_cancelled_ends(before: int, between: int) -> None:
     nobody = cast(Any, SimpleNamespace(leads=False, identity="a", seconds_left=lambda: 0.0))
-    cache, metrics, api = ClusterCache(lambda: 0.0, lambda: 0.0), Metrics(), cast(ApiServer, None)
+    cache, metrics, api = ClusterCache(lambda: 0.0), Metrics(), cast(ApiServer, None)
     writer = Writer(api, cache, metrics, lambda: 0.0)
     engine = Engine(OperatorConfig(), api, cache, writer, metrics, nobody, wall=lambda: 0.0)
     task = asyncio.create_task(engine.run())

@@ -48,7 +48,7 @@ class _StandsBy(Metrics):
 
 async def test_a_replica_that_stands_by_keeps_no_delta() -> None:
     """Nobody takes it while another replica leads, so it would grow with each job that comes and goes."""
-    cache, metrics = ClusterCache(lambda: 0.0, lambda: 0.0), _StandsBy()
+    cache, metrics = ClusterCache(lambda: 0.0), _StandsBy()
     engine = an_engine(cache, lambda: 0.0, leads=False, metrics=metrics)
     cache.jobs.observe(a_job().raw)
     engine.wake()
@@ -97,11 +97,7 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
     monkeypatch.setattr(engine_module, "relist", relist)
 
     async def play() -> None:
-        engine = an_engine(
-            ClusterCache(lambda: fake.now_seconds, lambda: fake.now_seconds),
-            lambda: fake.now_seconds,
-            leads=True,
-        )
+        engine = an_engine(ClusterCache(lambda: 0.0), lambda: fake.now_seconds, leads=True)
         engine.list_soon()  # before the first list there is nothing that it could have missed
         task = asyncio.create_task(engine.run())
         await once.wait()

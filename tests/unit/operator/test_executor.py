@@ -83,7 +83,7 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
 ) -> None:
     """Its watch events do not wake the engine while its writes are in flight."""
     job = a_job().visited()
-    cache, ended = ClusterCache(lambda: 0.0, lambda: 0.0), list[bool]()
+    cache, ended = ClusterCache(lambda: 0.0), list[bool]()
     cache.jobs.observe(job.raw)
     executor = an_executor(cache, _Watched(cache, _version(job.raw, "2"), between), ended)
     executor.begin(a_write(job.record, job.record.status), 0.0)
@@ -94,7 +94,7 @@ async def test_a_job_that_is_changed_by_another_while_its_figures_are_written_is
 
 async def test_a_refusal_is_kept_until_the_status_says_that_the_attempt_is_over() -> None:
     """A job that is refused for days has one refusal at most."""
-    executor = an_executor(ClusterCache(lambda: 0.0, lambda: 0.0), _Refusing(), [])
+    executor = an_executor(ClusterCache(lambda: 0.0), _Refusing(), [])
     job = a_job().visited()
     for attempt in (1, 2, 3):
         before, after = job.record, job.placed("n1").record
@@ -126,7 +126,7 @@ class _WithoutRoom:
 
 
 async def test_a_profile_that_is_refused_rests_and_is_then_written_on_what_was_known() -> None:
-    now, api, cache = [NOW], _WithoutRoom(), ClusterCache(lambda: 0.0, lambda: 0.0)
+    now, api, cache = [NOW], _WithoutRoom(), ClusterCache(lambda: 0.0)
     executor = an_executor(cache, api, [], lambda: now[0])
     write = ProfileWrite("ns", "0123", None, TrainingProfileStatus(image="i"))
     executor.begin_profile(write)

@@ -42,7 +42,7 @@ class Engine:
 async def test_events_reach_the_cache_in_order_from_another_thread(
     kinds: list[str | None], left: int, relisted: bool
 ) -> None:
-    cache, engine, raw = ClusterCache(lambda: 0.0, lambda: 0.0), Engine(), a_job("a").raw
+    cache, engine, raw = ClusterCache(lambda: 0.0), Engine(), a_job("a").raw
     hand_over = HandOver(asyncio.get_running_loop(), cache, engine.hear, engine.list_soon)
 
     def in_kopfs_thread() -> None:
@@ -59,7 +59,7 @@ async def test_events_reach_the_cache_in_order_from_another_thread(
 
 
 async def test_an_event_that_changes_nothing_wakes_nobody() -> None:
-    cache, engine = ClusterCache(lambda: 0.0, lambda: 0.0), Engine()
+    cache, engine = ClusterCache(lambda: 0.0), Engine()
     hand_over = HandOver(asyncio.get_running_loop(), cache, engine.hear, engine.list_soon)
     node = {"metadata": {"name": "n1", "uid": "u"}, "status": {}}
     for version in (1, 2):
@@ -90,6 +90,6 @@ async def test_a_kopf_that_lost_a_watch_and_hangs_is_left_behind(
     monkeypatch.setattr(handlers.kopf, "operator", operator)
     monkeypatch.setattr(handlers, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(handlers, "_END_SECONDS", 0.01)
-    assert await handlers._run_kopf(handlers.kopf.OperatorRegistry()) == "kopf ended"
+    assert await handlers._run_kopf(handlers.kopf.OperatorRegistry(), ()) == "kopf ended"
     assert started[0].is_set()
     assert "is left behind" in caplog.text

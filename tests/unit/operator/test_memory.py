@@ -61,7 +61,7 @@ class WithMemory(RuleBasedStateMachine):
         self.now = NOW
         self.versions = 1
         self.made = 0
-        self.cache = ClusterCache(lambda: self.now, lambda: self.now)
+        self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
         self.remembering = Cycle(CONFIG)
         self.refusals: dict[tuple[str, int], str] = {}
@@ -334,7 +334,9 @@ class WithMemory(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 4.0, 11.0, 61.0, 130.0, 700.0]))
     def wait(self, seconds: float) -> None:
+        """Have time pass; no agent is heard of meanwhile."""
         self.now += seconds
+        self.cache.heartbeats.listed({}, self.known("gpu_nodes"), seconds)
 
     @rule()
     def list_everything(self) -> None:

@@ -39,7 +39,7 @@ def foreign_of(view: ClusterState) -> dict[str, list[tuple[str, int]]]:
         (a_node("n1", cordoned=True), a_gpu_node("n1"), [], "it is cordoned"),
         (a_node("n1", ready=False), a_gpu_node("n1"), [], "it is not ready"),
         (a_node("n1"), a_gpu_node("n1", ready=False), [], "its node agent is not ready"),
-        (a_node("n1"), a_gpu_node("n1"), ["n1"], "its node agent has not written for a while"),
+        (a_node("n1"), a_gpu_node("n1"), ["n1"], "its node agent has not renewed its Lease for a while"),
         (a_node("other"), a_gpu_node("n1"), [], "there is no such node in the cluster"),
     ],
     ids=["fine", "cordoned", "not ready", "agent not ready", "agent silent", "no Node"],

@@ -414,7 +414,7 @@ def test_a_book_forgets_jobs_that_are_gone_or_ended_long_ago() -> None:
 def test_a_profile_that_somebody_edited_wrongly_is_deleted_and_made_again() -> None:
     metadata: dict[str, Any] = {"namespace": "ns", "name": TEMPLATE, "uid": "u"}
     foreign = {"model": "X", "lastStarted": "2026-01-01T00:00:00z"}  # valid for the API server
-    cache, cycle = ClusterCache(lambda: 0.0, lambda: 0.0), Cycle(OperatorConfig())
+    cache, cycle = ClusterCache(lambda: 0.0), Cycle(OperatorConfig())
     view = cache.state(1e9)
     view.note_job(None, running("a"))
     view.note_gpu_node(None, a_gpu_node("n1"))

@@ -44,7 +44,7 @@ async def test_a_deleted_pod_is_known_until_the_answer_says_that_it_is_gone(
     """Two deletions at the same time: the answer to the later one is a pod without a version."""
     job = a_job().placed("n1").record
     raw = a_pod(job).running().raw
-    cache = ClusterCache(lambda: 0.0, lambda: 0.0)
+    cache = ClusterCache(lambda: 0.0)
     cache.pods.observe(raw)
     metadata = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "2"}
     if "resourceVersion" in change:
@@ -72,7 +72,7 @@ class _Slow:
 
 async def test_the_last_events_are_written_including_one_whose_write_was_interrupted() -> None:
     api = _Slow()
-    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0, lambda: 0.0), Metrics(), lambda: 10.0)
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 10.0)
     for name in ("placed", "started"):
         writer.record({"metadata": {"name": name, "namespace": "ns"}})
     writing = asyncio.create_task(writer.write_events(lambda: 0))
@@ -85,7 +85,7 @@ async def test_the_last_events_are_written_including_one_whose_write_was_interru
 
 async def test_events_that_nobody_takes_hold_up_the_end_for_a_moment_only() -> None:
     api = _Slow()
-    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0, lambda: 0.0), Metrics(), lambda: 10.0)
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 10.0)
     writer.record({"metadata": {"name": "placed", "namespace": "ns"}})
     await writer.write_last_events(0.01)
     assert api.written == []
@@ -139,9 +139,7 @@ def test_all_that_writes_is_looked_at_here() -> None:
 @pytest.mark.parametrize("seconds_left", [0.0, -5.0])
 async def test_a_replica_whose_lease_has_expired_writes_nothing(name: str, seconds_left: float) -> None:
     api = _Untouched()
-    writer = Writer(
-        cast(ApiServer, api), ClusterCache(lambda: 0.0, lambda: 0.0), Metrics(), lambda: seconds_left
-    )
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: seconds_left)
     with pytest.raises(FencedOff):
         await FENCED[name](writer)
     assert api.asked == []
@@ -149,7 +147,7 @@ async def test_a_replica_whose_lease_has_expired_writes_nothing(name: str, secon
 
 async def test_a_replica_whose_lease_has_expired_writes_no_events() -> None:
     api = _Untouched()
-    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0, lambda: 0.0), Metrics(), lambda: 0.0)
+    writer = Writer(cast(ApiServer, api), ClusterCache(lambda: 0.0), Metrics(), lambda: 0.0)
     writer.record(_OBJECT)
     await writer.write_last_events(5)
     assert api.asked == []

@@ -226,7 +226,12 @@ def gpu_node() -> Schema:
                 '.status.conditions[?(@.type=="Ready")].status',
                 "Whether the node's agent runs and sees the GPUs.",
             ),
-            column("Observed", "date", ".status.observedAt", "Time of the agent's last report."),
+            column(
+                "Observed",
+                "date",
+                ".status.observedAt",
+                "Time of the agent's last report, written when something changed.",
+            ),
             column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."),
         ],
     )

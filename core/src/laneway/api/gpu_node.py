@@ -204,7 +204,7 @@ class GPUNodeStatus(Status):
     )
     observed_at: Time | None = Field(
         default=None,
-        description="Time of the agent's last report.",
+        description="Time of this report. The agent writes one when something changed; its Lease shows that it is alive.",
     )
     other_pods_requests: dict[str, str] | None = Field(
         default=None,

@@ -34,12 +34,13 @@ from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs import command as job_command
 from laneway.node_agent.orders import command as order_command
 from laneway.node_agent.orders.cluster_watch import SpecSource
-from laneway.node_agent.report.gpu_node_writer import GPUNodeWriter, NoAPIServerError
+from laneway.node_agent.report.gpu_node_writer import NoAPIServerError
 from laneway.node_agent.report.no_gpus_publisher import NoGPUsPublisher
 from laneway.node_agent.report.publisher import GPUNodePublisher
 
 if TYPE_CHECKING:
     from laneway.node_agent.report.gpu_node_api import KubernetesWriter
+    from laneway.node_agent.report.node_lease import NodeLease
 
 _log = logging.getLogger("laneway.node_agent")
 _DISCOVERY_SECONDS = 30.0
@@ -77,13 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = read_node_config(options.config, optional=options.standalone)
         clock = SystemClock()
         source = _source(config, options, node, clock)
-        writer = None if options.standalone else _connect(node)
+        server = None if options.standalone else _connect(node, options.namespace, clock)
     except (ConfigError, NoAPIServerError) as error:
         print(error, file=sys.stderr)
         return 2
-    if writer is None:
+    if server is None:
         _log.info("standalone mode: no API server is used and no GPUNode is written")
-    return _run(options, node, config, source, clock, writer)
+    return _run(options, node, config, source, clock, server)
 
 
 def _run(
@@ -92,14 +93,15 @@ def _run(
     config: NodeConfig,
     source: GPUSource,
     clock: Clock,
-    writer: KubernetesWriter | None,
+    server: tuple[KubernetesWriter, NodeLease] | None,
 ) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     _raise_descriptor_limit()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    gpus = _discover(source, stopped, clock, writer)
+    no_gpus = None if server is None else NoGPUsPublisher(*server, clock)
+    gpus = _discover(source, stopped, no_gpus)
     if gpus is None:
         return 0
     folders = HostFolders(options.root)
@@ -116,9 +118,10 @@ def _run(
             gpus,
             clock,
         )
-        publisher = None
-        if writer is not None:
-            publisher = GPUNodePublisher(writer, agent.status, clock, config.status_interval_seconds)
+        publisher = specs = None
+        if server is not None:
+            publisher = GPUNodePublisher(*server, agent.status, clock, config.status_interval_seconds)
+            specs = _specs(node, server[0], publisher)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
         if stopped.is_set():
@@ -127,7 +130,7 @@ def _run(
         gc.collect()
         gc.freeze()
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
-        agent.run(publisher, None if writer is None else _specs(node, writer))
+        agent.run(publisher, specs)
     except OSError as error:
         _log.error("%s", error)
         return 1
@@ -157,6 +160,11 @@ def _parser() -> argparse.ArgumentParser:
         "--root", type=Path, default=Path("/"), help="root of the host's folders (%(default)s)"
     )
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="default: $NODE_NAME")
+    parser.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE") or "laneway-system",
+        help="namespace of the node's Lease; default: $POD_NAMESPACE, else laneway-system",
+    )
     parser.add_argument("--address", default="0.0.0.0", help="HTTP address (%(default)s)")
     parser.add_argument("--port", type=int, default=9464, help="HTTP port; 0: any (%(default)s)")
     parser.add_argument(
@@ -184,20 +192,22 @@ def _source(config: NodeConfig, options: argparse.Namespace, node: str, clock: C
     return SimulatedGPUSource(profile, node, clock, faults)
 
 
-def _connect(node: str) -> KubernetesWriter:
+def _connect(node: str, namespace: str, clock: Clock) -> tuple[KubernetesWriter, NodeLease]:
     from laneway.node_agent.report.gpu_node_api import KubernetesWriter
+    from laneway.node_agent.report.node_lease import NodeLease
 
-    return KubernetesWriter.connect(node)
+    writer = KubernetesWriter.connect(node)
+    return writer, NodeLease(node, namespace, writer, clock)
 
 
-def _specs(node: str, writer: KubernetesWriter) -> SpecSource:
+def _specs(node: str, writer: KubernetesWriter, publisher: GPUNodePublisher) -> SpecSource:
     from laneway.node_agent.report.gpu_node_reader import GPUNodeReader
 
-    return GPUNodeReader(node, writer.api)
+    return GPUNodeReader(node, writer.api, publisher.seen)
 
 
 def _discover(
-    source: GPUSource, stopped: threading.Event, clock: Clock, writer: GPUNodeWriter | None
+    source: GPUSource, stopped: threading.Event, no_gpus: NoGPUsPublisher | None
 ) -> tuple[GPUInfo, ...] | None:
     """Find the GPUs, retrying until there are some: a driver may be installed later. Return None if
     stopped meanwhile."""
@@ -211,8 +221,8 @@ def _discover(
         except GPUError as error:
             reason = str(error)
         _log.error("no GPUs found, will retry reason=%r retry_seconds=%.0f", reason, _DISCOVERY_PAUSE_SECONDS)
-        if writer is not None:
-            NoGPUsPublisher(writer, clock).publish(reason)
+        if no_gpus is not None:
+            no_gpus.publish(reason)
         stopped.wait(_DISCOVERY_PAUSE_SECONDS)
     return None
 

@@ -1,7 +1,8 @@
 """One replica of the operator: its parts, put together, and its end.
 
-These run side by side: kopf's watches, the raw streams, the campaign for the lease, the engine, and the writing of events. When one
-ends, all do, and the process with them: Kubernetes starts it again, and the cluster holds all that it has to know.
+These run side by side: kopf's watches, the raw streams, the lists of the agents' Leases, the campaign for the lease, the engine,
+and the writing of events. When one ends, all do, and the process with them: Kubernetes starts it again, and the cluster holds all
+that it has to know.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from laneway.operator.state.resources import (
 from laneway.operator.watch.apiserver import ApiServer, Raw, connect
 from laneway.operator.watch.discovery import until_discovered
 from laneway.operator.watch.handlers import watch
+from laneway.operator.watch.heartbeats import hear
 from laneway.operator.watch.streams import stream
 
 logger = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with await connect(kubeconfig) as api:
+    async with await connect(kubeconfig, config.namespaces) as api:
         await _Replica(config, namespace, api, streamed).run(stop)
 
 
@@ -75,12 +77,13 @@ class _Replica:
         self, config: OperatorConfig, namespace: str, api: ApiServer, streamed: Collection[Resource]
     ) -> None:
         self._config = config
+        self._namespace = namespace
         self._streamed = streamed
         self._api = api
         self._metrics = Metrics()
         self._metrics.show(no_job_gauges)
         api.sent = lambda method: self._metrics.api_requests.labels(method=method).inc()
-        self._cache = ClusterCache(time.monotonic, time.time)
+        self._cache = ClusterCache(time.time)
         lease_path = LEASES.path(namespace, config.lease.name)
 
         async def read_lease() -> Raw:
@@ -119,6 +122,13 @@ class _Replica:
             "streams": stream(self._cache, self._api, self._engine.heard_of, self._streamed),
             "watches": watch(
                 self._cache, self._api, self._engine.heard_of, self._engine.list_soon, self._streamed
+            ),
+            "heartbeats": hear(
+                self._cache,
+                self._api,
+                self._namespace,
+                self._config.timeouts.silent_node_seconds,
+                self._engine.heard_of,
             ),
             "campaign": self._leadership.campaign(self._leadership_changed),
             "engine": self._engine.run(),

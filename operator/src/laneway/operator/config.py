@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from laneway.api.node_config import LaneConfig
 from laneway.api.schema import Model
@@ -130,10 +130,10 @@ class TimeoutsConfig(Model):
         description="A gang with a worker on a GPU that is unhealthy for this long is moved elsewhere.",
     )
     silent_node_seconds: int = Field(
-        default=120,
+        default=40,
         ge=10,
         le=86_400,
-        description="A node whose agent has not written for this long gets no new workers.",
+        description="A node whose agent has not renewed its Lease for this long gets no new workers. Those that are there run on.",
     )
     ended_job_seconds: int = Field(
         default=604_800,
@@ -236,6 +236,12 @@ class LeaseConfig(Model):
 class OperatorConfig(Model):
     """The whole file."""
 
+    namespaces: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")], ...] = Field(
+        default=(),
+        max_length=1000,
+        description="Namespaces whose TrainingJobs the operator runs; it reads and writes no other's objects. Empty: all. No two operators "
+        "may share a node.",
+    )
     scheduling: SchedulingConfig = SchedulingConfig()
     lanes: LaneConfig = Field(
         default=LaneConfig(),

@@ -163,6 +163,7 @@ class Engine:
         now_seconds = self._wall()
         executor = self._executor
         state = self._cache.state(self._config.timeouts.silent_node_seconds)
+        self._metrics.silent_nodes.set(len(state.silent_nodes & state.gpu_nodes.keys()))
         history = replace(executor.history(), template_refusals=self._trials.refusals)
         with paused_collector():
             result = self._cycle.run(state, history, now_seconds, executor.in_flight)
@@ -236,6 +237,7 @@ class Engine:
         self._forget_changes()  # else they become more and more while another leads
         self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
+        self._metrics.silent_nodes.set(0)
         self._metrics.show(no_job_gauges)
 
     async def _catch_up(self) -> bool:

@@ -70,6 +70,11 @@ API_REQUESTS = MetricSpec(
     "Requests to the API server, without those of kopf's watches; WATCH: watches opened.",
     ("method",),
 )
+SILENT_NODES = MetricSpec(
+    "laneway_silent_nodes",
+    "gauge",
+    "Nodes whose agent has not renewed its Lease for silentNodeSeconds, as the leader sees them.",
+)
 LEADER = MetricSpec("laneway_leader", "gauge", "1 while this replica is the leader.")
 
 METRICS = (
@@ -86,6 +91,7 @@ METRICS = (
     GANG_ROLLBACKS,
     API_WRITES,
     API_REQUESTS,
+    SILENT_NODES,
     LEADER,
 )
 """All metrics of the operator."""
@@ -120,6 +126,9 @@ class Metrics:
         self.gang_rollbacks = _counter(GANG_ROLLBACKS, registry)
         self.api_writes = _counter(API_WRITES, registry)
         self.api_requests = _counter(API_REQUESTS, registry)
+        self.silent_nodes = Gauge(
+            SILENT_NODES.name, SILENT_NODES.help, SILENT_NODES.labels, registry=registry
+        )
         self.leader = Gauge(LEADER.name, LEADER.help, LEADER.labels, registry=registry)
 
     def show(self, gauges: Gauges) -> None:

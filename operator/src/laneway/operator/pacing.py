@@ -119,6 +119,9 @@ outage of the API server, and they never give up."""
 WATCH_SERVER_SECONDS = 300
 """The API server ends a watch after this, and the next one begins."""
 
+HEARTBEAT_LISTS_PER_SILENCE = 4
+"""The agents' Leases are listed this often in ``silentNodeSeconds``: by default every 10 s, as often as an agent renews."""
+
 MISSED_DELETIONS_SECONDS = 30.0
 """After kopf listed objects, everything is listed again for deletions that its watch missed, at most so often. kopf hands a long
 list over object by object."""

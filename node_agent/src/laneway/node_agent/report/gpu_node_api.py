@@ -15,7 +15,7 @@ from laneway.node_agent.report.gpu_node_writer import MissingError, NoAPIServerE
 _log = logging.getLogger(__name__)
 PLURAL: Final = "gpunodes"
 _APPLY: Final = "application/apply-patch+yaml"
-_TIMEOUT_SECONDS: Final = (3.0, 10.0)
+TIMEOUT_SECONDS: Final = (3.0, 10.0)
 """To connect, and to read."""
 
 
@@ -55,7 +55,7 @@ class KubernetesWriter:
             WriteError: it could not be written.
         """
         metadata: dict[str, Any] = {"name": self._node}
-        owner = self._owner_references()
+        owner = self.owner_references()
         if owner:
             metadata["ownerReferences"] = owner
         body = {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
@@ -76,29 +76,15 @@ class KubernetesWriter:
         }
         self._apply(self._objects.patch_cluster_custom_object_status, body)
 
-    def _apply(self, patch: Any, body: dict[str, Any]) -> None:
-        try:
-            patch(
-                GROUP,
-                VERSION,
-                PLURAL,
-                self._node,
-                body,
-                field_manager=NODE_FIELD_MANAGER,
-                force=True,
-                _content_type=_APPLY,
-                _request_timeout=_TIMEOUT_SECONDS,
-            )
-        except ApiException as error:
-            kind = MissingError if error.status == 404 else WriteError
-            raise kind(f"{error.status} {error.reason}: {message_of(error)}") from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise WriteError(f"{type(error).__name__}: {error}") from error
+    def owner_references(self) -> list[dict[str, Any]]:
+        """Return the owner of what the agent creates: its Node; nothing where the Node does not exist.
 
-    def _owner_references(self) -> list[dict[str, Any]]:
+        Raises:
+            WriteError: the Node could not be read.
+        """
         if self._owner is None:
             try:
-                node = self._core.read_node(self._node, _request_timeout=_TIMEOUT_SECONDS)
+                node = self._core.read_node(self._node, _request_timeout=TIMEOUT_SECONDS)
             except ApiException as error:
                 if error.status not in (403, 404):
                     raise WriteError(f"node {self._node} could not be read: {message_of(error)}") from error
@@ -110,6 +96,25 @@ class KubernetesWriter:
                 uid = node.metadata.uid
                 self._owner = [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}]
         return self._owner
+
+    def _apply(self, patch: Any, body: dict[str, Any]) -> None:
+        try:
+            patch(
+                GROUP,
+                VERSION,
+                PLURAL,
+                self._node,
+                body,
+                field_manager=NODE_FIELD_MANAGER,
+                force=True,
+                _content_type=_APPLY,
+                _request_timeout=TIMEOUT_SECONDS,
+            )
+        except ApiException as error:
+            kind = MissingError if error.status == 404 else WriteError
+            raise kind(f"{error.status} {error.reason}: {message_of(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise WriteError(f"{type(error).__name__}: {error}") from error
 
 
 def message_of(error: ApiException) -> str:

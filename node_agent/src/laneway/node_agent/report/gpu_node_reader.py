@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import urllib3
@@ -22,8 +22,16 @@ _EXPIRED: Final = 410
 class GPUNodeReader:
     """Reads through the cluster's API server. Only this node's object is requested."""
 
-    def __init__(self, node: str, api: client.ApiClient) -> None:
+    def __init__(self, node: str, api: client.ApiClient, seen: Callable[[str | None], None]) -> None:
+        """Read with a client.
+
+        Args:
+            node: whose object.
+            api: the client.
+            seen: gets the time of the status, or None without one, whenever the object was listed, and None when it is gone.
+        """
         self._objects = client.CustomObjectsApi(api)
+        self._seen = seen
         self._selector = f"metadata.name={node}"
 
     def specs(self) -> Iterator[dict[str, Any]]:
@@ -37,7 +45,9 @@ class GPUNodeReader:
             listed = self._objects.list_cluster_custom_object(
                 GROUP, VERSION, PLURAL, field_selector=self._selector, _request_timeout=(3.0, 10.0)
             )
-            yield next((dict(item.get("spec") or {}) for item in listed["items"]), {})
+            found: dict[str, Any] = next(iter(listed["items"]), {})
+            self._seen((found.get("status") or {}).get("observedAt"))
+            yield dict(found.get("spec") or {})
             for event in watch.Watch().stream(
                 self._objects.list_cluster_custom_object,
                 GROUP,
@@ -49,6 +59,8 @@ class GPUNodeReader:
                 _request_timeout=_TIMEOUT_SECONDS,
             ):
                 gone = event["type"] == "DELETED"
+                if gone:
+                    self._seen(None)
                 yield {} if gone else dict(event["object"].get("spec") or {})
         except ApiException as error:
             if error.status != _EXPIRED:

@@ -1,4 +1,4 @@
-"""The interface to an API server and its errors. (The Kubernetes client is imported only if there is one.)"""
+"""The interfaces to an API server and their errors. (The Kubernetes client is imported only if there is one.)"""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ class GPUNodeWriter(Protocol):
 
         Raises:
             MissingError: the object does not exist.
+            WriteError: it could not be written.
+        """
+        ...
+
+
+class LeaseHolder(Protocol):
+    """Holds the node's Lease."""
+
+    def renew(self) -> None:
+        """Renew the Lease; create it if necessary.
+
+        Raises:
             WriteError: it could not be written.
         """
         ...

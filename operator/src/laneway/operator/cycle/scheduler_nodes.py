@@ -96,7 +96,7 @@ def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:
     if node is None:
         return "there is no such node in the cluster"
     if record.name in state.silent_nodes:
-        return "its node agent has not written for a while"
+        return "its node agent has not renewed its Lease for a while"
     return node.refusal or record.refusal
 
 

@@ -12,11 +12,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from laneway.operator.pacing import END_COUNTS_SECONDS
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.heartbeats import Heartbeats
 from laneway.operator.state.records.gpu_node_record import parse_gpu_node
 from laneway.operator.state.records.job_record import JobRecord, parse_job
 from laneway.operator.state.records.node_record import parse_node
@@ -36,7 +36,6 @@ from laneway.operator.state.resources import (
 logger = logging.getLogger(__name__)
 
 Record = TypeVar("Record")
-Clock = Callable[[], float]
 
 _REMEMBERED_DELETIONS = 50_000
 
@@ -50,9 +49,6 @@ class Entry(Generic[Record]):
     record: Record | None
     """None: it cannot be read; the log says why."""
 
-    heard_seconds: float
-    """When its newest version arrived, on the cache's own clock."""
-
 
 class Store(Generic[Record]):
     """All objects of one kind."""
@@ -60,25 +56,23 @@ class Store(Generic[Record]):
     def __init__(
         self,
         parse: Callable[[dict[str, Any], Record | None], Record],
-        clock: Clock,
         decisive: Callable[[Record], object] = lambda record: record,
         changed: Callable[[Record | None, Record | None], None] = lambda before, after: None,
+        written: Callable[[str], None] = lambda name: None,
     ) -> None:
         """Store the results of ``parse``. A change of the result of ``decisive`` may affect a decision.
 
         Args:
             parse: reads an object; may reuse parts of the previous record, its second argument.
-            clock: tells when something was heard.
             decisive: see above.
             changed: called for each record with the previous and the new version; None: absent.
+            written: called with an object's name for each new version of it.
         """
         self._parse = parse
-        self._clock = clock
         self._decisive = decisive
         self._changed = changed
+        self._written = written
         self._entries: dict[tuple[str, str], Entry[Record]] = {}
-        """In the order of their last update."""
-
         self._deleted: OrderedDict[str, None] = OrderedDict()
 
     def observe(self, raw: Mapping[str, Any]) -> bool:
@@ -88,14 +82,14 @@ class Store(Generic[Record]):
         known = self._entries.get(key)
         if uid in self._deleted or (known is not None and version <= known.version):
             return False
+        self._written(key[1])
         before = known.record if known is not None and known.uid == uid else None
         record = self._read(key, raw, before)
-        self._entries.pop(key, None)
         if known is not None and before is not None and record == before:
-            # Most updates only show that an agent is alive: the record stays the same object, and no change is noted.
-            self._entries[key] = Entry(uid, version, before, self._clock())
+            # Nothing that is read has changed: the record stays the same object, and no change is noted.
+            self._entries[key] = Entry(uid, version, before)
             return False
-        self._entries[key] = Entry(uid, version, record, self._clock())
+        self._entries[key] = Entry(uid, version, record)
         self._changed(None if known is None else known.record, record)
         if known is None or known.record is None or record is None:
             return True
@@ -123,7 +117,12 @@ class Store(Generic[Record]):
             self._changed(entry.record, short)
 
     def sweep(
-        self, listed: Collection[tuple[str, str]], version: int, *, among: Callable[[Record], bool] | None
+        self,
+        listed: Collection[tuple[str, str]],
+        version: int,
+        *,
+        among: Callable[[Record], bool] | None,
+        namespace: str | None = None,
     ) -> bool:
         """Remove objects that a list no longer contains. Return whether anything changed.
 
@@ -131,10 +130,11 @@ class Store(Generic[Record]):
             listed: the namespaces and names of its objects; each was observed.
             version: the list's resource version; newer objects are kept.
             among: whether the list would contain such an object (it may be a list by label); None: it would contain any. An object that cannot be read is removed only by a list of everything.
+            namespace: the only one that was listed; None: all were.
         """
         changed = False
         for key, entry in list(self._entries.items()):
-            if key in listed or entry.version > version:
+            if key in listed or entry.version > version or namespace not in (None, key[0]):
                 continue
             if among is not None and (entry.record is None or not among(entry.record)):
                 continue
@@ -156,12 +156,6 @@ class Store(Generic[Record]):
         entry = self._entries.get(key_of(metadata))
         return entry is not None and entry.uid == metadata["uid"] and entry.version == _version(metadata)
 
-    def silent(self, seconds: float) -> frozenset[str]:
-        """Return the names of objects without an update for this long."""
-        before = self._clock() - seconds
-        silent = takewhile(lambda item: item[1].heard_seconds < before, self._entries.items())
-        return frozenset(name for (_, name), _ in silent)
-
     def _read(self, key: tuple[str, str], raw: Mapping[str, Any], before: Record | None) -> Record | None:
         try:
             return self._parse(dict(raw), before)
@@ -180,21 +174,22 @@ class Store(Generic[Record]):
 class ClusterCache:
     """All that the operator watches."""
 
-    def __init__(self, clock: Clock, wall: Clock) -> None:
-        """Note when objects were heard of by ``clock``; ``wall`` is Unix time."""
+    def __init__(self, wall: Callable[[], float]) -> None:
+        """Judge by ``wall``, Unix time, which jobs ended long ago."""
         self._wall = wall
         self._state = state = ClusterState()
-        self.jobs = Store(self._parse_job, clock, changed=state.note_job)
-        self.pods = Store(_fresh(parse_worker_pod), clock, changed=state.note_pod)
+        self.heartbeats = Heartbeats()
+        self.jobs = Store(self._parse_job, changed=state.note_job)
+        self.pods = Store(_fresh(parse_worker_pod), changed=state.note_pod)
         self.gpu_nodes = Store(
             _fresh(parse_gpu_node),
-            clock,
             decisive=lambda record: record.decisive,
             changed=state.note_gpu_node,
+            written=self.heartbeats.wrote,
         )
-        self.nodes = Store(_fresh(parse_node), clock, changed=state.note_node)
-        self.priority_classes = Store(_fresh(parse_priority_class), clock, changed=state.note_priority_class)
-        self.profiles = Store(_fresh(parse_profile), clock, changed=state.note_profile)
+        self.nodes = Store(_fresh(parse_node), changed=state.note_node)
+        self.priority_classes = Store(_fresh(parse_priority_class), changed=state.note_priority_class)
+        self.profiles = Store(_fresh(parse_profile), changed=state.note_profile)
         self._stores: dict[Resource, Store[Any]] = {
             TRAINING_JOBS: self.jobs,
             TRAINING_PROFILES: self.profiles,
@@ -222,8 +217,8 @@ class ClusterCache:
         return job if self._wall() < ended_seconds + END_COUNTS_SECONDS else job.without_details()
 
     def state(self, silent_seconds: float) -> ClusterState:
-        """Return the current state, with the nodes whose agent has not written for ``silent_seconds``."""
-        self._state.note_silence(self.gpu_nodes.silent(silent_seconds))
+        """Return the current state, with the nodes whose agent was silent for ``silent_seconds``."""
+        self._state.note_silence(self.heartbeats.silent(silent_seconds))
         return self._state
 
 

@@ -63,7 +63,7 @@ class ClusterState:
         """By namespace and name; no empty namespaces."""
 
         self.silent_nodes: frozenset[str] = frozenset()
-        """Nodes whose agent has not written for a while."""
+        """Nodes whose agent has not renewed its Lease for a while."""
 
         self.sessions = SessionIndex()
         self.ordered_nodes: set[str] = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 from kubernetes.aio.config.config_exception import ConfigException
+from laneway.operator.state.resources import Resource
 
 Raw = dict[str, Any]
 """An object as the API server has it."""
@@ -71,9 +72,10 @@ class Credentials:
 class ApiServer:
     """A connection pool to one API server."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Connect as ``configuration`` says. Needs a running event loop."""
+    def __init__(self, configuration: Configuration, namespaces: Sequence[str] = ()) -> None:
+        """Connect as ``configuration`` says, to work in these namespaces; empty: in all. Needs a running event loop."""
         self._configuration = configuration
+        self.namespaces = tuple(dict.fromkeys(namespaces))
         self.sent: Callable[[str], object] = lambda method: None
         """Called with the method of each request, ``WATCH`` for a watch."""
 
@@ -98,6 +100,10 @@ class ApiServer:
     ) -> None:
         await self._client.close()
         await self._connector.close()
+
+    def scopes(self, resource: Resource) -> tuple[str | None, ...]:
+        """Return the namespaces in which objects of a kind are listed and watched, one by one; None: all of the cluster at once."""
+        return self.namespaces if resource.namespaced and self.namespaces else (None,)
 
     async def credentials(self) -> Credentials:
         """Return the current credentials; a token that is about to expire is read again."""
@@ -195,8 +201,12 @@ def _parse(data: bytes, status: int) -> Raw:
     return answer if isinstance(answer, dict) else {"message": str(answer)}
 
 
-async def connect(kubeconfig: Path | None = None) -> ApiServer:
+async def connect(kubeconfig: Path | None = None, namespaces: Sequence[str] = ()) -> ApiServer:
     """Return a connection by an explicit kubeconfig, else $KUBECONFIG, else the pod's service account.
+
+    Args:
+        kubeconfig: the explicit one.
+        namespaces: in which to work; empty: in all.
 
     Raises:
         CredentialsError: none of them exists, or it is invalid.
@@ -216,7 +226,7 @@ async def connect(kubeconfig: Path | None = None) -> ApiServer:
         ) from error
     if configuration.proxy is None:
         configuration.proxy = _proxy_of(configuration.host)
-    return ApiServer(configuration)
+    return ApiServer(configuration, namespaces)
 
 
 def _proxy_of(server: str) -> str | None:

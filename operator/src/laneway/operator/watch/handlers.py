@@ -75,7 +75,7 @@ async def watch(
     while True:
         await until_discovered(api, [each for each in WATCHED if each not in streamed and each.group])
         began_seconds = time.monotonic()
-        problem = await _run_kopf(build_registry(api, hand_over.put, streamed))
+        problem = await _run_kopf(build_registry(api, hand_over.put, streamed), api.namespaces)
         logger.warning("the watches ended and are started again", extra={"problem": problem})
         lasted = time.monotonic() - began_seconds > _LASTED_SECONDS
         failures = 1 if lasted else min(failures + 1, len(WATCH_RETRY_SECONDS))
@@ -83,8 +83,13 @@ async def watch(
         relisted()
 
 
-async def _run_kopf(registry: kopf.OperatorRegistry) -> str:
-    """Run kopf in a thread until one of its watches ends, or until cancelled; return why it ended."""
+async def _run_kopf(registry: kopf.OperatorRegistry, namespaces: Collection[str]) -> str:
+    """Run kopf in a thread until one of its watches ends, or until cancelled; return why it ended.
+
+    Args:
+        registry: the handlers.
+        namespaces: in which objects are watched that are in one; empty: in all.
+    """
     loop, stop = asyncio.get_running_loop(), threading.Event()
     ended: asyncio.Future[str] = loop.create_future()
 
@@ -98,7 +103,8 @@ async def _run_kopf(registry: kopf.OperatorRegistry) -> str:
                 registry=registry,
                 settings=build_settings(),
                 standalone=True,
-                clusterwide=True,
+                clusterwide=not namespaces,
+                namespaces=namespaces,
                 stop_flag=stop,
             )
         )

@@ -42,24 +42,23 @@ async def relist(api: ApiServer, cache: ClusterCache, not_before: int = 0) -> bo
     """
     changed = False
     for resource in WATCHED:
-        selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
-        listed = await _take_list(api, cache.store(resource), resource, selector, None)
-        if listed.version < not_before:
-            raise ListedThePast(
-                f"the list of {resource.plural} is of version {listed.version}, older than {not_before}"
-            )
-        changed |= listed.changed
+        for namespace in api.scopes(resource):
+            listed = await _list_kind(api, cache.store(resource), resource, namespace)
+            if listed.version < not_before:
+                raise ListedThePast(
+                    f"the list of {resource.plural} is of version {listed.version}, older than {not_before}"
+                )
+            changed |= listed.changed
     return changed
 
 
-async def list_kind(api: ApiServer, store: Store[Any], resource: Resource) -> int:
-    """Bring one kind of objects up to date; return the version of the list.
+async def list_kind(api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None) -> int:
+    """Bring one kind of objects up to date, in one namespace or (None) in all; return the version of the list.
 
     Raises:
         ApiError, UnknownOutcome
     """
-    selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
-    return (await _take_list(api, store, resource, selector, None)).version
+    return (await _list_kind(api, store, resource, namespace)).version
 
 
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:
@@ -150,6 +149,11 @@ class _Listed:
     version: int
 
 
+async def _list_kind(api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None) -> _Listed:
+    selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
+    return await _take_list(api, store, resource, selector, None, namespace)
+
+
 async def _take_list(
     api: ApiServer,
     store: Store[Any],
@@ -166,7 +170,7 @@ async def _take_list(
             changed |= store.observe({"kind": resource.kind, **item})
             listed.add(key_of(item["metadata"]))
         version = int(page["metadata"]["resourceVersion"])
-    return _Listed(store.sweep(listed, version, among=among) or changed, version)
+    return _Listed(store.sweep(listed, version, among=among, namespace=namespace) or changed, version)
 
 
 async def _pages(

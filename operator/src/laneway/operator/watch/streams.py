@@ -35,17 +35,21 @@ async def stream(
     """Watch these kinds until cancelled."""
     async with asyncio.TaskGroup() as group:
         for resource in streamed:
-            follower = _Follower(api, cache.store(resource), resource, heard)
-            group.create_task(follower.run(), name=f"watch of {resource.plural}")
+            for namespace in api.scopes(resource):
+                follower = _Follower(api, cache.store(resource), resource, namespace, heard)
+                group.create_task(follower.run(), name=f"watch of {resource.plural} in {namespace or 'all'}")
 
 
 class _Follower:
-    """Follows one kind of objects."""
+    """Follows one kind of objects, in one namespace or (None) in all."""
 
-    def __init__(self, api: ApiServer, store: Store[Any], resource: Resource, heard: Heard) -> None:
+    def __init__(
+        self, api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None, heard: Heard
+    ) -> None:
         self._api = api
         self._store = store
         self._resource = resource
+        self._namespace = namespace
         self._heard = heard
         self._version = 0
         """The newest version seen; 0: everything must be listed."""
@@ -57,7 +61,7 @@ class _Follower:
         while True:
             try:
                 if not self._version:
-                    self._version = await list_kind(self._api, self._store, self._resource)
+                    self._version = await list_kind(self._api, self._store, self._resource, self._namespace)
                     self._heard(self._resource, "")
                 await self._follow()
             except (ApiError, UnknownOutcome) as error:
@@ -78,7 +82,7 @@ class _Follower:
         }
         if self._resource in LABEL_SELECTORS:
             query["labelSelector"] = LABEL_SELECTORS[self._resource]
-        async for event in self._api.watch(self._resource.path(), query):
+        async for event in self._api.watch(self._resource.path(self._namespace), query):
             self._take(event["type"], event["object"])
             self._failures = 0
 

@@ -1,0 +1,52 @@
+"""Which agents count as silent: by their Leases, by GPUNodes where there is none, and only while renewals could be seen."""
+
+from __future__ import annotations
+
+from laneway.operator.state.heartbeats import Heartbeats
+
+INTERVAL, SILENCE = 10.0, 40.0
+
+
+def lists(beats: Heartbeats, *versions: dict[str, str], known: frozenset[str] = frozenset()) -> bool:
+    """Take these lists, an interval apart; return what the last says."""
+    return [beats.listed(each, known, INTERVAL) for each in versions][-1]
+
+
+def test_an_agent_that_does_not_renew_is_silent_and_is_heard_again() -> None:
+    beats = Heartbeats()
+    lists(beats, *({"a": str(version), "b": "1"} for version in range(5)))
+    assert beats.silent(SILENCE) == frozenset(), "40 s are allowed"
+    assert not lists(beats, {"a": "6", "b": "1"})
+    assert beats.silent(SILENCE) == {"b"}
+    assert lists(beats, {"a": "7", "b": "2"}), "a decision may hang on it"
+    assert beats.silent(SILENCE) == frozenset()
+
+
+def test_time_without_lists_is_no_silence() -> None:
+    """The API server was away: nobody could renew, and nobody could see it."""
+    beats = Heartbeats()
+    lists(beats, {"a": "1"}, {"a": "1"})
+    for _ in range(3):
+        beats.listed({"a": "1"}, frozenset(), 0.0)
+    assert beats.silent(SILENCE) == frozenset()
+    lists(beats, *[{"a": "1"}] * 4)
+    assert beats.silent(SILENCE) == {"a"}
+
+
+def test_without_a_lease_the_gpu_node_counts() -> None:
+    beats, known = Heartbeats(), frozenset({"old", "new"})
+    beats.wrote("old")
+    beats.wrote("new")
+    lists(beats, *[{"new": "1"}] * 3, known=known)
+    beats.wrote("old")
+    beats.wrote("new")  # an order of the operator's own
+    lists(beats, *[{"new": "1"}] * 3, known=known)
+    assert beats.silent(SILENCE) == {"new"}
+
+
+def test_a_lease_that_is_gone_makes_no_agent_live() -> None:
+    beats, known = Heartbeats(), frozenset({"a"})
+    lists(beats, {"a": "1"}, *[dict[str, str]()] * 5, known=known)
+    assert beats.silent(SILENCE) == {"a"}
+    lists(beats, {})
+    assert beats.silent(SILENCE) == frozenset(), "the node itself is gone"

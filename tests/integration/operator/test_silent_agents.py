@@ -51,13 +51,14 @@ async def test_no_job_starts_on_a_node_while_its_agent_is_silent(
     assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
 
     node.kill()
-    await until("the operator misses it", lambda: _shows(operator, "laneway_silent_nodes 1.0"))
+    await until("the operator misses it", lambda: _says(operator, "silent", node.name), 120)
     await cluster.submit("second")
     waiting = await cluster.until_waiting("second", "NodesUnavailable")
     assert "its node agent has not renewed its Lease for a while" in json.dumps(waiting)
     assert (await cluster.condition("first", "Running"))["status"] == "True"
 
     node.start("--port", "0")
+    await until("the operator hears it", lambda: _says(operator, "heard_again", node.name))
     await cluster.run_all("second", 1)
     await cluster.until_condition("second", "Running")
     assert (await cluster.job("first"))["status"]["attempt"] == 1
@@ -84,5 +85,6 @@ async def test_an_idle_agent_renews_its_lease_and_does_not_write_its_gpu_node(
     assert await version(GPU_NODES.path(name=node.name)) == written
 
 
-async def _shows(operator: OperatorProcess, line: str) -> bool:
-    return line in operator.get("/metrics").splitlines()
+async def _says(operator: OperatorProcess, what: str, node: str) -> bool:
+    lines = [line for line in operator.log.splitlines() if "\"nodes' agents fell silent" in line]
+    return any(node in json.loads(line)[what] for line in lines)

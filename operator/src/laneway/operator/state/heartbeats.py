@@ -24,15 +24,13 @@ class Heartbeats:
         self._versions: dict[str, str] = {}
         """Resource version of each node's Lease."""
 
-        self._silent: frozenset[str] = frozenset()
-
     def wrote(self, node: str) -> None:
         """Note a new version of a GPUNode. It counts where the agent holds no Lease: others write orders into it."""
         if node not in self._versions:
             self._hear(node)
 
-    def listed(self, versions: Mapping[str, str], known: Container[str], since_last_seconds: float) -> bool:
-        """Take a list of the Leases; return whether an agent that was silent is heard again.
+    def listed(self, versions: Mapping[str, str], known: Container[str], since_last_seconds: float) -> None:
+        """Take a list of the Leases.
 
         Args:
             versions: by node, the resource version of its Lease.
@@ -46,14 +44,12 @@ class Heartbeats:
         self._versions = dict(versions)
         for node in renewed:
             self._hear(node)
-        return not self._silent.isdisjoint(renewed)
 
     def silent(self, seconds: float) -> frozenset[str]:
         """Return the nodes whose agent has not been heard of for longer than this."""
         before = self._watched_seconds - seconds
         found = takewhile(lambda item: item[1] < before, self._heard_seconds.items())
-        self._silent = frozenset(node for node, _ in found)
-        return self._silent
+        return frozenset(node for node, _ in found)
 
     def _hear(self, node: str) -> None:
         self._heard_seconds[node] = self._watched_seconds

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Set
 
 from laneway.api.node_lease import node_of
 from laneway.operator.pacing import HEARTBEAT_LISTS_PER_SILENCE
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _PAGE = 1000
 
+_LOGGED = 20
+"""Names of nodes in one line of the log."""
+
 _MOST_INTERVALS = 1.5
 """A longer time between two lists means that renewals could not be seen, or not be written."""
 
@@ -30,7 +34,8 @@ _MOST_INTERVALS = 1.5
 async def hear(
     cache: ClusterCache, api: ApiServer, namespace: str, silent_seconds: float, heard: Heard
 ) -> None:
-    """List the Leases in a namespace until cancelled; ``heard`` is called when an agent is back that was silent."""
+    """List the Leases in a namespace until cancelled; ``heard`` is called when an agent fell silent, or is heard again."""
+    beats, silent = cache.heartbeats, frozenset[str]()
     interval_seconds = silent_seconds / HEARTBEAT_LISTS_PER_SILENCE
     listed_seconds = -math.inf
     while True:
@@ -43,10 +48,18 @@ async def hear(
             elapsed_seconds = began_seconds - listed_seconds
             unseen = elapsed_seconds > _MOST_INTERVALS * interval_seconds
             known = {record.name for record in cache.gpu_nodes.records()}
-            if cache.heartbeats.listed(versions, known, 0.0 if unseen else elapsed_seconds):
+            beats.listed(versions, known, 0.0 if unseen else elapsed_seconds)
+            before, silent = silent, beats.silent(silent_seconds) & known
+            if silent != before:
+                _log(silent - before, before - silent)
                 heard(LEASES, "")
             listed_seconds = began_seconds
         await asyncio.sleep(max(0.0, began_seconds + interval_seconds - time.monotonic()))
+
+
+def _log(fell_silent: Set[str], back: Set[str]) -> None:
+    extra = {"silent": sorted(fell_silent)[:_LOGGED], "heard_again": sorted(back)[:_LOGGED]}
+    logger.warning("nodes' agents fell silent or are heard again", extra=extra)
 
 
 async def _versions(api: ApiServer, namespace: str) -> dict[str, str]:

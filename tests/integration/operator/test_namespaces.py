@@ -8,14 +8,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from laneway.operator.state.resources import SERVICES, TRAINING_JOBS
-from laneway.operator.watch.apiserver import ApiServer
+from laneway.api import names
+from laneway.operator.state.resources import SERVICES
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.support.operator.fixtures import install_rights, played_cluster
 from tests.support.operator.operator_process import FAST, OperatorProcess
 from tests.support.operator.played_cluster import PlayedCluster
-from tests.support.operator.waiting import until
 
 Clusters = tuple[PlayedCluster, PlayedCluster, PlayedCluster]
 
@@ -56,7 +55,7 @@ async def test_jobs_run_in_the_operators_namespaces_and_stay_untouched_elsewhere
     for cluster in own:
         pods = await cluster.run_all("gang", 2)
         await cluster.until_condition("gang", "Running")
-        assert await cluster.api.request("GET", SERVICES.path(cluster.namespace, "gang"))
+        assert await cluster.api.request("GET", SERVICES.path(cluster.namespace, names.GANG_SERVICE))
         for pod in pods:
             await cluster.finish(pod)
         await cluster.until_condition("gang", "Complete")
@@ -66,25 +65,8 @@ async def test_jobs_run_in_the_operators_namespaces_and_stay_untouched_elsewhere
     assert "forbidden" not in operator.log.lower()
 
 
-async def test_services_without_a_job_are_found_in_each_namespace(
-    clusters: Clusters, operator: OperatorProcess
-) -> None:
-    for cluster in clusters[:2]:
-        await cluster.add_node("n1", gpus=2)
-        await cluster.submit("gang", workers=2)
-        await cluster.run_all("gang", 2)
-        job, service = TRAINING_JOBS.path(cluster.namespace, "gang"), SERVICES.path(cluster.namespace)
-        assert (await cluster.api.request("GET", service))["items"]
-        await cluster.api.request("DELETE", job, body={"propagationPolicy": "Orphan"})
-
-        async def removed(api: ApiServer = cluster.api, path: str = service) -> bool:
-            return not (await api.request("GET", path))["items"]
-
-        await until("its Service is removed", removed)
-
-
 @pytest.mark.parametrize(
-    "right", ["list pods", "watch trainingjobs.laneway.dev", "delete pods", "list services"]
+    "right", ["list pods", "watch trainingjobs.laneway.dev", "delete pods", "get services"]
 )
 async def test_the_operator_has_no_rights_elsewhere(
     right: str, clusters: Clusters, kubeconfig: Path, control_plane: LoopbackControlPlane

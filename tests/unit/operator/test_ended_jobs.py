@@ -25,7 +25,7 @@ class Cluster:
     def __init__(self, *names: str, **spec: Any) -> None:
         self.now = NOW
         self.version = 0
-        self.cache = ClusterCache(lambda: self.now, lambda: self.now)
+        self.cache = ClusterCache(lambda: self.now)
         self.cycle = Cycle(OperatorConfig())
         self.raw: dict[str, dict[str, Any]] = {}
         for name in names:

@@ -175,7 +175,7 @@ class _Namespaces:
 
 async def test_gangs_that_start_together_share_one_service_which_is_looked_for_now_and_then() -> None:
     now, api = [NOW], _Namespaces()
-    executor = an_executor(ClusterCache(lambda: 0.0, lambda: 0.0), api, [], lambda: now[0])
+    executor = an_executor(ClusterCache(lambda: 0.0), api, [], lambda: now[0])
 
     async def start(*names: str) -> list[str]:
         api.asked.clear()
@@ -202,7 +202,7 @@ async def test_gangs_are_refused_where_another_service_has_the_name(field: str) 
     theirs = gang_service("ns")
     del theirs["spec"][field]
     api.services[SERVICES.path("ns", "laneway")] = theirs
-    executor = an_executor(ClusterCache(lambda: 0.0, lambda: 0.0), api, [])
+    executor = an_executor(ClusterCache(lambda: 0.0), api, [])
     executor.begin(a_write(job, job.status, writes_status=False, creates=job.status.placement), NOW)
     await executor.end()
     (refusal,) = executor.refusals.values()

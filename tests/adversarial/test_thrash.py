@@ -43,7 +43,7 @@ def test_no_stream_of_jobs_takes_more_than_a_tenth(priority: int) -> None:
 
 
 def test_victims_do_not_take_back_the_gpus_that_are_kept_for_a_gang() -> None:
-    """Half of a node is idle until a job there has run for the minimum time. All jobs that wait have waited for hours."""
+    """Half of a node is idle until a job there has run for the minimum time. The victims have waited for hours."""
     (node,) = make_nodes("1x8")
     now = 10 * HOUR
     scheduler = Scheduler([node], policies())
@@ -52,7 +52,9 @@ def test_victims_do_not_take_back_the_gpus_that_are_kept_for_a_gang() -> None:
         "ns/holder", Demand(4), now, state=JobState.RUNNING, placement=held, started_seconds=now - MINUTE
     )
     scheduler.observe(holder)
-    scheduler.observe(Job("ns/gang", Demand(8), HOUR, executed_seconds=60, attained_service_gpu_seconds=480))
+    scheduler.observe(
+        Job("ns/gang", Demand(8), -100 * HOUR, executed_seconds=60, attained_service_gpu_seconds=480)
+    )
     for number in range(20):
         victim = Job(f"ns/victim-{number:02}", Demand(1), 0.0, executed_seconds=600)
         scheduler.observe(victim)

@@ -285,7 +285,7 @@ class SchedulerState:
         classes = tuple(gpu_class for gpu_class, _ in choices)
         group = Group(job.priority, classes, self.avoided.get(job.key, frozenset()))
         least_percent = min(share_percent for _, share_percent in choices)
-        self.contention.add(job.key, group, job.demand.gpus * least_percent)
+        self.contention.add(job.key, group, job.demand.gpus * least_percent, waits=not job.placement)
 
     def _count_capacity(self) -> None:
         if not self.policies.order.bounds_waiting:

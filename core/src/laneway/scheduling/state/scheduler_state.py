@@ -317,7 +317,8 @@ class SchedulerState:
         avoided = self.avoided.get(job.key, frozenset())
         waited = job.key in self.queue
         scheduled = self.as_scheduled(job.key)
-        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, place) and waited:
+        namespace = job.namespace if self.policies.admission else ""
+        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, namespace, place) and waited:
             self.departures += 1
 
     def _profile_key(self, job: Job) -> Hashable:

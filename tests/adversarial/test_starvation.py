@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
+from laneway.simulator import TraceJob
 
 from tests.support.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
 
 FACTOR = 3.0
+NODES = ("n0000", "n0001")
 
 
 @pytest.mark.parametrize(
@@ -100,3 +105,27 @@ def test_jobs_that_can_never_run_do_not_count() -> None:
         a_job("gang", 2 * HOUR, gpus=8, submit=HOUR), *never, *small, nodes="1x8", until_done="gang"
     )
     assert completion_seconds(simulation, "gang") <= FACTOR * 2 * HOUR / (1 - 0.5)
+
+
+def on_the_second(jobs: Iterator[TraceJob]) -> Iterator[TraceJob]:
+    return (replace(job, avoided_nodes=frozenset({NODES[0]})) for job in jobs)
+
+
+@pytest.mark.parametrize("only_on", [NODES[1], ""])
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_gangs_that_can_use_another_node_only_do_not_count(only_on: str, load: float) -> None:
+    """30 gangs are pinned to the first of two nodes; the load is on the second one, where this gang may run."""
+    bound = FACTOR * 2 * HOUR / (1 - load)
+    pinned = [
+        a_job(f"pinned-{number:02}", 100 * HOUR, gpus=8, only_on=NODES[0], nodes=NODES)
+        for number in range(30)
+    ]
+    simulation = simulated(
+        a_job("gang", 2 * HOUR, gpus=8, submit=HOUR, only_on=only_on, nodes=NODES),
+        *pinned,
+        *on_the_second(stream(load, 8, 20 * MINUTE, 2 * bound)),
+        nodes="2x8",
+        until_done="gang",
+        until_seconds=2 * bound,
+    )
+    assert completion_seconds(simulation, "gang") <= bound

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from laneway.simulator import Simulation
+from laneway.scheduling import Demand, Job, JobState, Scheduler, WorkerPlacement, policies
+from laneway.simulator import Simulation, make_nodes
 
 from tests.support.workloads import HOUR, MINUTE, a_job, completion_seconds, simulated, stream
 
@@ -39,3 +40,26 @@ def test_no_stream_of_jobs_takes_more_than_a_tenth(priority: int) -> None:
     )
     for number in range(8):
         assert lost_part(simulation, f"long-{number}") <= 0.1
+
+
+def test_victims_do_not_take_back_the_gpus_that_are_kept_for_a_gang() -> None:
+    """Half of a node is idle until a job there has run for the minimum time. The victims have waited for hours."""
+    (node,) = make_nodes("1x8")
+    now = 10 * HOUR
+    scheduler = Scheduler([node], policies())
+    held = tuple(WorkerPlacement(at, node.name, (gpu.uuid,), 100) for at, gpu in enumerate(node.gpus[:4]))
+    holder = Job(
+        "ns/holder", Demand(4), now, state=JobState.RUNNING, placement=held, started_seconds=now - MINUTE
+    )
+    scheduler.observe(holder)
+    scheduler.observe(
+        Job("ns/gang", Demand(8), -100 * HOUR, executed_seconds=60, attained_service_gpu_seconds=480)
+    )
+    for number in range(20):
+        victim = Job(f"ns/victim-{number:02}", Demand(1), 0.0, executed_seconds=600)
+        scheduler.observe(victim)
+
+    plan = scheduler.plan(now)
+
+    assert not plan.starts
+    assert plan.order[0] == "ns/gang"

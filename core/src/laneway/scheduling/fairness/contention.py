@@ -1,19 +1,29 @@
 """How much of the time each job is guaranteed, by how many others want the same GPUs.
 
-If all jobs took turns, a job would run for the part φ = capacity / demand of the time. It is guaranteed φ · φ³ / (φ³ + (1 - φ)³).
+A job spreads its demand over the GPUs that it can use, in proportion to their capacity. If all jobs took turns, a job would run for
+the part φ = capacity / demand of the time on each of them; its fair share φ is the mean. It is guaranteed φ · φ³ / (φ³ + (1 - φ)³).
 That is nearly φ where there is room for nearly all jobs: none is kept out for long there. It falls with the fourth power where demand
 is far above capacity and the order policy has to choose: all guarantees together then take little of the capacity.
 
 φ is rounded down to one of 16 steps for each halving, so that a job that comes or goes rarely changes anybody's guarantee.
+
+A gang often waits beside idle GPUs because they are too few for it. It is guaranteed at least the part of φ that is idle and that no
+narrower job waits for: others lose nothing by that. A job that is narrower than what is idle waits for other reasons: these GPUs
+are kept for a gang that goes first, and the jobs that were preempted for the gang are not to go before it.
+
+GPUs that the same jobs can use are counted together, as one *cell*. There are few: jobs differ by the models that they accept and by
+their node selectors, and a job that avoids next to nothing counts as one that may run anywhere.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from laneway.scheduling.gpus.numbering import Pool
 from laneway.scheduling.model.gpu_class import GPUClass
 
 _STEPS_PER_HALVING = 16
@@ -22,131 +32,283 @@ _MOST_STEPS = 160
 
 _IDLE_STEPS = 4
 
-_PRECISION = 2**20
-"""A job's width is divided among the classes of GPUs that suit it in integers, so that sums are exact."""
+_NEXT_TO_NOTHING = 64
+"""A job that avoids less than this part of the GPUs counts as one that avoids none: a few nodes on which it has failed, say."""
 
-Group = tuple[int, tuple[GPUClass, ...]]
-"""Jobs of one priority that the same classes of GPUs suit."""
+_WHOLE = 2**40
+"""Parts are integers, of this many in all, so that sums are exact."""
+
+_ROUNDING = 1e-6
+"""The rounding error of a number of steps."""
+
+
+class Group(NamedTuple):
+    """Jobs of one priority that can use the same GPUs."""
+
+    priority: int
+    classes: tuple[GPUClass, ...]
+    """Of the GPUs that suit them."""
+
+    avoided: frozenset[int] = frozenset()
+    """Numbers of the nodes that they are kept away from."""
 
 
 class _Entry(NamedTuple):
     group: Group
     percent: int
+    waits: bool
+    counts_in: Group
+    """Without avoided nodes if they are next to nothing."""
+
+
+class _Guarantee(NamedTuple):
+    """What each job of a group is guaranteed."""
+
+    fair_share: float
+    idle_percent: int
+    """Of all GPUs that they can use together, rounded down to a quarter."""
+
+    widths: tuple[int, ...]
+    """Of waiting jobs, rising, in percent of a GPU."""
+
+    left_idle: tuple[int, ...]
+    """The quarters of the GPUs that are idle and that no narrower job waits for, by the number of these widths that are narrower."""
+
+    def share(self, percent: int) -> float:
+        """Return the part of the time for a job that needs this much."""
+        there, not_there = self.fair_share**3, (1 - self.fair_share) ** 3
+        idle = self.left_idle[bisect_left(self.widths, percent)] if percent >= self.idle_percent else 0
+        return self.fair_share * max(idle / _IDLE_STEPS, there / (there + not_there))
+
+
+class _Cells:
+    """The pools of GPUs, divided into cells: two pools are in one cell if the same jobs can use them."""
+
+    def __init__(self, pools: Sequence[Pool], capacity: Sequence[int], groups: Iterable[Group]) -> None:
+        pools_of = {
+            group[1:]: [number for number, pool in enumerate(pools) if _may_use(group, pool)]
+            for group in groups
+        }
+        users: list[list[int]] = [[] for _ in pools]
+        for number, usable in enumerate(pools_of.values()):
+            for pool in usable:
+                users[pool].append(number)
+        cells: dict[tuple[int, ...], int] = {}
+        self._cell_of = [cells.setdefault(tuple(each), len(cells)) for each in users]
+        self._of = {key: sorted({self._cell_of[pool] for pool in usable}) for key, usable in pools_of.items()}
+        self.capacity = self.sums(capacity)
+        """By cell, in percent of a GPU."""
+
+    def sums(self, of_pools: Sequence[int]) -> Counter[int]:
+        """Add up by cell what is given by pool."""
+        found: Counter[int] = Counter()
+        for cell, percent in zip(self._cell_of, of_pools, strict=True):
+            found[cell] += percent
+        return found
+
+    def __contains__(self, group: Group) -> bool:
+        return group[1:] in self._of
+
+    def of(self, group: Group) -> list[int]:
+        """Return the cells whose GPUs a group can use."""
+        return self._of[group[1:]]
 
 
 class Contention:
-    """The demand of all jobs that run or could, by priority and class of GPUs."""
+    """The demand of all jobs that run or could, by priority and by the GPUs that they can use."""
 
     def __init__(self) -> None:
-        self._capacity: Mapping[GPUClass, int] = {}
-        self._idle: Mapping[GPUClass, int] = {}
+        self._pools: Sequence[Pool] = ()
+        self._capacity: Sequence[int] = ()
+        self._idle: Sequence[int] = ()
+        self._capacity_on: dict[int, Counter[GPUClass]] = {}
+        """By node and class."""
+
+        self._capacity_of: Counter[GPUClass] = Counter()
+        self._counted_as: dict[Group, Group] = {}
         self._entries: dict[str, _Entry] = {}
         self._members: dict[Group, set[str]] = defaultdict(set)
-        self._demand: dict[int, dict[GPUClass, int]] = defaultdict(lambda: defaultdict(int))
-        """By priority and class, in percent of a GPU times the precision."""
+        self._demand: Counter[Group] = Counter()
+        """In percent of a GPU."""
+
+        self._waiting: dict[Group, Counter[int]] = defaultdict(Counter)
+        """By width: how many jobs wait."""
 
         self._moved: set[str] = set()
         """Jobs that have joined or left a group since the last refresh."""
 
-        self._shares: dict[Group, float] = {}
+        self._cells: _Cells | None = None
+        self._guarantees: dict[Group, _Guarantee] = {}
         self._changed = False
 
-    def set_capacity(self, percent: Mapping[GPUClass, int]) -> None:
-        """Set how much there is of each class, in percent of a GPU."""
-        if percent == self._capacity:
+    def set_capacity(self, pools: Sequence[Pool], percent: Sequence[int]) -> None:
+        """Set the pools of GPUs, and what each offers, in percent of a GPU."""
+        if (pools, percent) == (self._pools, self._capacity):
             return
         entries = list(self._entries.items())
         for key, _ in entries:
             self.remove(key)
-        self._capacity = dict(percent)
+        self._pools, self._capacity, self._idle = pools, list(percent), [0] * len(pools)
+        self._capacity_on, self._capacity_of, self._cells = defaultdict(Counter), Counter(), None
+        self._counted_as.clear()
+        for pool, offered in zip(pools, percent, strict=True):
+            self._capacity_on[pool.node][pool.gpu_class] += offered
+            self._capacity_of[pool.gpu_class] += offered
         for key, entry in entries:
-            self.add(key, entry.group, entry.percent)
+            self.add(key, entry.group, entry.percent, waits=entry.waits)
 
-    def set_idle(self, percent: Mapping[GPUClass, int]) -> None:
-        """Set what is idle of each class, in percent of a GPU."""
+    def set_idle(self, percent: Sequence[int]) -> None:
+        """Set what is idle of each pool, in percent of a GPU."""
         if percent != self._idle:
-            self._idle = dict(percent)
+            self._idle = list(percent)
             self._changed = True
 
-    def add(self, key: str, group: Group, percent: int) -> None:
+    def add(self, key: str, group: Group, percent: int, *, waits: bool = False) -> None:
         """Count a job, or count it in another way.
 
         Args:
             key: the job.
-            group: its priority, and the classes of GPUs that suit it.
+            group: its priority, and the GPUs that it can use.
             percent: what it needs, in percent of a GPU.
+            waits: whether it holds nothing.
         """
-        entry = _Entry(group, percent)
-        if self._entries.get(key) == entry:
+        before = self._entries.get(key)
+        if before is not None and before[:3] == (group, percent, waits):
             return
         self.remove(key)
-        self._entries[key] = entry
-        self._members[group].add(key)
-        self._moved.add(key)
-        self._count(entry, 1)
+        entry = self._entries[key] = _Entry(group, percent, waits, self._counts_in(group))
+        self._members[entry.counts_in].add(key)
+        self._count(key, entry, 1)
 
     def remove(self, key: str) -> None:
         """Count a job no more."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._members[entry.group].discard(key)
-            self._moved.add(key)
-            self._count(entry, -1)
+            self._members[entry.counts_in].discard(key)
+            self._count(key, entry, -1)
 
     def share(self, key: str) -> float:
-        """Return the part of the time that a job is guaranteed."""
+        """Return the part of the time that a job is guaranteed, as of the last refresh."""
         entry = self._entries.get(key)
-        return 0.0 if entry is None else self._share(entry.group)
+        guarantee = None if entry is None else self._guarantees.get(entry.counts_in)
+        if entry is None or guarantee is None:
+            return 0.0
+        return guarantee.share(entry.percent)
 
     def refresh(self) -> set[str]:
         """Bring the guarantees up to date; return the jobs whose guarantee may have changed."""
         if not self._changed:
             return set()
         self._changed = False
-        before, self._shares = self._shares, {}
+        for group in [group for group, members in self._members.items() if not members]:
+            del self._members[group], self._demand[group]
+            self._waiting.pop(group, None)
+        if len(self._counted_as) > 2 * len(self._entries):  # most avoid what no job avoids any more
+            self._counted_as.clear()
+        before, self._guarantees = self._guarantees, dict(self._guaranteed())
         found, self._moved = self._moved, set()
-        for group in list(self._members):
-            if not self._members[group]:
-                del self._members[group]
-            elif before.get(group) != self._share(group):
-                found |= self._members[group]
+        for group, members in self._members.items():
+            if before.get(group) != self._guarantees[group]:
+                found |= members
         return found
 
-    def _share(self, group: Group) -> float:
-        share = self._shares.get(group)
-        if share is None:
-            share = self._shares[group] = _guaranteed(self._fair_share(group), self._idle_part(group))
-        return share
+    def _guaranteed(self) -> Iterator[tuple[Group, _Guarantee]]:
+        if self._cells is None or not all(group in self._cells for group in self._members):
+            self._cells = _Cells(self._pools, self._capacity, self._members)
+        cells = self._cells
+        idle_percent, waiting = cells.sums(self._idle), self._waiting_on(cells)
+        left = dict.fromkeys(cells.capacity, _WHOLE)
+        for priority in sorted({group.priority for group in self._members}, reverse=True):
+            groups = [group for group in self._members if group.priority == priority]
+            wanted = self._wanted(groups, cells)
+            parts = {cell: left[cell] * _WHOLE // max(left[cell], part, 1) for cell, part in wanted.items()}
+            for group in groups:
+                capacity = sum(cells.capacity[cell] for cell in cells.of(group))
+                fair = sum(cells.capacity[cell] * parts[cell] for cell in cells.of(group))
+                idle = sum(idle_percent[cell] for cell in cells.of(group))
+                widths, left_idle = _left_idle(idle, waiting, cells, group)
+                yield (
+                    group,
+                    _Guarantee(
+                        _rounded(fair, capacity), capacity * left_idle[0] // _IDLE_STEPS, widths, left_idle
+                    ),
+                )
+            for cell, part in wanted.items():
+                left[cell] = max(0, left[cell] - part)
 
-    def _fair_share(self, group: Group) -> float:
-        priority, classes = group
-        wanted = sum(self._demand[priority][each] for each in classes)
-        before = sum(
-            demand[each] for other, demand in self._demand.items() if other > priority for each in classes
-        )
-        left = sum(self._capacity.get(each, 0) for each in classes) * _PRECISION - before
-        if left <= 0:
-            return 0.0
-        if left >= wanted:
-            return 1.0
-        steps = math.ceil(_STEPS_PER_HALVING * math.log2(wanted / left))
-        return 2.0 ** (-steps / _STEPS_PER_HALVING) if steps <= _MOST_STEPS else 0.0
+    def _wanted(self, groups: Iterable[Group], cells: _Cells) -> Counter[int]:
+        """Return, by cell, the part of it that the jobs of some groups want together: more than the whole if it is scarce."""
+        wanted: Counter[int] = Counter()
+        for group in groups:
+            capacity = sum(cells.capacity[cell] for cell in cells.of(group))
+            part = self._demand[group] * _WHOLE // max(1, capacity)
+            for cell in cells.of(group):
+                wanted[cell] += part
+        return wanted
 
-    def _idle_part(self, group: Group) -> float:
-        idle = sum(self._idle.get(each, 0) for each in group[1])
-        capacity = sum(self._capacity.get(each, 0) for each in group[1])
-        return _IDLE_STEPS * idle // capacity / _IDLE_STEPS if capacity else 0.0
+    def _waiting_on(self, cells: _Cells) -> dict[int, Counter[int]]:
+        """Return, by width and cell, the part of the cell that waiting jobs want together."""
+        found: dict[int, Counter[int]] = defaultdict(Counter)
+        for group, jobs in self._waiting.items():
+            capacity = sum(cells.capacity[cell] for cell in cells.of(group))
+            for width, number in jobs.items():
+                part = number * width * _WHOLE // max(1, capacity)
+                for cell in cells.of(group):
+                    found[width][cell] += part
+        return found
 
-    def _count(self, entry: _Entry, sign: int) -> None:
+    def _count(self, key: str, entry: _Entry, sign: int) -> None:
         self._changed = True
-        (priority, classes), percent = entry
-        demand = self._demand[priority]
-        capacity = sum(self._capacity.get(each, 0) for each in classes)
-        for each in classes:
-            part = self._capacity.get(each, 0) / capacity if capacity else 1 / len(classes)
-            demand[each] += sign * round(_PRECISION * percent * part)
+        self._moved.add(key)
+        self._demand[entry.counts_in] += sign * entry.percent
+        if entry.waits:
+            self._waiting[entry.counts_in][entry.percent] += sign
+            if not self._waiting[entry.counts_in][entry.percent]:
+                del self._waiting[entry.counts_in][entry.percent]
+
+    def _counts_in(self, group: Group) -> Group:
+        found = self._counted_as.get(group)
+        if found is None:
+            usable = sum(self._capacity_of[each] for each in group.classes)
+            on_avoided = [self._capacity_on[node] for node in group.avoided if node in self._capacity_on]
+            avoided = sum(offered[each] for offered in on_avoided for each in group.classes)
+            anywhere = _NEXT_TO_NOTHING * avoided <= usable
+            found = group._replace(avoided=frozenset()) if anywhere else group
+            self._counted_as[group] = found
+        return found
 
 
-def _guaranteed(fair_share: float, idle: float) -> float:
-    there, not_there = fair_share**3, (1 - fair_share) ** 3
-    return fair_share * max(idle, there / (there + not_there))
+def _may_use(group: Group, pool: Pool) -> bool:
+    return pool.gpu_class in group.classes and pool.node not in group.avoided
+
+
+def _rounded(fair: int, capacity: int) -> float:
+    """Return a fair share, given by what it is of a capacity, rounded down to a step."""
+    if fair <= 0:
+        return 0.0
+    steps = math.ceil(_STEPS_PER_HALVING * math.log2(_WHOLE * capacity / fair) - _ROUNDING)
+    return 2.0 ** (-steps / _STEPS_PER_HALVING) if steps <= _MOST_STEPS else 0.0
+
+
+def _left_idle(
+    idle: int, waiting: Mapping[int, Mapping[int, int]], cells: _Cells, group: Group
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the widths of waiting jobs, and the quarters that are idle beside the jobs of the first widths; up to no quarter.
+
+    Args:
+        idle: of the GPUs that the group can use, in percent of a GPU.
+        waiting: by width and cell, see :meth:`Contention._waiting_on`.
+        cells: all of them.
+        group: whose GPUs count.
+    """
+    of_group = cells.of(group)
+    capacity = sum(cells.capacity[cell] for cell in of_group)
+    unused, widths = idle * _WHOLE, []
+    quarters = [_IDLE_STEPS * idle // max(1, capacity)]
+    for width in sorted(waiting):
+        if quarters[-1] == 0:
+            break
+        unused -= sum(cells.capacity[cell] * waiting[width].get(cell, 0) for cell in of_group)
+        widths.append(width)
+        quarters.append(_IDLE_STEPS * max(0, unused // _WHOLE) // max(1, capacity))
+    return tuple(widths), tuple(quarters)

@@ -16,7 +16,7 @@ from enum import Enum
 from laneway.lanes import MemoryUsage, Tenant, fits
 from laneway.scheduling.gpus.free_index import FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS, HostLimits, Left
-from laneway.scheduling.gpus.numbering import grouped, in_order, interned
+from laneway.scheduling.gpus.numbering import Pool, grouped, in_order, interned
 from laneway.scheduling.gpus.usable import UsableGPUs
 from laneway.scheduling.gpus.views import FUTURE_IDLE, IDLE, Level, TrackedView, View
 from laneway.scheduling.model.gpu_class import GPUClass, class_of
@@ -88,6 +88,10 @@ class Allocations:
         self.classes: tuple[GPUClass, ...] = interned(class_of(gpu) for gpu in self.gpus)
         self.number = {gpu.uuid: number for number, gpu in enumerate(self.gpus)}
         self.gpus_of_node: tuple[tuple[int, ...], ...] = grouped(self.node_numbers, len(self.nodes))
+        pools = [Pool(*each) for each in zip(self.node_numbers, self.classes, strict=True)]
+        self.pools: tuple[Pool, ...] = tuple(dict.fromkeys(pools))
+        numbers = {pool: number for number, pool in enumerate(self.pools)}
+        self._pool_numbers = tuple(numbers[pool] for pool in pools)
         self._usable = UsableGPUs(self.classes, self.gpus_of_node)
         self._usable.note(range(len(self.nodes)), self.nodes, self.gpus)
         self.usable = self._usable.numbers
@@ -133,11 +137,11 @@ class Allocations:
         """The classes of the GPUs that may be given to jobs, rising."""
         return self._usable.classes
 
-    def usable_percent(self) -> Mapping[GPUClass, int]:
-        """Return what the usable GPUs of each class offer to jobs that take turns, in percent of a GPU."""
-        offered: Counter[GPUClass] = Counter()
+    def usable_percent(self) -> list[int]:
+        """Return, by pool, what the usable GPUs offer to jobs that take turns, in percent of a GPU."""
+        offered = [0] * len(self.pools)
         for number in self.usable:
-            offered[self.classes[number]] += self._empty_percent[number]
+            offered[self._pool_numbers[number]] += self._empty_percent[number]
         return offered
 
     def renew(self, nodes: tuple[Node, ...]) -> bool:
@@ -195,7 +199,7 @@ class Allocations:
         found = self._tracked_views.get(view)
         if found is None:
             free = {number: self._free_percent(number, view) for number in sorted(self.usable)}
-            index = FreeIndex(self.classes, self.node_numbers, free)
+            index = FreeIndex(self.classes, self.node_numbers, self._pool_numbers, free)
             limits = HostLimits(len(self.nodes))
             found = self._tracked_views[view] = TrackedView(view, index, limits, len(self._touched))
         found.idle_decisions = 0
@@ -229,6 +233,7 @@ class Allocations:
                 after = free[number] = self._free_percent(number, view)
                 if after != before:
                     index.move(number, before, after)
+                    tracked.index.of_pool[self._pool_numbers[number]] += after - before
         if tracked.host_limits.in_use:
             tracked.host_limits.note(map(self.node_numbers.__getitem__, tracked.touched))
         tracked.touched.clear()

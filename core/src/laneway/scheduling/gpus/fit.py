@@ -157,10 +157,9 @@ class FreeCapacity:
         self._allocations.index(self.tracked)
         return sum([index.free_sum for index in self._look_up(job)[1]])
 
-    def idle_percent(self) -> Mapping[GPUClass, int]:
-        """Return what is free of all usable GPUs of each class together."""
-        index = self._index
-        return {each: index.of_class(each).free_sum for each in self._allocations.usable_classes}
+    def idle_percent(self) -> Sequence[int]:
+        """Return, by pool, what is free of its usable GPUs together."""
+        return self._index.of_pool
 
     def may_fit(self, job: Job, more_percent: int = 0) -> bool:
         """Whether the total free percent, plus ``more_percent``, is at least what the gang needs; else it fits nowhere."""

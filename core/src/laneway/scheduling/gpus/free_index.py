@@ -142,13 +142,18 @@ class FreeIndex:
     """GPUs by class and free percent."""
 
     def __init__(
-        self, classes: Sequence[GPUClass], nodes: Sequence[int], free_percent: Mapping[int, int]
+        self,
+        classes: Sequence[GPUClass],
+        nodes: Sequence[int],
+        pools: Sequence[int],
+        free_percent: Mapping[int, int],
     ) -> None:
         """Index the GPUs that ``free_percent`` names.
 
         Args:
             classes: by GPU number; equal ones are one object.
             nodes: by GPU number: the number of its node.
+            pools: by GPU number: the number of its pool.
             free_percent: by GPU number, in rising order.
         """
         self._nodes = nodes
@@ -159,7 +164,11 @@ class FreeIndex:
         self.free: list[int] = [0] * len(classes)
         """By GPU number: what is free of it; 0 where it is not in the index."""
 
+        self.of_pool: list[int] = [0] * (max(pools, default=-1) + 1)
+        """By the number of a pool: what is free of its GPUs together."""
+
         for gpu, percent in free_percent.items():
+            self.of_pool[pools[gpu]] += percent
             home = self.home[gpu] = self._of[classes[gpu]]
             home.add(gpu, percent)
             self.free[gpu] = percent

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from laneway.scheduling.model.gpu_class import GPUClass
 from laneway.scheduling.model.snapshot import GPU
+
+
+class Pool(NamedTuple):
+    """The GPUs of one class on one node."""
+
+    node: int
+    gpu_class: GPUClass
 
 
 def in_order(gpus: Iterable[GPU]) -> list[GPU]:

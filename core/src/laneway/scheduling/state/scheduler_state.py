@@ -14,7 +14,7 @@ from laneway.scheduling.fairness.claims import (
     first_since_seconds,
     quantum_seconds,
 )
-from laneway.scheduling.fairness.contention import Contention
+from laneway.scheduling.fairness.contention import Contention, Group
 from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
 from laneway.scheduling.gpus.capacity import ClusterCapacity
 from laneway.scheduling.gpus.fit import FreeCapacity
@@ -84,7 +84,6 @@ class SchedulerState:
         self._evictable_until = Timers()
         """When running jobs will have too much unsaved work to be evicted."""
 
-        self._holders_known = False
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
@@ -164,14 +163,12 @@ class SchedulerState:
 
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, allocations and the waiting queue up to date."""
-        if not self._holders_known:  # else all GPUs would count as idle
-            self._holders_known = True
-            self._refresh_stale(now_seconds)
+        self._refresh_stale(now_seconds)
         if self.policies.order.bounds_waiting:
             self.contention.set_idle(self.capacity(IDLE).idle_percent())
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
-        self._refresh_stale(now_seconds)
+            self._refresh_stale(now_seconds)
 
     def _refresh_stale(self, now_seconds: float) -> None:
         """Bring up to date what has changed, or is due."""
@@ -239,7 +236,6 @@ class SchedulerState:
 
     def _set_cluster(self, nodes: Sequence[Node]) -> None:
         self.allocations = Allocations(nodes)
-        self._holders_known = False
         self.cluster_capacity = ClusterCapacity(self.allocations)
         self.avoided: dict[str, frozenset[int]] = {}
         self._capacities: dict[View, FreeCapacity] = {}
@@ -286,14 +282,15 @@ class SchedulerState:
         if never_starts or not choices:
             self.contention.remove(job.key)
             return
-        group = (job.priority, tuple(gpu_class for gpu_class, _ in choices))
+        classes = tuple(gpu_class for gpu_class, _ in choices)
+        group = Group(job.priority, classes, self.avoided.get(job.key, frozenset()))
         least_percent = min(share_percent for _, share_percent in choices)
-        self.contention.add(job.key, group, job.demand.gpus * least_percent)
+        self.contention.add(job.key, group, job.demand.gpus * least_percent, waits=not job.placement)
 
     def _count_capacity(self) -> None:
         if not self.policies.order.bounds_waiting:
             return
-        self.contention.set_capacity(self.allocations.usable_percent())
+        self.contention.set_capacity(self.allocations.pools, self.allocations.usable_percent())
         for job in self.jobs.values():
             self._count_demand(job)
 
@@ -320,7 +317,8 @@ class SchedulerState:
         avoided = self.avoided.get(job.key, frozenset())
         waited = job.key in self.queue
         scheduled = self.as_scheduled(job.key)
-        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, place) and waited:
+        namespace = job.namespace if self.policies.admission else ""
+        if self.queue.add(scheduled, self._profile_key(scheduled), avoided, namespace, place) and waited:
             self.departures += 1
 
     def _profile_key(self, job: Job) -> Hashable:

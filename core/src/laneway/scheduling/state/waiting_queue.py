@@ -28,6 +28,9 @@ class EquivalenceClass:
     preemptible: bool
     """Jobs that are not preemptible are kept off reserved GPUs."""
 
+    namespace: str
+    """Empty where no admission policy reads it."""
+
 
 class WaitingQueue:
     """Waiting jobs by equivalence class."""
@@ -39,7 +42,7 @@ class WaitingQueue:
         self.class_of: dict[str, EquivalenceClass] = {}
         """By job."""
 
-        self._classes: dict[tuple[Demand, Hashable, frozenset[int], bool], EquivalenceClass] = {}
+        self._classes: dict[tuple[Demand, Hashable, frozenset[int], bool, str], EquivalenceClass] = {}
         self._sort_key_of: dict[str, SortKey] = {}
 
     def __contains__(self, key: str) -> bool:
@@ -48,13 +51,17 @@ class WaitingQueue:
     def __len__(self) -> int:
         return len(self._sort_key_of)
 
-    def add(self, job: Job, profile_key: Hashable, avoided: frozenset[int], sort_key: SortKey) -> bool:
+    def add(
+        self, job: Job, profile_key: Hashable, avoided: frozenset[int], namespace: str, sort_key: SortKey
+    ) -> bool:
         """Add a job, or move it to another place; return whether that changes anything."""
-        equivalence_class = self._class(job, profile_key, avoided)
+        equivalence_class = self._class(job, profile_key, avoided, namespace)
         if self._sort_key_of.get(job.key) == sort_key and self.class_of[job.key] is equivalence_class:
             return False
         self.remove(job.key)
-        equivalence_class = self._class(job, profile_key, avoided)  # the last member's class is gone
+        equivalence_class = self._class(
+            job, profile_key, avoided, namespace
+        )  # the last member's class is gone
         self.class_of[job.key] = equivalence_class
         self._sort_key_of[job.key] = sort_key
         insort(self.members.setdefault(equivalence_class, []), sort_key)
@@ -75,6 +82,7 @@ class WaitingQueue:
                 equivalence_class.profile_key,
                 equivalence_class.avoided,
                 equivalence_class.preemptible,
+                equivalence_class.namespace,
             ]
         return True
 
@@ -83,8 +91,10 @@ class WaitingQueue:
         for equivalence_class, members in self.members.items():
             yield members[0], equivalence_class
 
-    def _class(self, job: Job, profile_key: Hashable, avoided: frozenset[int]) -> EquivalenceClass:
-        parts = (job.demand, profile_key, avoided, job.preemptible)
+    def _class(
+        self, job: Job, profile_key: Hashable, avoided: frozenset[int], namespace: str
+    ) -> EquivalenceClass:
+        parts = (job.demand, profile_key, avoided, job.preemptible, namespace)
         found = self._classes.get(parts)
         if found is None:
             found = self._classes[parts] = EquivalenceClass(*parts)

@@ -123,3 +123,15 @@ def test_wrong_parameters_are_refused(options: dict[str, object], says: str) -> 
 )
 def test_bounds_of_parameters_are_allowed(options: dict[str, object]) -> None:
     Quota(**options)  # type: ignore[arg-type]
+
+
+def test_a_job_waits_for_its_own_reason_behind_an_equal_one_of_another_namespace() -> None:
+    limited = policies(
+        order="multilevel-las",
+        admission=("quota",),
+        admission_options={"quota": {"limit_gpus": {"a": 2}}},
+    )
+    held = a_job("a/runs").needs(2).runs_on("n/0", "n/1")
+    decided = planned([a_node("n", 2)], held, a_job("b/0").created(1), a_job("a/0").created(2), by=limited)
+    assert decided.waiting["b/0"].code is not WaitingCode.NOT_ADMITTED
+    assert decided.waiting["a/0"].code is WaitingCode.NOT_ADMITTED

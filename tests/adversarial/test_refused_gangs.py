@@ -10,13 +10,13 @@ from typing import Any
 
 from laneway.api import names
 from laneway.api.rfc3339 import format_time
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import parse_worker_pod
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 CONFIG = OperatorConfig()
 GIB = 2**30

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 from laneway.api.config_file import parse_config
-from laneway.operator.config import OperatorConfig
 from laneway.scheduling import Node
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.simulator import Costs, Simulation
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import SpeedModel

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.between_attempts import pods_refused_seconds
@@ -26,6 +25,7 @@ from laneway.operator.pacing import MEASURED_PER_CYCLE
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling.config.operator_config import TimeoutsConfig
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)

@@ -20,12 +20,13 @@ from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
 from laneway.operator.lifecycle.scheduler_refusal import reviewed
-from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS, NAME_TAKEN_SECONDS, backoff_seconds
+from laneway.operator.pacing import NAME_TAKEN_SECONDS
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import actual_gpus
 from laneway.scheduling import JobState, WorkerPlacement
+from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS, backoff_seconds
 
 
 def leaving(

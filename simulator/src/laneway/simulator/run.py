@@ -202,7 +202,7 @@ class Run:
             as_of_seconds=self.counted_at_seconds,
             service_rate_gpus=None if self.speed is None else self.speed.service_gpus,
             expected_seconds=self.expected_seconds,
-            waiting_since_seconds=self.state_since_seconds if self.competes else math.inf,
+            waiting_since_seconds=self.state_since_seconds,
             waited_before_seconds=self.waited_seconds,
             started_seconds=self.running_since_seconds,
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,

@@ -48,7 +48,7 @@ _TICK_SECONDS = 1e-6
 
 _MOST_DECISIONS_AT_ONCE = 1000
 _MOST_IDLE_DECISIONS = 1000
-"""The simulation ends after this many decisions without a change and without a future event: no waiting job can ever start."""
+"""The simulation ends after this many decisions while no job runs and none may come to run: no waiting job can ever start."""
 
 
 class _Event(IntEnum):
@@ -75,6 +75,7 @@ class _Event(IntEnum):
 
 
 _OF_NODES = (_Event.NODE_DOWN, _Event.NODE_NOT_READY, _Event.NODE_UP)
+_WITHOUT_PROGRESS = (*_OF_NODES, _Event.GONE, _Event.ROLLED_BACK, _Event.LOST, _Event.REVIEW)
 _OF_A_STATE = (_Event.FINISH, _Event.GONE, _Event.STARTED, _Event.MILESTONE, _Event.ROLLED_BACK, _Event.LOST)
 """Void once the job has left the state or speed for which they were scheduled."""
 
@@ -143,6 +144,9 @@ class Simulation:
         self._start_slots_free_seconds = 0.0
         self._up_at_seconds: dict[str, float] = {}
         """By failed node: when it is up again."""
+
+        self._hidden: set[str] = set()
+        """Jobs that back off: the scheduler does not know of them."""
 
         self._not_ready: set[str] = set()
         self._nodes_changed = False
@@ -217,11 +221,11 @@ class Simulation:
         return True
 
     def _may_change(self) -> bool:
-        """Whether events are to come that may let jobs start. Nodes fail and come back for ever, whether any job can run or not."""
+        """Whether jobs run or may still come to run. Nodes fail and refused gangs are tried again for ever."""
         if not self._events:
             return False
-        nobody = len(self.runs) == len(self._trace) and not self.meter.running_jobs
-        return not nobody or self._events[0][1] not in _OF_NODES
+        nobody = len(self.runs) == len(self._trace) and not self._occupancy.running
+        return not nobody or self._events[0][1] not in _WITHOUT_PROGRESS
 
     def _drop_void_events(self) -> None:
         """Drop the next events that are void."""
@@ -422,9 +426,20 @@ class Simulation:
         if self._nodes_changed:
             self._nodes_changed = False
             self._scheduler.set_nodes([self._as_known(node) for node in self.nodes])
-        for run in self._changed.values():
-            self._scheduler.observe(run.as_job())
+        for key, run in self._changed.items():
+            if run.competes or run.placement:
+                if key in self._hidden:
+                    self._hidden.remove(key)
+                    self._avoid(run)
+                self._scheduler.observe(run.as_job())
+            elif key not in self._hidden:
+                self._hidden.add(key)
+                self._scheduler.forget(key)
         self._changed.clear()
+
+    def _avoid(self, run: Run) -> None:
+        key = run.job.key
+        self._scheduler.avoid(key, run.job.avoided_nodes | self._attempts.avoided(key, self.now_seconds))
 
     def _as_known(self, node: Node) -> Node:
         known = self._host_pods.as_known(node)
@@ -538,7 +553,8 @@ class Simulation:
         if run.state is JobState.WAITING and not run.competes and not backs_off:
             run.state_since_seconds = self.now_seconds
         run.competes = not backs_off
-        self._scheduler.avoid(key, run.job.avoided_nodes | self._attempts.avoided(key, self.now_seconds))
+        if key not in self._hidden:
+            self._avoid(run)
         self._changed[key] = run
 
     def _handle_node(self, event: _Event, node: str, times: int) -> None:

@@ -20,8 +20,8 @@ NODE_MONITOR_GRACE_SECONDS = 50.0
 class Latencies:
     """How long the steps between a decision and training workers take.
 
-    The defaults are measured on the embedded cluster, two nodes on a machine with two cores (docs/measurements.md, "Real jobs
-    against their prediction"). A larger image or a slower storage shows in ``pods_seconds``.
+    The defaults are measured on the embedded cluster: two nodes on a machine with two cores (``make bench-scheduling
+    ONLY=real-cluster``; ``request_seconds``: ``make bench-scale``). A larger image or a slower storage shows in ``pods_seconds``.
     """
 
     observe_seconds: float = 0.05

@@ -5,69 +5,16 @@ It is what the operator does (``laneway.operator.lifecycle``), with the same tim
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
-from laneway.scheduling import HostResources, Node, WorkerPlacement
 from laneway.scheduling.config.operator_config import TimeoutsConfig
-from laneway.scheduling.model.host_resources import add, workers_within
 from laneway.scheduling.model.retries import (
     FAILURES_IN_A_ROW_SECONDS,
     avoided_seconds,
     backoff_seconds,
     refusal_pause_seconds,
 )
-from laneway.simulator.trace import TraceJob
-
-
-class HostPods:
-    """The host resources that the nodes' pods request, as kube-scheduler counts them."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._left = {node.name: dict(node.host.amounts) for node in nodes if node.host is not None}
-        self._bound: dict[str, tuple[TraceJob, Counter[str]]] = {}
-        self._unseen: dict[str, dict[str, int]] = {}
-        """By node: what its pods request beyond what the scheduler knows of their jobs."""
-
-    def bind(self, job: TraceJob, placement: Sequence[WorkerPlacement]) -> frozenset[str]:
-        """Bind the workers of a job that fit, and return the nodes that refuse some of them."""
-        requests = job.pod_requests
-        if not requests:
-            return frozenset()
-        refused = set()
-        workers: Counter[str] = Counter(worker.node for worker in placement if worker.node in self._left)
-        for node, wanted in workers.items():
-            fitting = min(wanted, workers_within(requests, self._left[node]))
-            if fitting < wanted:
-                refused.add(node)
-            workers[node] = fitting
-            self._add(job, node, fitting)
-        self._bound[job.key] = (job, workers)
-        return frozenset(refused)
-
-    def remove(self, key: str) -> Collection[str]:
-        """Remove the pods of a job, and return the nodes on which they were."""
-        if key not in self._bound:
-            return ()
-        job, workers = self._bound.pop(key)
-        for node, number in workers.items():
-            self._add(job, node, -number)
-        return [node for node, number in workers.items() if number]
-
-    def as_known(self, node: Node) -> Node:
-        """Return a node as the scheduler knows it: the operator counts what running pods request beyond their template."""
-        if node.host is None or node.name not in self._unseen:
-            return node
-        left = dict(node.host.amounts)
-        for name, amount in self._unseen[node.name].items():
-            left[name] = left.get(name, 0) - amount
-        return replace(node, host=HostResources.of(left))
-
-    def _add(self, job: TraceJob, node: str, workers: int) -> None:
-        add(self._left[node], job.pod_requests, -workers)
-        if job.unseen_requests:
-            add(self._unseen.setdefault(node, {}), job.unseen_requests, workers)
 
 
 @dataclass(slots=True)

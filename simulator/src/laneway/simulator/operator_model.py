@@ -114,30 +114,44 @@ class OperatorModel:
         """The least time between two cycles."""
         return self.config.cycle.debounce_milliseconds / 1000
 
-    def start_writes(
-        self, now_seconds: float, slots_free_seconds: float, workers: int
-    ) -> tuple[float, float]:
-        """Return when the writes of a start have ended, and when the API server's slots for starts are free again.
-
-        The status comes first, then the Service of a gang, then all pods at once.
-
-        Args:
-            now_seconds: the moment of the decision.
-            slots_free_seconds: when the slots are free of the writes before.
-            workers: of the gang.
-        """
-        before_pods = 1 + (workers > 1)
-        request_seconds = self.latencies.request_seconds
-        slots = start_slots(self.config.cycle.parallel_writes)
-        free_seconds = (
-            max(now_seconds, slots_free_seconds) + (before_pods + workers) * request_seconds / slots
-        )
-        return max(now_seconds + (before_pods + 1) * request_seconds, free_seconds), free_seconds
-
     @property
     def stop_writes_seconds(self) -> float:
         """For the writes that stop a job: first its status, then what stops its pods."""
         return 2 * self.latencies.request_seconds
+
+
+class Starts:
+    """The starts whose writes are in flight: no decision changes these jobs."""
+
+    def __init__(self, operator: OperatorModel) -> None:
+        self._request_seconds = operator.latencies.request_seconds
+        self._slots = start_slots(operator.config.cycle.parallel_writes)
+        self._slots_free_seconds = 0.0
+        self._end_seconds: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._end_seconds)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._end_seconds
+
+    def begin(self, key: str, workers: int, now_seconds: float) -> float:
+        """Write a start; return how long that takes: first the status, then the Service of a gang, then all pods at once."""
+        before_pods = 1 + (workers > 1)
+        busy_seconds = (before_pods + workers) * self._request_seconds / self._slots
+        self._slots_free_seconds = max(now_seconds, self._slots_free_seconds) + busy_seconds
+        took_seconds = max((before_pods + 1) * self._request_seconds, self._slots_free_seconds - now_seconds)
+        if took_seconds > 0:
+            self._end_seconds[key] = now_seconds + took_seconds
+        return took_seconds
+
+    def drop_ended(self, now_seconds: float) -> None:
+        """Forget the writes that have ended."""
+        self._end_seconds = {key: end for key, end in self._end_seconds.items() if end > now_seconds}
+
+    def first_end_seconds(self, now_seconds: float) -> float:
+        """Return when the first writes end; now, if none are in flight."""
+        return min(self._end_seconds.values(), default=now_seconds)
 
 
 IDEAL = OperatorModel(

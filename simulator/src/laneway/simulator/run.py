@@ -66,7 +66,7 @@ class Run:
     """Work done and lost."""
 
     attempt: int = 0
-    """How often it was placed."""
+    """How often it was placed or resumed."""
 
     started_over: bool = False
     """Whether an eviction lost all of its work, and enough to be remembered."""

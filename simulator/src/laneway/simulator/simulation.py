@@ -14,8 +14,6 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from enum import IntEnum
 
 from laneway.scheduling import (
     Decision,
@@ -30,16 +28,18 @@ from laneway.scheduling import (
     WorkerPlacement,
 )
 from laneway.scheduling.model.plan import WorkerAllotment
-from laneway.simulator.attempts import Attempts, HostPods
+from laneway.simulator.attempts import Attempts
 from laneway.simulator.costs import Costs
+from laneway.simulator.events import OF_A_STATE, OF_NODES, WITHOUT_PROGRESS, Event
 from laneway.simulator.fragmentation import Fragmentation
 from laneway.simulator.history import History, Interval
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.meter import Meter
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import Speed, SpeedModel
+from laneway.simulator.nodes import Nodes
 from laneway.simulator.occupancy import Occupancy, uuids
-from laneway.simulator.operator_model import IDEAL, NODE_MONITOR_GRACE_SECONDS, OperatorModel
+from laneway.simulator.operator_model import IDEAL, NODE_MONITOR_GRACE_SECONDS, OperatorModel, Starts
 from laneway.simulator.run import Run
 from laneway.simulator.trace import TraceJob
 
@@ -49,35 +49,6 @@ _TICK_SECONDS = 1e-6
 _MOST_DECISIONS_AT_ONCE = 1000
 _MOST_IDLE_DECISIONS = 1000
 """The simulation ends after this many decisions while no job runs and none may come to run: no waiting job can ever start."""
-
-
-class _Event(IntEnum):
-    """The kind of an event; at the same time, the smaller comes first."""
-
-    FINISH = 0
-    GONE = 1
-    STARTED = 2
-    MILESTONE = 3
-    SUBMIT = 4
-    NOTICED = 5
-    """The operator knows that a job has finished."""
-    ROLLED_BACK = 6
-    """The operator gives an attempt up that has not started."""
-    FAILED = 7
-    """A worker fails."""
-    LOST = 8
-    """The operator gives the workers on a failed node up."""
-    REVIEW = 9
-    """A job's back-off ends, it need not avoid a node any more, or its refusal is to be looked at."""
-    NODE_DOWN = 10
-    NODE_NOT_READY = 11
-    NODE_UP = 12
-
-
-_OF_NODES = (_Event.NODE_DOWN, _Event.NODE_NOT_READY, _Event.NODE_UP)
-_WITHOUT_PROGRESS = (*_OF_NODES, _Event.GONE, _Event.ROLLED_BACK, _Event.LOST, _Event.REVIEW)
-_OF_A_STATE = (_Event.FINISH, _Event.GONE, _Event.STARTED, _Event.MILESTONE, _Event.ROLLED_BACK, _Event.LOST)
-"""Void once the job has left the state or speed for which they were scheduled."""
 
 
 class Simulation:
@@ -137,26 +108,16 @@ class Simulation:
 
         self._operator = operator
         self._attempts = Attempts(operator.config.timeouts)
-        self._host_pods = HostPods(nodes)
-        self._in_flight: dict[str, float] = {}
-        """By job that no decision may change: when its writes end."""
-
-        self._start_slots_free_seconds = 0.0
-        self._up_at_seconds: dict[str, float] = {}
-        """By failed node: when it is up again."""
-
+        self._starts = Starts(operator)
+        self._nodes = Nodes(nodes)
         self._hidden: set[str] = set()
         """Jobs that back off: the scheduler does not know of them."""
 
-        self._not_ready: set[str] = set()
-        self._nodes_changed = False
-        """Whether the scheduler is to be shown the nodes again."""
-
-        self._events: list[tuple[float, _Event, str, int]] = [
-            (job.submit_seconds, _Event.SUBMIT, job.key, 0) for job in trace
+        self._events: list[tuple[float, Event, str, int]] = [
+            (job.submit_seconds, Event.SUBMIT, job.key, 0) for job in trace
         ]
         self._events += [
-            (at_seconds, _Event.NODE_DOWN, node.name, 1)
+            (at_seconds, Event.NODE_DOWN, node.name, 1)
             for node in nodes
             if (at_seconds := operator.failures.node_fails_after_seconds(node.name, 0)) < math.inf
         ]
@@ -225,40 +186,40 @@ class Simulation:
         if not self._events:
             return False
         nobody = len(self.runs) == len(self._trace) and not self._occupancy.running
-        return not nobody or self._events[0][1] not in _WITHOUT_PROGRESS
+        return not nobody or self._events[0][1] not in WITHOUT_PROGRESS
 
     def _drop_void_events(self) -> None:
         """Drop the next events that are void."""
         while self._events and self._is_void(*self._events[0][1:]):
             heapq.heappop(self._events)
 
-    def _is_void(self, event: _Event, key: str, version: int) -> bool:
-        return event in _OF_A_STATE and self.runs[key].version != version
+    def _is_void(self, event: Event, key: str, version: int) -> bool:
+        return event in OF_A_STATE and self.runs[key].version != version
 
-    def _handle(self, event: _Event, key: str, version: int) -> None:
-        if event is _Event.SUBMIT:
+    def _handle(self, event: Event, key: str, version: int) -> None:
+        if event is Event.SUBMIT:
             self._submit(self._trace[key])
-        elif event in _OF_NODES:
+        elif event in OF_NODES:
             self._handle_node(event, key, version)
         elif not self._is_void(event, key, version):
             self._handle_run(event, self.runs[key], version)
 
-    def _handle_run(self, event: _Event, run: Run, version: int) -> None:
-        if event is _Event.STARTED:
+    def _handle_run(self, event: Event, run: Run, version: int) -> None:
+        if event is Event.STARTED:
             self._run(run)
-        elif event is _Event.GONE:
+        elif event is Event.GONE:
             self._leave(run)
-        elif event is _Event.FINISH:
+        elif event is Event.FINISH:
             self._finish(run)
-        elif event is _Event.NOTICED:
+        elif event is Event.NOTICED:
             self._notice(run)
-        elif event is _Event.ROLLED_BACK:
+        elif event is Event.ROLLED_BACK:
             self._roll_back(run)
-        elif event is _Event.FAILED:
+        elif event is Event.FAILED:
             self._fail(run, attempt=version)
-        elif event is _Event.LOST:
+        elif event is Event.LOST:
             self._lose(run)
-        elif event is _Event.REVIEW:
+        elif event is Event.REVIEW:
             self._review(run)
         else:
             self._reach_milestone(run)
@@ -281,7 +242,7 @@ class Simulation:
         fails_after_seconds = self._operator.failures.job_fails_after_seconds(run.job.key, run.attempt)
         if fails_after_seconds < math.inf:
             at_seconds = self.now_seconds + fails_after_seconds
-            heapq.heappush(self._events, (at_seconds, _Event.FAILED, run.job.key, run.attempt))
+            heapq.heappush(self._events, (at_seconds, Event.FAILED, run.job.key, run.attempt))
 
     def _finish(self, run: Run) -> None:
         """The work of a job is done; the operator notices later."""
@@ -294,17 +255,16 @@ class Simulation:
         run.finish_seconds = self.now_seconds
         self.finished += 1
         self.held_until_finish_gpu_seconds = self.meter.held_gpu_seconds
-        self._after(self._operator.latencies.notice_seconds, _Event.NOTICED, run)
+        self._after(self._operator.latencies.notice_seconds, Event.NOTICED, run)
 
     def _notice(self, run: Run) -> None:
         """The operator knows that a job has finished."""
         self._enter(run, JobState.TERMINATING)
-        self._after(self._costs.end_seconds, _Event.GONE, run)
+        self._after(self._costs.end_seconds, Event.GONE, run)
 
     def _leave(self, run: Run) -> None:
         """The last worker of a job is gone."""
-        freed = self._host_pods.remove(run.job.key)
-        self._nodes_changed |= bool(run.job.unseen_requests)
+        freed = self._nodes.remove(run.job)
         self._review_at(self._attempts.freed(freed, self.now_seconds))
         if run.finish_seconds is None:
             self._enter(run, JobState.WAITING, ())
@@ -350,14 +310,14 @@ class Simulation:
         for _ in range(_MOST_DECISIONS_AT_ONCE):
             self._update_speeds()
             self._sync()
-            self._in_flight = {key: end for key, end in self._in_flight.items() if end > self.now_seconds}
-            max_starts = self._operator.config.cycle.starts_per_cycle - len(self._in_flight)
+            self._starts.drop_ended(self.now_seconds)
+            max_starts = self._operator.config.cycle.starts_per_cycle - len(self._starts)
             began = self._timer()
             decided = self._scheduler.decide(self.now_seconds, max(0, max_starts))
             self.decision_seconds += self._timer() - began
             self.decisions += 1
             again = self._apply(decided)
-            if not again or self._in_flight or self._operator.reaction_seconds:
+            if not again or self._starts or self._operator.reaction_seconds:
                 self._settle(again or decided.truncated)
                 return
         raise RuntimeError(
@@ -374,7 +334,7 @@ class Simulation:
         rest_seconds = max(_TICK_SECONDS, self._operator.rest_seconds)
         self._due_seconds = math.inf if due is None else max(due, self.now_seconds + rest_seconds)
         if again:
-            written_seconds = min(self._in_flight.values(), default=self.now_seconds)
+            written_seconds = self._starts.first_end_seconds(self.now_seconds)
             again_seconds = written_seconds + self._operator.reaction_seconds
             self._due_seconds = min(self._due_seconds, again_seconds)
 
@@ -407,7 +367,7 @@ class Simulation:
         if run.speed is None or run.speed.progress_ratio <= 0:
             return
         milestone_seconds = self._milestone_seconds(run)
-        event = _Event.FINISH if milestone_seconds >= run.job.duration_seconds else _Event.MILESTONE
+        event = Event.FINISH if milestone_seconds >= run.job.duration_seconds else Event.MILESTONE
         left_seconds = max(0.0, milestone_seconds - run.counted_progress_seconds) / run.speed.progress_ratio
         at_seconds = run.counted_at_seconds + left_seconds
         heapq.heappush(self._events, (at_seconds, event, run.job.key, run.version))
@@ -423,9 +383,9 @@ class Simulation:
 
     def _sync(self) -> None:
         """Show the scheduler the current state of the changed jobs and nodes."""
-        if self._nodes_changed:
-            self._nodes_changed = False
-            self._scheduler.set_nodes([self._as_known(node) for node in self.nodes])
+        nodes = self._nodes.take_changed()
+        if nodes is not None:
+            self._scheduler.set_nodes(nodes)
         for key, run in self._changed.items():
             if run.competes or run.placement:
                 if key in self._hidden:
@@ -441,14 +401,6 @@ class Simulation:
         key = run.job.key
         self._scheduler.avoid(key, run.job.avoided_nodes | self._attempts.avoided(key, self.now_seconds))
 
-    def _as_known(self, node: Node) -> Node:
-        known = self._host_pods.as_known(node)
-        return (
-            replace(known, schedulable=False, reason="it is not ready")
-            if node.name in self._not_ready
-            else known
-        )
-
     def _apply(self, decided: Decision) -> bool:
         """Apply a decision, but to jobs with writes in flight or that have finished unnoticed. Return whether another decision may
         change more.
@@ -463,10 +415,10 @@ class Simulation:
                 self._changed[key] = run
         stopping = [key for key in decided.preemptions if self.runs[key].finish_seconds is None]
         for key in stopping:
-            if key not in self._in_flight:
+            if key not in self._starts:
                 self._preempt(self.runs[key], decided.preemptions[key])
         for key in decided.resumes:
-            if key not in self._in_flight:
+            if key not in self._starts:
                 self._resume(self.runs[key])
         for key, placement in decided.starts.items():
             self._start(self.runs[key], tuple(placement))
@@ -485,29 +437,20 @@ class Simulation:
         run.last_nodes = nodes
         run.attempt += 1
         self._enter(run, JobState.STARTING, placement)
-        pods_seconds = self._write_start(run) + self._operator.latencies.pods_seconds
+        written_seconds = self._starts.begin(run.job.key, len(placement), self.now_seconds)
+        pods_seconds = written_seconds + self._operator.latencies.pods_seconds
         timeouts = self._operator.config.timeouts
-        run.refused_nodes = self._host_pods.bind(run.job, placement)
-        self._nodes_changed |= bool(run.job.unseen_requests)
-        if not nodes.isdisjoint(self._up_at_seconds):
+        run.refused_nodes = self._nodes.bind(run.job, placement)
+        if self._nodes.down(placement):
             self._strand(run)
         elif run.refused_nodes:
-            self._after(pods_seconds + timeouts.unschedulable_seconds, _Event.ROLLED_BACK, run)
+            self._after(pods_seconds + timeouts.unschedulable_seconds, Event.ROLLED_BACK, run)
         elif pods_seconds > timeouts.gang_timeout_seconds or self._operator.failures.does_not_start(
             run.job.key, run.attempt
         ):
-            self._after(timeouts.gang_timeout_seconds, _Event.ROLLED_BACK, run)
+            self._after(timeouts.gang_timeout_seconds, Event.ROLLED_BACK, run)
         else:
-            self._after(self._drain_seconds(placement) + cost_seconds + pods_seconds, _Event.STARTED, run)
-
-    def _write_start(self, run: Run) -> float:
-        """Put the writes of a start in flight; return how long they take."""
-        end_seconds, self._start_slots_free_seconds = self._operator.start_writes(
-            self.now_seconds, self._start_slots_free_seconds, len(run.placement)
-        )
-        if end_seconds > self.now_seconds:
-            self._in_flight[run.job.key] = end_seconds
-        return end_seconds - self.now_seconds
+            self._after(self._drain_seconds(placement) + cost_seconds + pods_seconds, Event.STARTED, run)
 
     def _roll_back(self, run: Run) -> None:
         """Give an attempt up that has not started as a whole: kube-scheduler refuses workers, or it takes too long."""
@@ -535,12 +478,12 @@ class Simulation:
         """Have the workers go, and look at the job again when it no longer backs off or avoids nodes."""
         self._review(run)
         for at_seconds in due:
-            heapq.heappush(self._events, (at_seconds, _Event.REVIEW, run.job.key, 0))
-        self._after(self._operator.stop_writes_seconds + pods_gone_seconds, _Event.GONE, run)
+            heapq.heappush(self._events, (at_seconds, Event.REVIEW, run.job.key, 0))
+        self._after(self._operator.stop_writes_seconds + pods_gone_seconds, Event.GONE, run)
 
     def _review_at(self, due: Mapping[str, float]) -> None:
         for key, at_seconds in due.items():
-            heapq.heappush(self._events, (at_seconds, _Event.REVIEW, key, 0))
+            heapq.heappush(self._events, (at_seconds, Event.REVIEW, key, 0))
 
     def _review(self, run: Run) -> None:
         """Bring up to date what a job's past attempts keep it from."""
@@ -557,29 +500,27 @@ class Simulation:
             self._avoid(run)
         self._changed[key] = run
 
-    def _handle_node(self, event: _Event, node: str, times: int) -> None:
+    def _handle_node(self, event: Event, node: str, times: int) -> None:
         """A node fails for the n-th time, is known to be not ready, or is up again."""
         failures = self._operator.failures
-        if event is _Event.NODE_DOWN:
+        if event is Event.NODE_DOWN:
             up_seconds = self.now_seconds + failures.node_repair_seconds
-            self._up_at_seconds[node] = up_seconds
+            self._nodes.fail(node, up_seconds)
             not_ready_seconds = self.now_seconds + NODE_MONITOR_GRACE_SECONDS
-            heapq.heappush(self._events, (up_seconds, _Event.NODE_UP, node, times))
-            heapq.heappush(self._events, (not_ready_seconds, _Event.NODE_NOT_READY, node, times))
+            heapq.heappush(self._events, (up_seconds, Event.NODE_UP, node, times))
+            heapq.heappush(self._events, (not_ready_seconds, Event.NODE_NOT_READY, node, times))
             for run in self.runs.values():
                 there = any(worker.node == node for worker in run.placement)
                 if there and run.state is not JobState.TERMINATING and run.finish_seconds is None:
                     self._strand(run)
             return
-        self._nodes_changed = True
-        if event is _Event.NODE_NOT_READY:
-            self._not_ready |= {node} & self._up_at_seconds.keys()
+        if event is Event.NODE_NOT_READY:
+            self._nodes.miss(node)
             return
-        del self._up_at_seconds[node]
-        self._not_ready.discard(node)
+        self._nodes.come_back(node)
         if self.finished < len(self._trace):
             down_seconds = self.now_seconds + failures.node_fails_after_seconds(node, times)
-            heapq.heappush(self._events, (down_seconds, _Event.NODE_DOWN, node, times + 1))
+            heapq.heappush(self._events, (down_seconds, Event.NODE_DOWN, node, times + 1))
 
     def _strand(self, run: Run) -> None:
         """A node of a job has failed: the gang holds its GPUs and does not train, until the operator gives it up."""
@@ -587,25 +528,22 @@ class Simulation:
         run.lose_unsaved_work()
         timeouts = self._operator.config.timeouts
         given_up_seconds = NODE_MONITOR_GRACE_SECONDS + timeouts.lost_node_seconds
-        self._after(min(given_up_seconds, self._down_seconds(run)), _Event.LOST, run)
+        self._after(
+            min(given_up_seconds, self._nodes.down_seconds(run.placement, self.now_seconds)), Event.LOST, run
+        )
 
     def _lose(self, run: Run) -> None:
         """Give the workers on failed nodes up: they are gone once their node is up, or they are force-deleted."""
         run.failures += 1
-        lost = [worker.node for worker in run.placement if worker.node in self._up_at_seconds]
+        lost = self._nodes.down(run.placement)
         self._enter(run, JobState.TERMINATING)
         due = self._attempts.disrupted(run.job.key, self.now_seconds, lost)
         timeouts = self._operator.config.timeouts
-        gone_seconds = self._down_seconds(run)
+        gone_seconds = self._nodes.down_seconds(run.placement, self.now_seconds)
         if timeouts.lost_node_removal_seconds:
             waits_seconds = timeouts.lost_node_removal_seconds - timeouts.lost_node_seconds
             gone_seconds = min(gone_seconds, max(0.0, waits_seconds))
         self._end_attempt(run, due, gone_seconds)
-
-    def _down_seconds(self, run: Run) -> float:
-        """Return the time until all nodes of a job are up."""
-        ups = [self._up_at_seconds.get(worker.node, 0.0) for worker in run.placement]
-        return max(0.0, max(ups) - self.now_seconds)
 
     def _resume(self, run: Run) -> None:
         offloaded = run.state is JobState.OFFLOADED
@@ -613,8 +551,9 @@ class Simulation:
             self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
         )
         self._enter(run, JobState.STARTING)
+        run.attempt += 1
         orders_seconds = self._operator.stop_writes_seconds
-        self._after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, _Event.STARTED, run)
+        self._after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, Event.STARTED, run)
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         if preemption.reason is PreemptionReason.RESCALED:
@@ -625,7 +564,7 @@ class Simulation:
             run.evictions += 1
             self._enter(run, JobState.TERMINATING)
             run.stop()
-            self._after(self._costs.leave_seconds + self._operator.stop_writes_seconds, _Event.GONE, run)
+            self._after(self._costs.leave_seconds + self._operator.stop_writes_seconds, Event.GONE, run)
         elif preemption.action is PreemptionAction.OFFLOAD:
             self._enter(run, JobState.OFFLOADED)
             self._drain(run, self._costs.offload_seconds(run.job.profile))
@@ -654,7 +593,7 @@ class Simulation:
             if run.state is JobState.RUNNING:
                 self._occupancy.touch(run)
 
-    def _after(self, delay_seconds: float, event: _Event, run: Run) -> None:
+    def _after(self, delay_seconds: float, event: Event, run: Run) -> None:
         """Schedule an event of a job, or handle it at once if the delay is 0."""
         if delay_seconds <= 0:
             self._handle(event, run.job.key, run.version)

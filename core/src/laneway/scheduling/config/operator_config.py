@@ -11,7 +11,8 @@ from typing import Any, Literal, Self
 from laneway.api.node_config import LaneConfig
 from laneway.api.schema import Model
 from laneway.lanes import LaneRules
-from laneway.scheduling import Policies, policies
+from laneway.scheduling.config.registry import policies
+from laneway.scheduling.config.stages import Policies
 from pydantic import Field, model_validator
 
 

@@ -96,7 +96,7 @@ def test_an_operator_takes_its_time(trace: str, tmp_path: Path, capsys: pytest.C
     assert row["policy"] == "tiresias-las"
     assert row["preemptions"] == 1
     starts_seconds, notice_seconds = 3 * (1.5 + 2), 4
-    assert row["makespan_seconds"] == pytest.approx(120 + starts_seconds + notice_seconds, abs=1.6)
+    assert row["makespan_seconds"] == pytest.approx(120 + starts_seconds + notice_seconds)
 
 
 @pytest.mark.parametrize(

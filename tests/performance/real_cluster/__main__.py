@@ -54,39 +54,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"the costs are measured in the case {CASES[0].name}: choose it too, or give --costs")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        results = _carry_out(chosen, options.name, options.runs, options.jobs, measured)
+        results: dict[str, Any] = {}
+        for results in _carried_out(chosen, options.name, options.runs, options.jobs, measured):
+            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     except (ClusterError, ImageError, OSError) as error:
         print(f"the runs could not be carried out: {error}", file=sys.stderr)
         return _FAILED
     except KeyboardInterrupt:
         print("interrupted; the cluster is removed", file=sys.stderr)
         return _INTERRUPTED
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print("\n".join(table(results)), flush=True)
     return 0
 
 
-def _carry_out(
+def _carried_out(
     cases: Sequence[Case], name: str, runs: int, jobs: int, measured: MeasuredCosts | None
-) -> dict[str, Any]:
+) -> Iterator[dict[str, Any]]:
+    """Run the cases; yield the results so far after each run, so that an interruption loses one run only."""
     found: dict[str, Any] = {}
     for case in cases:
         report(f"case {case.name}")
         with live_cluster(name, case.values) as cluster:
             measured = measured or calibrate(cluster)
-            found[case.name] = {
-                "operator_config": case.config.model_dump(mode="json", by_alias=True),
-                "runs": [_run(cluster, case, number, jobs, measured) for number in range(1, runs + 1)],
-            }
-    assert measured is not None
-    operator, costs = modelled(cases[0].config, measured)
-    return {
-        "machine": asdict(this_machine()),
-        "measured_costs": asdict(measured),
-        "latencies": asdict(operator.latencies),
-        "costs": asdict(costs),
-        "cases": found,
-    }
+            done: list[dict[str, Any]] = []
+            config = case.config.model_dump(mode="json", by_alias=True)
+            found[case.name] = {"operator_config": config, "runs": done}
+            operator, costs = modelled(case.config, measured)
+            for number in range(1, runs + 1):
+                done.append(_run(cluster, case, number, jobs, measured))
+                yield {
+                    "machine": asdict(this_machine()),
+                    "measured_costs": asdict(measured),
+                    "latencies": asdict(operator.latencies),
+                    "costs": asdict(costs),
+                    "cases": found,
+                }
 
 
 def _run(

@@ -26,6 +26,7 @@ from laneway.simulator import (
     comparison_as_json,
     costs_as_recorded,
     make_setup,
+    operator_as_recorded,
     outcome_of,
     read_nodes,
     read_records,
@@ -83,7 +84,7 @@ def run(arguments: Namespace) -> int:
         costs,
         model=setup.model,
         knowledge=setup.knowledge,
-        operator=setup.operator,
+        operator=operator_as_recorded(setup.operator, chosen),
     )
     with InterruptFlag() as interrupt:
         run_simulation(simulation, setup.policy, interrupt)

@@ -24,15 +24,16 @@ class Latencies:
     ONLY=real-cluster``; ``request_seconds``: ``make bench-scale``). A larger image or a slower storage shows in ``pods_seconds``.
     """
 
-    observe_seconds: float = 0.05
+    observe_seconds: float = 0.01
     """From a change in the cluster to the cycle that knows of it, less the time in which changes are collected
     (``cycle.debounceMilliseconds``), and the decision itself."""
 
     request_seconds: float = 0.0075
     """One write at the API server, under load."""
 
-    pods_seconds: float = 0.7
-    """From the creation of a gang's pods to their running processes: kube-scheduler, the kubelet, the device plugin."""
+    pods_seconds: float = 1.4
+    """From the creation of a gang's pods to their running processes: kube-scheduler, the kubelet, the device plugin;
+    the mean over gangs of one to eight workers."""
 
     notice_seconds: float = 1.9
     """From the end of a gang's last process to the operator's knowing: the kubelet looks once a second, then reports."""

@@ -66,7 +66,7 @@ TRACES ?= ../shared/traces
 ONLY ?=
 
 .PHONY: bench-scheduling
-bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of published traces, ONLY=speed,fragmentation,real-workload,...
+bench-scheduling: setup ## Decisions, simulations, fidelity: TRACES=folder of published traces, ONLY=speed,fragmentation,real-workload,real-cluster,...
 	$(PYTHON) -m tests.performance.bench_scheduling --traces $(TRACES) --results docs/measurements --only "$(ONLY)"
 
 .PHONY: bench-node

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from laneway.api.node_config import NodeConfig
-from laneway.operator.config import OperatorConfig
 from laneway.scheduling.config import registry
+from laneway.scheduling.config.operator_config import OperatorConfig
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo

@@ -7,8 +7,8 @@ from typing import Any
 
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPU
-from laneway.operator.config import OperatorConfig
 from laneway.scheduling.config import plug_ins, registry
+from laneway.scheduling.config.operator_config import OperatorConfig
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 

@@ -33,6 +33,8 @@ class Installation:
 
     target: Target
     images: tuple[BuiltImage, ...]
+    values: Path = DEMO_VALUES
+    """Of the chart, below those of further files."""
 
     def helm(self, *arguments: str | Path) -> str:
         """Run helm on the cluster; return its standard output.
@@ -43,7 +45,7 @@ class Installation:
         return run([built("helm"), "--kubeconfig", self.target.kubeconfig, *arguments])
 
     def upgrade(self, *further: str | Path) -> None:
-        """Install the chart with the demo's values and more arguments of `helm upgrade`.
+        """Install the chart with its values and more arguments of `helm upgrade`.
 
         Annotations with the images' hashes replace pods whose image changed, because the tag is always the chart's version.
         """
@@ -51,7 +53,7 @@ class Installation:
         node = "-".join(content[name][:8] for name in ("device-plugin", "node-agent", "client"))
         self.helm(
             *("upgrade", RELEASE, CHART, "--install", "--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
-            *("--values", DEMO_VALUES, "--wait", "--timeout", _HELM_TIMEOUT),
+            *("--values", self.values, "--wait", "--timeout", _HELM_TIMEOUT),
             *("--set-string", f"operator.podAnnotations.image-content={content['operator']}"),
             *("--set-string", f"node.podAnnotations.image-content={node}"),
             *further,
@@ -84,14 +86,16 @@ class Installation:
         )
 
 
-def install(target: Target, *further: str | Path, advertised_percent: int = 800) -> Installation:
+def install(
+    target: Target, *further: str | Path, advertised_percent: int = 800, values: Path = DEMO_VALUES
+) -> Installation:
     """Build the images, load them onto the nodes, install the chart and wait until the nodes offer their GPUs.
 
     Raises:
         ClusterError, ImageError: a step failed; the message says which and why.
     """
     images = tuple(build())
-    installation = Installation(target, images)
+    installation = Installation(target, images, values)
     # The chart does not use the examples' image, which is by far the largest.
     system = [image for image in images if image.name != _EXAMPLES]
     for image in system:

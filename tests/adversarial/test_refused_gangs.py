@@ -6,17 +6,23 @@ Four hours of the operator's own cycle, in simulated time, with a kube-scheduler
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from laneway.api import names
 from laneway.api.rfc3339 import format_time
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite
 from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import parse_worker_pod
+from laneway.scheduling import Demand, HostResources, policies
+from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.model.host_resources import CPU
+from laneway.simulator import OperatorModel, Simulation, TraceJob, make_nodes
+from laneway.simulator.history import Phase
 
 CONFIG = OperatorConfig()
 GIB = 2**30
@@ -222,3 +228,26 @@ def test_a_refused_gang_starts_on_idle_gpus_all_the_same() -> None:
         world.cache.pods.forget(world.raw.pop(key)["metadata"])
     world.go_on(1200)
     assert world.runs("new")
+
+
+def test_the_simulator_tries_a_refused_gang_when_the_operator_does() -> None:
+    """Thirteen attempts: rollbacks, avoided nodes and back-off, up to the steps of this world's time."""
+    world = World(others_cpus=0)
+    world.refuses.add("new")
+    world.submit("new", 4)
+    placed: list[float] = []
+    while world.now < NOW + 3000:
+        world.go_on(STEP_SECONDS)
+        if world.raw["jobs/new"]["status"]["attempt"] > len(placed):
+            placed.append(world.now)
+    nodes = [replace(node, host=HostResources.of({CPU: 1000 * CPUS})) for node in make_nodes(f"2x{GPUS}")]
+    job = TraceJob("ns/new", Demand(4), 0.0, 10.0, unseen_requests=HostResources.of({CPU: 1000 * CPUS}))
+    simulation = Simulation([job], nodes, policies(), operator=OperatorModel(CONFIG))
+    while simulation.now_seconds < 3000 and simulation.step():
+        pass
+    simulated = [each.from_seconds for each in simulation.intervals() if each.phase is Phase.STARTING]
+    waits = [after - before for before, after in pairwise(placed)]
+    simulated_waits = [after - before for before, after in pairwise(simulated)]
+    assert len(waits) > 10
+    for wait, simulated_wait in zip(waits, simulated_waits, strict=False):
+        assert abs(wait - simulated_wait) <= 2 * STEP_SECONDS

@@ -23,13 +23,14 @@ MODULES = {
     "estimates": "estimates",
     "fragmentation": "fragmentation",
     "real-workload": "real_workload",
+    "real-cluster": "real_cluster",
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
 ON_TRACES = ("fidelity", "better", "elastic", "estimates", "fragmentation")
 
-ON_REQUEST = ("fragmentation", "real-workload")
-"""The first takes long, the second needs a cluster."""
+ON_REQUEST = ("fragmentation", "real-workload", "real-cluster")
+"""The first takes long, the others need a cluster."""
 
 if __name__ == "__main__":
     sys.exit(run_block(SCHEDULING, MODULES, __doc__, on_traces=ON_TRACES, on_request=ON_REQUEST))

@@ -28,7 +28,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from laneway.operator.config import CycleConfig
 from laneway.operator.pacing import explain_interval_seconds
 from laneway.scheduling import (
     GPU,
@@ -43,6 +42,7 @@ from laneway.scheduling import (
     WorkerPlacement,
     policies,
 )
+from laneway.scheduling.config.operator_config import CycleConfig
 from laneway.scheduling.model.snapshot import StageSeconds
 
 SIZES = (1_000, 3_000, 10_000)

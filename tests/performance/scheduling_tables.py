@@ -146,6 +146,50 @@ def _real_workload(found: Any) -> Iterator[str]:
     )
 
 
+def _real_cluster(found: Any) -> Iterator[str]:
+    yield from table(
+        [
+            *(
+                "case",
+                "run",
+                "load",
+                "average JCT",
+                "simulated",
+                "off",
+                "off, ideal operator",
+                "a job's JCT off",
+            ),
+            *("same, ideal operator", "makespan off", "same order of starts", "preemptions", "simulated"),
+        ],
+        (
+            [
+                name,
+                number,
+                run["load_average"],
+                f"{run['average_jct_seconds']:.1f} s",
+                f"{run['simulated_average_jct_seconds']:.1f} s",
+                f"{run['average_jct_error_percent']:+.1f} %",
+                f"{run['ideal']['average_jct_error_percent']:+.1f} %",
+                f"{run['mean_absolute_jct_error_percent']:.1f} %",
+                f"{run['ideal']['mean_absolute_jct_error_percent']:.1f} %",
+                f"{run['makespan_error_percent']:+.1f} %",
+                f"{run['same_order_of_starts_percent']:.0f} %",
+                run["preemptions"],
+                run["simulated_preemptions"],
+            ]
+            for name, case in found["cases"].items()
+            for number, run in enumerate(case["runs"], start=1)
+        ),
+    )
+    times = {**found["latencies"], **found["costs"]}
+    shown = ", ".join(f"`{name}` {value:.2f}" for name, value in times.items() if value)
+    yield (
+        f"\nThe simulation reads the operator's configuration and the times of submission. Its times were measured before, on other "
+        f"jobs: {shown}. An ideal operator decides at once, and nothing but the batches takes time. The ratio of each job's JCT is in "
+        "the JSON file.\n"
+    )
+
+
 def _estimates(found: Any) -> Iterator[str]:
     yield from table_of(
         found,
@@ -180,6 +224,7 @@ SCHEDULING = Block(
         "better": ("The project's own policy against the best published", _better),
         "liveness": ("A gang of 10 hours among small jobs, on 64 GPUs", _liveness),
         "real-workload": ("Thirty real jobs against their prediction", _real_workload),
+        "real-cluster": ("Real runs against their simulation, each", _real_cluster),
         "speed": ("One scheduling cycle", _speed),
         "simulation": ("A trace of 10,000 jobs", _simulation),
         "estimates": ("When waiting jobs start, by their estimates", _estimates),

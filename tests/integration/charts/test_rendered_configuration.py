@@ -10,7 +10,7 @@ import yaml
 from laneway.api.config_file import parse_config
 from laneway.api.node_config import NodeConfig
 from laneway.api.simulated_gpus import SimulatedGPUs
-from laneway.operator.config import OperatorConfig
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from hack.chart.generated import CHART
 from hack.verify.chart import rendered, variants

@@ -36,6 +36,9 @@ _PREEMPTION_TIMEOUT_SECONDS = 300.0
 class MeasuredCosts:
     """Times in seconds, each a mean over the calibration's jobs."""
 
+    decision_seconds: float
+    """From the submission of a job to its being placed on idle GPUs."""
+
     start_seconds: float
     """From being placed to the last worker's process running."""
 
@@ -82,6 +85,7 @@ class _Samples:
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self._outputs = Outputs(cluster.api, cluster.namespace)
+        self._decisions: list[float] = []
         self._starts: list[float] = []
         self._notices: list[float] = []
         self._ends: list[float] = []
@@ -91,8 +95,9 @@ class _Samples:
 
     def alone(self, job: WorkloadJob) -> None:
         """Measure a job that has the cluster to itself."""
-        self._cluster.submit(job)
+        submitted_seconds = self._cluster.submit(job)
         views = self._end([job], _ALONE_TIMEOUT_SECONDS)
+        self._decisions.append(_times(self._happened(job.name), "Placed")[0] - submitted_seconds)
         self._note_start(job, job.workers)
         self._note_exits([job], views)
 
@@ -125,6 +130,7 @@ class _Samples:
     def costs(self) -> MeasuredCosts:
         """Return the means."""
         lists = {
+            "decision_seconds": self._decisions,
             "start_seconds": self._starts,
             "notice_seconds": self._notices,
             "end_seconds": self._ends,
@@ -138,6 +144,7 @@ class _Samples:
                 f"the calibration measured no {', '.join(missing)}: no job was preempted for a newcomer"
             )
         return MeasuredCosts(
+            fmean(self._decisions),
             fmean(self._starts),
             {workers: fmean(values) for workers, values in sorted(self._setups.items())},
             {workers: fmean(values) for workers, values in sorted(self._exits.items())},

@@ -17,13 +17,13 @@ from hack.cluster.kubectl import Kubectl
 from hack.cluster.progress import ClusterError
 from hack.cluster.teardown import bring_down
 from hack.demo.api import Api
-from hack.demo.install import install
+from hack.demo.install import DEMO_VALUES, install
 from hack.demo.jobs import Jobs, JobView, describe
 from hack.demo.target import bring_up_embedded
 from tests.performance.real_workload.workload import WorkloadJob
 
 NODES = 2
-VALUES = Path(__file__).with_name("values.yaml")
+VALUES = (DEMO_VALUES, Path(__file__).with_name("values.yaml"))
 ADVERTISED_PERCENT = 400
 _POLL_SECONDS = 1.0
 _GROUP, _VERSION = names.API_VERSION.split("/")
@@ -83,15 +83,21 @@ class LiveCluster:
 
 
 @contextmanager
-def live_cluster(name: str) -> Iterator[LiveCluster]:
+def live_cluster(name: str, values: Sequence[Path] = VALUES) -> Iterator[LiveCluster]:
     """Bring a cluster up, and always remove it at the end.
+
+    Args:
+        name: the cluster's.
+        values: files of the chart's values, each over the one before; GPUs are not overcommitted.
 
     Raises:
         ClusterError: it does not come up; says why.
     """
     try:
         target = bring_up_embedded(name, NODES)
-        install(target, "--values", VALUES, advertised_percent=ADVERTISED_PERCENT)
+        first, *others = values
+        over = [option for file in others for option in ("--values", file)]
+        install(target, *over, advertised_percent=ADVERTISED_PERCENT, values=first)
         api = Api(target.kubeconfig)
         jobs = Jobs(api, target.kubectl, "real-workload")
         jobs.make_namespace()

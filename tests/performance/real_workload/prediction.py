@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 from laneway.api.config_file import parse_config
-from laneway.operator.config import OperatorConfig
 from laneway.scheduling import Node
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.simulator import Costs, Simulation
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import SpeedModel
@@ -24,7 +25,6 @@ from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.replay import compare
 from laneway.simulator.trace import TraceJob
 
-from hack.demo.install import DEMO_VALUES
 from tests.performance.real_workload.calibration import MeasuredCosts
 from tests.performance.real_workload.live_cluster import VALUES
 from tests.performance.real_workload.setting_up import SettingUp, SetupTimes
@@ -39,13 +39,13 @@ class Prediction:
     costs: Costs
 
 
-def operator_config() -> OperatorConfig:
-    """Return the configuration that the chart gave the operator: the demo's values with this folder's over them."""
-    merged: object = {}
-    for file in (DEMO_VALUES, VALUES):
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-        merged = _merged(merged, values["operator"]["config"])
-    return parse_config(yaml.safe_dump(merged), OperatorConfig, str(VALUES))
+def operator_config(files: Sequence[Path] = VALUES) -> OperatorConfig:
+    """Return the configuration that the chart gives the operator with files of values, each over the one before."""
+    values: Any = {}
+    for file in files:
+        values = _merged(values, yaml.safe_load(file.read_text(encoding="utf-8")))
+    merged = values["operator"]["config"] | {"lanes": values["node"]["config"]["lanes"]}
+    return parse_config(yaml.safe_dump(merged), OperatorConfig, str(files[-1]))
 
 
 def predict(records: Records, workload: Sequence[WorkloadJob], measured: MeasuredCosts) -> Prediction:

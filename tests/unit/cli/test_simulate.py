@@ -81,6 +81,39 @@ def test_costs_are_charged(trace: str, capsys: pytest.CaptureFixture[str]) -> No
     assert row["makespan_seconds"] == 127
 
 
+def test_an_operator_takes_its_time(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its file gives the policy and the thresholds; the options, the latencies."""
+    config = tmp_path / "operator.yaml"
+    order = "{policy: tiresias-las, options: {thresholdsGpuSeconds: [30, 90]}}"
+    config.write_text(
+        f"scheduling: {{order: {order}}}\ncycle: {{debounceMilliseconds: 500}}\n", encoding="utf-8"
+    )
+    command = ["simulate", "--trace", trace, "--nodes", "1x1", "-o", "json", "--operator", str(config), *FREE]
+    for option in ("observe_seconds=1", "request_seconds=0", "pods_seconds=2", "notice_seconds=4"):
+        command += ["--option", option]
+    assert main(command) == exit_codes.OK
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["policy"] == "tiresias-las"
+    assert row["preemptions"] == 1
+    starts_seconds, notice_seconds = 3 * (1.5 + 2), 4
+    assert row["makespan_seconds"] == pytest.approx(120 + starts_seconds + notice_seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("cycle: {startsPerCycle: 0}", "startsPerCycle"), (None, "cannot read")]
+)
+def test_a_wrong_operator_file_is_refused(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, says: str
+) -> None:
+    config = tmp_path / "operator.yaml"
+    if text is not None:
+        config.write_text(text, encoding="utf-8")
+    assert (
+        main(["simulate", "--trace", trace, "--nodes", "1x1", "--operator", str(config)]) == exit_codes.USAGE
+    )
+    assert says in capsys.readouterr().err
+
+
 def test_every_policy_and_placement_of_the_command_line_runs(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,6 @@ from laneway.api.training_job_status import (
     TrainingJobStatus,
     WorkerPlacementStatus,
 )
-from laneway.operator.config import OperatorConfig, SchedulingConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.scheduler_sync import SchedulerSync
@@ -36,6 +35,7 @@ from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.scheduling import ClusterSnapshot, WorkerPlacement
+from laneway.scheduling.config.operator_config import OperatorConfig, SchedulingConfig, TimeoutsConfig
 from prometheus_client.core import GaugeMetricFamily
 
 GIB = 2**30

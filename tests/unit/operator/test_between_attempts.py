@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import NodeFailuresStatus
-from laneway.operator.config import OperatorConfig, TimeoutsConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -19,6 +18,7 @@ from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, PreemptionAction
+from laneway.scheduling.config.operator_config import OperatorConfig, TimeoutsConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from laneway.operator.config import LeaseConfig, OperatorConfig
 from laneway.operator.engine import Engine
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Metrics
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiServer
+from laneway.scheduling.config.operator_config import LeaseConfig, OperatorConfig
 
 _PATIENCE_SECONDS = 30.0
 _STEPS = range(8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from laneway.api.config_file import ConfigError, parse_config
-from laneway.operator.config import OperatorConfig
 from laneway.operator.main import main, read_config
 from laneway.scheduling.admission.quota import Quota
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.order.fifo import Fifo
 from laneway.scheduling.order.multilevel_las import MultilevelLAS
 from laneway.scheduling.order.tiresias_las import TiresiasLAS

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import WaitingStatus
-from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -17,6 +16,7 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.scheduling import InvalidPlan, Scheduler, WaitingCode
+from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from laneway.operator.config import CycleConfig, OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.write_history import WriteHistory
+from laneway.scheduling.config.operator_config import CycleConfig, OperatorConfig
 
 from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_view
 

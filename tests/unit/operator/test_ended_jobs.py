@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.pacing import END_COUNTS_SECONDS, EXPIRED_AT_ONCE
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import NOW, a_job, a_pod, samples_of
 

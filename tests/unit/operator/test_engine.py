@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 from laneway.operator import engine as engine_module
-from laneway.operator.config import OperatorConfig
 from laneway.operator.engine import Engine
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Gauges, Metrics
 from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.watch.apiserver import ApiServer
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import a_job
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
@@ -16,6 +15,7 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.node_record import NodeRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import HostResources, JobState, WaitingCode
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from laneway.operator.config import LeaseConfig
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
+from laneway.scheduling.config.operator_config import LeaseConfig
 
 CONFIG = LeaseConfig(duration_seconds=15, renew_deadline_seconds=10, retry_seconds=2)
 

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from laneway.api import names
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.write_history import WriteHistory
@@ -22,6 +21,7 @@ from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     GIB,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from laneway.api.orders import Order, PodOrder
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.config import OperatorConfig, SchedulingConfig
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_orders import NodeWrite, node_writes
 from laneway.operator.cycle.write_history import WriteHistory
@@ -19,6 +18,7 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, PreemptionAction
+from laneway.scheduling.config.operator_config import OperatorConfig, SchedulingConfig
 
 from tests.unit.operator.builders import (
     GIB,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProfileStatus, ProgressStatus
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.template_evidence import evidence_of, learnt
 from laneway.operator.cycle.templates import known_template
@@ -17,6 +16,7 @@ from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import END_SETTLED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from laneway.api.rfc3339 import format_time
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.records.job_record import parse_job
+from laneway.scheduling.config.operator_config import TimeoutsConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.config import OperatorConfig
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.records.gpu_node_record import GPUNodeRecord
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import GIB, NOW, JobBuilder, a_gpu_node, a_job, a_pod, a_view, decided
 

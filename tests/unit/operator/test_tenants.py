@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.scheduling import ClusterSnapshot, WaitingCode
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     NOW,

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from laneway.api.rfc3339 import format_time
 from laneway.api.training_job_status import ExecutionStatus, ProfileStatus
 from laneway.api.training_profile import ModelProfileStatus, TrainingProfileStatus
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle import template_evidence, templates
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.template_evidence import Evidence, is_news, learnt
@@ -30,6 +29,7 @@ from laneway.operator.pacing import (
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord, parse_profile
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     GIB,

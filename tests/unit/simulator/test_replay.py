@@ -11,7 +11,16 @@ from laneway.api.rfc3339 import format_time
 from laneway.cli import exit_codes
 from laneway.cli.main import main
 from laneway.scheduling import Demand, HostResources, PlacementMode, Profile, StageSeconds
-from laneway.simulator import Costs, InputError, compare, costs_as_recorded, read_records
+from laneway.simulator import (
+    Costs,
+    InputError,
+    Latencies,
+    OperatorModel,
+    compare,
+    costs_as_recorded,
+    operator_as_recorded,
+    read_records,
+)
 
 from tests.unit.simulator.builders import FREE, simulated
 
@@ -113,6 +122,12 @@ ONE_AFTER_THE_OTHER = (
     a_record("b", created=1.0, started=14.25, ended=34.25, executed=20),
 )
 """Each took 2 s to start."""
+
+
+def test_a_recorded_start_contains_the_start_of_the_pods() -> None:
+    operator = OperatorModel(latencies=Latencies(pods_seconds=3.0))
+    assert operator_as_recorded(operator, ()).latencies == Latencies(pods_seconds=0.0)
+    assert operator_as_recorded(operator, ["pods_seconds"]) == operator
 
 
 def test_a_record_becomes_a_job_of_a_trace(tmp_path: Path) -> None:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
-from laneway.simulator import Costs, Sharing, make_nodes, make_setup
+from laneway.simulator import (
+    IDEAL,
+    Costs,
+    Failures,
+    Latencies,
+    OperatorModel,
+    Sharing,
+    make_nodes,
+    make_setup,
+)
 from laneway.simulator.models.alone import Alone
 
 
@@ -32,6 +42,44 @@ def test_a_parameter_goes_to_everything_that_has_one_of_its_name() -> None:
     assert setup.parameters["placement"] == "spread"
     assert setup.parameters["min_run_seconds of preemption lowest-first"] == 9
     assert setup.parameters["leave_seconds of the costs"] == 20
+
+
+def test_an_operators_configuration_gives_policies_and_the_model() -> None:
+    configured = OperatorConfig.model_validate(
+        {
+            "scheduling": {
+                "order": {"policy": "tiresias-las", "options": {"thresholdsGpuSeconds": [60, 600]}},
+                "preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 5}},
+                "activePercent": 100,
+            },
+            "lanes": {"maxPerGpu": 2},
+        }
+    )
+    setup = make_setup(
+        None, None, ["min_run_seconds=7", "pods_seconds=3", "job_mtbf_seconds=900"], configured
+    )
+    assert setup.policies.order == TiresiasLAS(thresholds_gpu_seconds=(60, 600))
+    assert setup.parameters["min_run_seconds of preemption lowest-first"] == 7
+    assert setup.operator == OperatorModel(
+        configured, Latencies(pods_seconds=3), Failures(job_mtbf_seconds=900)
+    )
+    ((gpu,),) = (node.gpus for node in setup.nodes(make_nodes("1x1")))
+    assert (gpu.active_percent, gpu.lane_rules.max_lanes) == (100, 2)
+
+
+def test_another_order_than_the_configured_one_keeps_the_other_stages() -> None:
+    configured = OperatorConfig.model_validate(
+        {"scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 5}}}}
+    )
+    setup = make_setup("fifo", None, [], configured)
+    assert setup.policy == "fifo"
+    assert setup.parameters["min_run_seconds of preemption lowest-first"] == 5
+
+
+def test_without_a_configuration_the_operator_is_ideal() -> None:
+    assert make_setup("fifo", None, []).operator == IDEAL
+    with pytest.raises(ValueError, match="nothing has a parameter 'pods_seconds'"):
+        make_setup("fifo", None, ["pods_seconds=1"])
 
 
 def test_the_last_of_two_values_counts() -> None:

@@ -83,7 +83,7 @@ def test_byte_order_marks_and_blank_lines_are_ignored(tmp_path: Path) -> None:
         (
             "a column too many",
             f"{NATIVE},color\na,0,1,red\n",
-            "has columns that the format laneway does not have: color; remove them, or write one of cpu_seconds",
+            "has columns that the format laneway does not have: color; remove them, or write one of checkpoint_seconds, cpu_seconds",
         ),
         ("no jobs", f"{NATIVE}\n", "has no jobs to simulate"),
         (

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laneway.scheduling import Demand, PlacementMode, Profile
+from laneway.scheduling import Demand, HostResources, PlacementMode, Profile
+from laneway.scheduling.model.host_resources import CPU, MEMORY
 from laneway.scheduling.model.sensitivity import MeasuredSensitivity
 from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.simulator import InputError, TraceJob, load_trace, read_trace, write_trace
@@ -41,6 +42,7 @@ def demands(draw: st.DrawFn) -> Demand:
         mode=draw(st.sampled_from(PlacementMode)),
         min_workers=draw(st.none() | st.integers(1, workers)),
         max_workers=draw(st.none() | st.integers(workers, 200)),
+        requests=HostResources.of({CPU: draw(st.integers(0, 10**6)), MEMORY: draw(BYTES)}),
     )
 
 
@@ -66,6 +68,9 @@ JOBS = st.lists(
         user=st.just("") | NAMES,
         expected_seconds=st.none() | SECONDS,
         sensitivity=st.none() | sensitivities(),
+        saves=st.booleans(),
+        checkpoint_seconds=st.none() | SECONDS,
+        unseen_requests=st.integers(0, 10**6).map(lambda millis: HostResources.of({CPU: millis})),
     ),
     min_size=1,
     max_size=4,
@@ -185,6 +190,9 @@ def test_every_column_of_the_format(tmp_path: Path) -> None:
             "1000:64:1|2000:128:2",
             "sensitivity is '1000:64:1.2000:128:2': no throughput for",
         ),
+        ("CPUs that are owed", "cpus", "-1", "cpus is -1: write 0 or more"),
+        ("CPUs in words", "unseen_cpus", "two", "unseen_cpus is 'two': write a number of CPUs"),
+        ("checkpoints all the time", "checkpoint_seconds", "0", "checkpoint_seconds of job default/a is 0.0"),
         ("expected before it began", "expected_seconds", "-2", "expected_seconds of job default/a is -2.0"),
     ],
 )

@@ -17,7 +17,6 @@ from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.job_figures import no_job_gauges
 from laneway.operator.engine import Engine
 from laneway.operator.execute.leader import Leadership
@@ -39,6 +38,7 @@ from laneway.operator.watch.discovery import until_discovered
 from laneway.operator.watch.handlers import watch
 from laneway.operator.watch.heartbeats import hear
 from laneway.operator.watch.streams import stream
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 
 from laneway.operator.collector import FullCollections, paused_collector
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.job_figures import no_job_gauges
 from laneway.operator.execute.executor import Executor
@@ -39,6 +38,7 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.resources import TRAINING_JOBS, Resource
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from laneway.api.config_file import ConfigError, parse_config
 from laneway.operator import logs
 from laneway.operator.application import run
 from laneway.operator.collector import collect_young_only
-from laneway.operator.config import OperatorConfig
 from laneway.operator.state.resources import STREAMED, Resource
 from laneway.operator.watch.apiserver import CredentialsError
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 _DEFAULT_CONFIG = Path("/etc/laneway/operator.yaml")
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -1,6 +1,6 @@
 """Every constant that paces the operator, with its reason: rests between cycles, budgets, retries and back-offs.
 
-What an administrator may want to change is in :mod:`laneway.operator.config` (``cycle``, ``timeouts``, ``lease``).
+What an administrator may want to change is in :mod:`laneway.scheduling.config.operator_config` (``cycle``, ``timeouts``, ``lease``).
 
 | what | how often or how long | why |
 | -- | -- | -- |
@@ -72,9 +72,6 @@ EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
 
 # ---- writes
 
-STARTS_RATIO_OF_WRITES = 0.75
-"""Of ``parallelWrites``, the part for jobs that start: a job that is to stop never waits behind thousands of new pods."""
-
 RETRY_WRITE_SECONDS = 1.0
 """A job's or a node's writes rest for this after the API server did not answer, or failed itself."""
 
@@ -133,17 +130,10 @@ does, leases have an etcd of their own, whose versions say nothing about others.
 CRD_POLL_SECONDS = 2.0
 """Until the API server serves our kinds."""
 
-# ---- back-offs of jobs
-
-LONGEST_BACKOFF_SECONDS = 300.0
-_MOST_DOUBLINGS = 9
-"""One second doubled this often exceeds the longest wait. The count may grow without bound, but a float cannot."""
+# ---- retries of jobs; their back-off is in laneway.scheduling.model.retries
 
 NAME_TAKEN_SECONDS = 10.0
 """The workers of a deleted job end within their grace period; whether they have is tried after this."""
-
-FAILURES_IN_A_ROW_SECONDS = 3600.0
-"""Two failures on a node with more than this between them have nothing to do with each other."""
 
 
 def debounce_seconds(debounce_milliseconds: int, decision_seconds: float) -> float:
@@ -166,9 +156,3 @@ def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
 def explain_interval_seconds(waiting: int) -> float:
     """Return how long explanations stay good enough with this number of waiting jobs."""
     return 0.0 if waiting <= EXPLAINED_PER_CYCLE else waiting / _EXPLAINED_PER_SECOND
-
-
-def backoff_seconds(first_seconds: float, times: int) -> float:
-    """Return how long a job waits for its n-th time in a row."""
-    doublings = min(max(0, times - 1), _MOST_DOUBLINGS)
-    return min(first_seconds * 2.0**doublings, LONGEST_BACKOFF_SECONDS)

@@ -11,8 +11,15 @@ from laneway.simulator.html_report import Outcome, html_page, outcome_of
 from laneway.simulator.input_file import InputError
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.nodes_file import read_nodes
+from laneway.simulator.operator_model import IDEAL, Failures, Latencies, OperatorModel
 from laneway.simulator.records import Records, read_records
-from laneway.simulator.replay import Comparison, compare, comparison_as_json, costs_as_recorded
+from laneway.simulator.replay import (
+    Comparison,
+    compare,
+    comparison_as_json,
+    costs_as_recorded,
+    operator_as_recorded,
+)
 from laneway.simulator.report import Report, as_json, as_table, percentile, report
 from laneway.simulator.setup import Setup, make_setup
 from laneway.simulator.sharing import Sharing
@@ -21,10 +28,14 @@ from laneway.simulator.trace import TraceJob, TraceRead
 from laneway.simulator.traces import ReadOptions, load_trace, read_trace, write_trace
 
 __all__ = [
+    "IDEAL",
     "Comparison",
     "Costs",
+    "Failures",
     "InputError",
     "Knowledge",
+    "Latencies",
+    "OperatorModel",
     "Outcome",
     "ReadOptions",
     "Records",
@@ -43,6 +54,7 @@ __all__ = [
     "load_trace",
     "make_nodes",
     "make_setup",
+    "operator_as_recorded",
     "outcome_of",
     "percentile",
     "read_nodes",

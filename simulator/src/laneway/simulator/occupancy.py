@@ -22,6 +22,11 @@ class Occupancy:
         self._changed_gpus: dict[str, None] = {}
         self._changed_nodes: dict[str, None] = {}
 
+    @property
+    def running(self) -> int:
+        """The number of running jobs."""
+        return len(self._runs)
+
     def run(self, key: str) -> Run:
         """Return the run of a running job."""
         return self._runs[key]

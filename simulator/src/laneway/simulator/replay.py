@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from laneway.simulator.costs import Costs
+from laneway.simulator.operator_model import OperatorModel
 from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.simulation import Simulation
 
@@ -83,6 +84,14 @@ def costs_as_recorded(records: Records, costs: Costs, chosen: Collection[str]) -
     return replace(
         costs, **{name: value for name, value in shown.items() if value is not None and name not in chosen}
     )
+
+
+def operator_as_recorded(operator: OperatorModel, chosen: Collection[str]) -> OperatorModel:
+    """Return the model of the operator without the time in which pods start, unless the user chose it: the recorded time of a start
+    contains it."""
+    if "pods_seconds" in chosen:
+        return operator
+    return replace(operator, latencies=replace(operator.latencies, pods_seconds=0.0))
 
 
 def compare(

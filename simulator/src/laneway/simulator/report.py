@@ -43,6 +43,15 @@ class Report:
     migrations: int
     """Restarts on a node that the job was not on before."""
 
+    failures: int
+    """Attempts that ended because a worker or a node failed."""
+
+    rollbacks: int
+    """Attempts that did not start as a whole."""
+
+    lost_work_ratio: float
+    """Work done and lost, at evictions and failures, as a ratio of the finished jobs' work, both in the trace's GPU time."""
+
     utilization_ratio: float
     """Held GPU time as a ratio of the cluster's GPU time until the last finish. A GPU that several jobs share counts once."""
 
@@ -116,6 +125,11 @@ def report(simulation: Simulation, *, policy: str, placement: str) -> Report:
         preemptions=sum(run.preemptions for run in runs),
         evictions=sum(run.evictions for run in runs),
         migrations=sum(run.migrations for run in runs),
+        failures=sum(run.failures for run in runs),
+        rollbacks=sum(run.rollbacks for run in runs),
+        lost_work_ratio=_ratio(
+            sum(run.lost_seconds * gpus_of(run.job.demand) for run in runs), work_gpu_seconds
+        ),
         utilization_ratio=_ratio(simulation.held_until_finish_gpu_seconds, capacity_gpu_seconds),
         work_ratio=_ratio(work_gpu_seconds, capacity_gpu_seconds),
         fragmentation_ratio=_ratio(meter.contended_fragment_gpu_seconds, meter.contended_free_gpu_seconds),

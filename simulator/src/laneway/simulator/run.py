@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from laneway.scheduling import Job, JobState, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
@@ -52,8 +53,29 @@ class Run:
     waited_seconds: float = 0.0
     """Earlier waits, and times in which it was paused."""
 
-    executed_seconds_at_loss: float = 0.0
-    """The time executed when it last lost its work; only of a job that does not save."""
+    checkpoint_seconds: float = math.inf
+    """It writes a checkpoint after each such time of training."""
+
+    saved_progress_seconds: float = 0.0
+    """The work that its last checkpoint holds."""
+
+    executed_seconds_at_save: float = 0.0
+    """The time executed when it last wrote or loaded a checkpoint, or started over."""
+
+    lost_seconds: float = 0.0
+    """Work done and lost."""
+
+    attempt: int = 0
+    """How often it was placed or resumed."""
+
+    started_over: bool = False
+    """Whether an eviction lost all of its work, and enough to be remembered."""
+
+    competes: bool = True
+    """Whether it may start: it does not back off."""
+
+    preempts: bool = True
+    """Whether other jobs may be preempted for it."""
 
     service_at_promotion_gpu_seconds: float = 0.0
     running_since_seconds: float | None = None
@@ -68,9 +90,18 @@ class Run:
     """Pauses, offloads and evictions; rescales do not count."""
 
     evictions: int = 0
+    failures: int = 0
+    """Attempts that ended because a worker or a node failed."""
+
+    rollbacks: int = 0
+    """Attempts that did not start as a whole."""
+
     rescales: int = 0
     migrations: int = 0
     """Restarts on a node that it was not on before."""
+
+    refused_nodes: frozenset[str] = frozenset()
+    """Where kube-scheduler refuses workers of its current attempt."""
 
     last_nodes: frozenset[str] = frozenset()
     """Its nodes when it last held GPUs."""
@@ -106,7 +137,18 @@ class Run:
             self.counted_progress_seconds += elapsed * self.speed.progress_ratio
             self.attained_gpu_seconds += elapsed * self.service_gpus
             self.executed_seconds += elapsed
+            self._save_as_it_runs(self.speed.progress_ratio)
         self.counted_at_seconds = now_seconds
+
+    def _save_as_it_runs(self, progress_ratio: float) -> None:
+        """Write the checkpoints of the time since the counters were advanced, in which the speed was this: the last one counts."""
+        unsaved_seconds = self.executed_seconds - self.executed_seconds_at_save
+        if unsaved_seconds < self.checkpoint_seconds:
+            return
+        self.executed_seconds_at_save += unsaved_seconds // self.checkpoint_seconds * self.checkpoint_seconds
+        since_seconds = self.executed_seconds - self.executed_seconds_at_save
+        saved_seconds = self.counted_progress_seconds - since_seconds * progress_ratio
+        self.saved_progress_seconds = max(self.saved_progress_seconds, saved_seconds)
 
     def enter(self, state: JobState, now_seconds: float) -> None:
         """Enter a state; the placement changes after this."""
@@ -122,11 +164,21 @@ class Run:
                 self.first_run_seconds = now_seconds
         self.version += 1
 
+    def stop(self) -> None:
+        """It is told to stop, because it is evicted: it saves its work if it can, else it loses what it has not saved."""
+        if self.job.saves:
+            self.saved_progress_seconds = self.counted_progress_seconds
+            self.executed_seconds_at_save = self.executed_seconds
+        else:
+            self.lose_unsaved_work()
+
     def lose_unsaved_work(self) -> None:
-        """Forget the work of a job that does not save, because it is evicted."""
-        if not self.job.saves:
-            self.counted_progress_seconds = 0.0
-            self.executed_seconds_at_loss = self.executed_seconds
+        """Go back to the last checkpoint, or to the beginning."""
+        self.lost_seconds += self.counted_progress_seconds - self.saved_progress_seconds
+        self.counted_progress_seconds = self.saved_progress_seconds
+        self.executed_seconds_at_save = self.executed_seconds
+        if not self.job.saves and self.checkpoint_seconds == math.inf:
+            self.started_over = self.executed_seconds >= MOST_LOST_SECONDS
 
     def set_speed(self, speed: Speed, now_seconds: float) -> None:
         """Continue at another speed."""
@@ -140,7 +192,7 @@ class Run:
         """Return what the scheduler knows of it: never its remaining time, and its profile only once measured."""
         return Job(
             self.job.key,
-            self.job.demand,
+            self.job.demand if self.preempts else replace(self.job.demand, preempts=False),
             created_seconds=self.job.submit_seconds,
             state=self.state,
             placement=self.placement,
@@ -157,8 +209,8 @@ class Run:
             profile=self.job.profile if self.profiled else None,
             sensitivity=self.job.sensitivity,
             goodput=self.goodput,
-            restarts=self.evictions,
+            restarts=self.evictions + self.failures,
             preemptible=self.job.preemptible,
-            unsaved_seconds=None if self.job.saves else self.executed_seconds - self.executed_seconds_at_loss,
-            starts_over=self.executed_seconds_at_loss >= MOST_LOST_SECONDS,
+            unsaved_seconds=None if self.job.saves else self.executed_seconds - self.executed_seconds_at_save,
+            starts_over=self.started_over,
         )

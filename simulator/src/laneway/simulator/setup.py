@@ -2,23 +2,35 @@
 
 An option is ``name=value``. ``model``, ``elastic``, ``allocation``, ``preemption`` and ``admission`` choose by name. Every other name is
 a parameter of everything that has one of that name: policies, the speed model, costs, what the scheduler knows, the trace's reader,
-shared GPUs.
+shared GPUs. With an operator's configuration, its policies are the defaults, and the latencies and failures of its model have
+parameters, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from laneway.scheduling import Policies
+from laneway.scheduling import GPU, Node, Policies
+from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.scheduling.config.parameters import checked, from_text, parameters
-from laneway.scheduling.config.registry import ADMISSION, ORDER, STAGES, choices, policies, policy_names
+from laneway.scheduling.config.registry import (
+    ADMISSION,
+    DEFAULTS,
+    ORDER,
+    PRESETS,
+    STAGES,
+    choices,
+    policies,
+    policy_names,
+)
 from laneway.simulator.costs import Costs
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.models import MODELS
 from laneway.simulator.models.speed_model import SpeedModel
+from laneway.simulator.operator_model import IDEAL, Failures, Latencies, OperatorModel
 from laneway.simulator.sharing import Sharing
 from laneway.simulator.traces import ReadOptions
 
@@ -43,26 +55,51 @@ class Setup:
     sharing: Sharing | None
     """How GPUs are shared; None: as the nodes define."""
 
+    operator: OperatorModel
+    """The ideal one, unless an operator's configuration is given."""
+
+    configured: OperatorConfig | None
     reading: ReadOptions
     parameters: dict[str, object]
     """All parameters, by their name and owner: ``restart_seconds of the costs``."""
 
+    def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """Return nodes as they are shared, and as the operator's configuration has them counted."""
+        shared = tuple(nodes) if self.sharing is None else self.sharing.shared(nodes)
+        return shared if self.configured is None else counted(shared, self.configured)
 
-def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Setup:
+
+def make_setup(
+    policy: str | None,
+    placement: str | None,
+    options: Sequence[str],
+    configured: OperatorConfig | None = None,
+) -> Setup:
     """Return the setup of a policy.
 
     Args:
-        policy: an order policy, or a preset.
-        placement: a placement policy; None: the preset's, or the default.
+        policy: an order policy, or a preset; None: the configured one, or the default.
+        placement: a placement policy; None: the preset's, the configured one, or the default.
         options: each ``name=value``; parameters that only other order policies have are ignored.
+        configured: the configuration of the operator to be modelled, with its policies; None: the ideal operator.
 
     Raises:
         ValueError: a name is unknown, or a value is wrong; the message says what to write.
     """
     given = [_split(option) for option in options]
     named = {name: text for name, text in given if name in _CHOSEN}
+    stages: dict[str, PolicyConfig] = {} if configured is None else _stages(configured.scheduling)
+    policy = policy or (stages["order"].policy if stages else DEFAULTS["order"].name)
+    if stages and policy not in PRESETS:
+        placement = placement or stages["placement"].policy
+        named = {"preemption": stages["preemption"].policy, "admission": _listed(stages)} | named
     owners = _owners(policy, placement, named)
+    if configured is not None:
+        owners |= {"latencies": Latencies, "failures": Failures}
     values = _values([pair for pair in given if pair[0] not in _CHOSEN], owners)
+    for role, stage in stages.items():
+        if owners.get(role) is _factory(role, stage.policy):
+            values[role] = checked(owners[role], stage.parameters(), role) | values[role]
     sharing_values = values["sharing"]
     chosen = _choices(policy, placement, named)
     made = policies(
@@ -85,12 +122,49 @@ def make_setup(policy: str, placement: str | None, options: Sequence[str]) -> Se
         Costs(**values["costs"]),
         Knowledge(**values["knowledge"]),
         Sharing(**sharing_values) if shared else None,
+        IDEAL
+        if configured is None
+        else OperatorModel(configured, Latencies(**values["latencies"]), Failures(**values["failures"])),
+        configured,
         ReadOptions(**values["trace"]),
         _parameters_of(chosen, model_name, owners, values, shared=shared),
     )
 
 
 Factory = Callable[..., object]
+
+
+def counted(nodes: Sequence[Node], configured: OperatorConfig) -> tuple[Node, ...]:
+    """Return nodes whose GPUs' memory and turns are counted as an operator's configuration says."""
+    rules, active_percent = configured.lane_rules(), configured.scheduling.active_percent
+
+    def as_counted(gpu: GPU) -> GPU:
+        active = (
+            gpu.active_percent if active_percent is None else min(active_percent, gpu.allocatable_percent)
+        )
+        return replace(gpu, lane_rules=rules, active_percent=active)
+
+    return tuple(replace(node, gpus=tuple(map(as_counted, node.gpus))) for node in nodes)
+
+
+def _stages(scheduling: SchedulingConfig) -> dict[str, PolicyConfig]:
+    """Return the configured policies, by the role of their parameters."""
+    admission = {f"admission {each.policy}": each for each in scheduling.admission}
+    return {
+        "order": scheduling.order,
+        "placement": scheduling.placement,
+        "preemption": scheduling.preemption,
+        **admission,
+    }
+
+
+def _listed(stages: Mapping[str, PolicyConfig]) -> str:
+    return ",".join(stage.policy for role, stage in stages.items() if role.startswith("admission "))
+
+
+def _factory(role: str, name: str) -> Factory:
+    found: Factory = ADMISSION[name] if role.startswith("admission ") else STAGES[role][name]
+    return found
 
 
 def _owners(policy: str, placement: str | None, named: Mapping[str, str]) -> dict[str, Factory]:

@@ -3,6 +3,9 @@
 There is no time step. The clock jumps to the next event: a submission, the end of a start, the end of a departure, a finish, a change
 of a speed, or the time at which the policies want to decide again. At each event the scheduler observes the changed jobs and decides,
 until nothing more changes at that time. An event therefore costs what it changes, not the number of jobs.
+
+With a model of the operator (:mod:`laneway.simulator.operator_model`), a decision comes some time after the change, one decision
+follows the other when its writes have ended, workers start later or not at all, and jobs and nodes fail.
 """
 
 from __future__ import annotations
@@ -10,8 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from laneway.scheduling import (
     Decision,
@@ -26,14 +28,18 @@ from laneway.scheduling import (
     WorkerPlacement,
 )
 from laneway.scheduling.model.plan import WorkerAllotment
+from laneway.simulator.attempts import Attempts
 from laneway.simulator.costs import Costs
+from laneway.simulator.events import OF_A_STATE, OF_NODES, WITHOUT_PROGRESS, Event
 from laneway.simulator.fragmentation import Fragmentation
 from laneway.simulator.history import History, Interval
 from laneway.simulator.knowledge import Knowledge
 from laneway.simulator.meter import Meter
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import Speed, SpeedModel
+from laneway.simulator.nodes import Nodes
 from laneway.simulator.occupancy import Occupancy, uuids
+from laneway.simulator.operator_model import IDEAL, NODE_MONITOR_GRACE_SECONDS, OperatorModel, Starts
 from laneway.simulator.run import Run
 from laneway.simulator.trace import TraceJob
 
@@ -42,17 +48,7 @@ _TICK_SECONDS = 1e-6
 
 _MOST_DECISIONS_AT_ONCE = 1000
 _MOST_IDLE_DECISIONS = 1000
-"""The simulation ends after this many decisions without a change and without a future event: no waiting job can ever start."""
-
-
-class _Event(IntEnum):
-    """The kind of an event; at the same time, the smaller comes first."""
-
-    FINISH = 0
-    GONE = 1
-    STARTED = 2
-    MILESTONE = 3
-    SUBMIT = 4
+"""The simulation ends after this many decisions while no job runs and none may come to run: no waiting job can ever start."""
 
 
 class Simulation:
@@ -68,6 +64,7 @@ class Simulation:
         *,
         model: SpeedModel | None = None,
         knowledge: Knowledge | None = None,
+        operator: OperatorModel = IDEAL,
     ) -> None:
         """Prepare a simulation.
 
@@ -79,6 +76,7 @@ class Simulation:
             timer: a clock in seconds that measures the time of decisions.
             model: the speed of jobs; None: as in the trace.
             knowledge: what the scheduler knows about the jobs.
+            operator: how long the operator and the cluster take, and what goes wrong.
         """
         self.runs: dict[str, Run] = {}
         """The jobs submitted so far."""
@@ -108,11 +106,25 @@ class Simulation:
         self._drained_at_seconds: dict[str, float] = {}
         """By GPU with a job that is being paused: when others can run there."""
 
-        self._events: list[tuple[float, _Event, str, int]] = [
-            (job.submit_seconds, _Event.SUBMIT, job.key, 0) for job in trace
+        self._operator = operator
+        self._attempts = Attempts(operator.config.timeouts)
+        self._starts = Starts(operator)
+        self._nodes = Nodes(nodes)
+        self._hidden: set[str] = set()
+        """Jobs that back off: the scheduler does not know of them."""
+
+        self._events: list[tuple[float, Event, str, int]] = [
+            (job.submit_seconds, Event.SUBMIT, job.key, 0) for job in trace
+        ]
+        self._events += [
+            (at_seconds, Event.NODE_DOWN, node.name, 1)
+            for node in nodes
+            if (at_seconds := operator.failures.node_fails_after_seconds(node.name, 0)) < math.inf
         ]
         heapq.heapify(self._events)
-        self._due_seconds: float | None = None
+        self._due_seconds = math.inf
+        """When the next decision is due."""
+
         self._idle_decisions = 0
 
     @property
@@ -154,60 +166,110 @@ class Simulation:
     def step(self) -> bool:
         """Advance to the next event and decide. False: there is no event any more."""
         self._drop_void_events()
-        at_seconds = self._events[0][0] if self._events else math.inf
-        if self._due_seconds is not None:
-            at_seconds = min(at_seconds, self._due_seconds)
-        self._idle_decisions = 0 if self._events else self._idle_decisions + 1
+        at_seconds = min(self._events[0][0] if self._events else math.inf, self._due_seconds)
+        self._idle_decisions = 0 if self._may_change() else self._idle_decisions + 1
         if at_seconds == math.inf or self._idle_decisions > _MOST_IDLE_DECISIONS:
             return False
         self.meter.advance(at_seconds)
         self.now_seconds = at_seconds
         while self._events and self._events[0][0] <= at_seconds:
             self._handle(*heapq.heappop(self._events)[1:])
-        self._schedule()
+            self._due_seconds = min(self._due_seconds, at_seconds + self._operator.reaction_seconds)
+        self._update_speeds()
+        if self._due_seconds <= at_seconds:
+            self._schedule()
         self.history.add_sample(self.meter.sample())
         return True
 
+    def _may_change(self) -> bool:
+        """Whether jobs run or may still come to run. Nodes fail and refused gangs are tried again for ever."""
+        if not self._events:
+            return False
+        nobody = len(self.runs) == len(self._trace) and not self._occupancy.running
+        return not nobody or self._events[0][1] not in WITHOUT_PROGRESS
+
     def _drop_void_events(self) -> None:
-        """Drop the next events whose jobs have left the state or speed for which the events were scheduled."""
-        while self._events:
-            _, event, key, version = self._events[0]
-            if event is _Event.SUBMIT or self.runs[key].version == version:
-                return
+        """Drop the next events that are void."""
+        while self._events and self._is_void(*self._events[0][1:]):
             heapq.heappop(self._events)
 
-    def _handle(self, event: _Event, key: str, version: int) -> None:
-        if event is _Event.SUBMIT:
+    def _is_void(self, event: Event, key: str, version: int) -> bool:
+        return event in OF_A_STATE and self.runs[key].version != version
+
+    def _handle(self, event: Event, key: str, version: int) -> None:
+        if event is Event.SUBMIT:
             self._submit(self._trace[key])
-            return
-        run = self.runs[key]
-        if run.version != version:
-            return
-        if event is _Event.STARTED:
-            self._enter(run, JobState.RUNNING)
-        elif event is _Event.GONE and run.finish_seconds is None:
-            self._enter(run, JobState.WAITING, ())
-        elif event is _Event.GONE:
-            self._forget(run)
-        elif event is _Event.FINISH:
+        elif event in OF_NODES:
+            self._handle_node(event, key, version)
+        elif not self._is_void(event, key, version):
+            self._handle_run(event, self.runs[key], version)
+
+    def _handle_run(self, event: Event, run: Run, version: int) -> None:
+        if event is Event.STARTED:
+            self._run(run)
+        elif event is Event.GONE:
+            self._leave(run)
+        elif event is Event.FINISH:
             self._finish(run)
+        elif event is Event.NOTICED:
+            self._notice(run)
+        elif event is Event.ROLLED_BACK:
+            self._roll_back(run)
+        elif event is Event.FAILED:
+            self._fail(run, attempt=version)
+        elif event is Event.LOST:
+            self._lose(run)
+        elif event is Event.REVIEW:
+            self._review(run)
         else:
             self._reach_milestone(run)
 
     def _submit(self, job: TraceJob) -> None:
         run = Run(job, self.now_seconds, self._knowledge.expected_seconds(job), self._knowledge.profiled)
+        if job.checkpoint_seconds is not None:
+            run.checkpoint_seconds = job.checkpoint_seconds
+        elif job.saves and self._operator.failures.checkpoint_seconds:
+            run.checkpoint_seconds = self._operator.failures.checkpoint_seconds
         self.runs[job.key] = self._changed[job.key] = run
         self._scheduler.avoid(job.key, job.avoided_nodes)
         self.meter.count(run.state, 1)
 
+    def _run(self, run: Run) -> None:
+        """All workers of a job run."""
+        self._enter(run, JobState.RUNNING)
+        self._attempts.ran(run.job.key)
+        run.preempts = True
+        fails_after_seconds = self._operator.failures.job_fails_after_seconds(run.job.key, run.attempt)
+        if fails_after_seconds < math.inf:
+            at_seconds = self.now_seconds + fails_after_seconds
+            heapq.heappush(self._events, (at_seconds, Event.FAILED, run.job.key, run.attempt))
+
     def _finish(self, run: Run) -> None:
+        """The work of a job is done; the operator notices later."""
+        if run.finish_seconds is not None:
+            return
         run.accrue(self.now_seconds)
-        self._enter(run, JobState.TERMINATING)
+        run.speed = None
+        run.version += 1
         run.counted_progress_seconds = run.job.duration_seconds  # but for rounding it was there already
         run.finish_seconds = self.now_seconds
         self.finished += 1
         self.held_until_finish_gpu_seconds = self.meter.held_gpu_seconds
-        self._after(self._costs.end_seconds, _Event.GONE, run)
+        self._after(self._operator.latencies.notice_seconds, Event.NOTICED, run)
+
+    def _notice(self, run: Run) -> None:
+        """The operator knows that a job has finished."""
+        self._enter(run, JobState.TERMINATING)
+        self._after(self._costs.end_seconds, Event.GONE, run)
+
+    def _leave(self, run: Run) -> None:
+        """The last worker of a job is gone."""
+        freed = self._nodes.remove(run.job)
+        self._review_at(self._attempts.freed(freed, self.now_seconds))
+        if run.finish_seconds is None:
+            self._enter(run, JobState.WAITING, ())
+        else:
+            self._forget(run)
 
     def _forget(self, run: Run) -> None:
         self._enter(run, JobState.TERMINATING, ())
@@ -248,21 +310,33 @@ class Simulation:
         for _ in range(_MOST_DECISIONS_AT_ONCE):
             self._update_speeds()
             self._sync()
+            self._starts.drop_ended(self.now_seconds)
+            max_starts = self._operator.config.cycle.starts_per_cycle - len(self._starts)
             began = self._timer()
-            decided = self._scheduler.decide(self.now_seconds)
+            decided = self._scheduler.decide(self.now_seconds, max(0, max_starts))
             self.decision_seconds += self._timer() - began
             self.decisions += 1
-            if not self._apply(decided):
-                self._update_speeds()
-                self._allocate()
-                self._sync()
-                due = self._scheduler.next_decision_seconds(self.now_seconds)
-                self._due_seconds = None if due is None else max(due, self.now_seconds + _TICK_SECONDS)
+            again = self._apply(decided)
+            if not again or self._starts or self._operator.reaction_seconds:
+                self._settle(again or decided.truncated)
                 return
         raise RuntimeError(
             f"at {self.now_seconds} s the policies have not settled after {_MOST_DECISIONS_AT_ONCE} decisions: "
             "they start and preempt the same jobs in turn"
         )
+
+    def _settle(self, again: bool) -> None:
+        """End the decisions of this time, and plan the next one: when it is due, or when the first writes have ended."""
+        self._update_speeds()
+        self._allocate()
+        self._sync()
+        due = self._scheduler.next_decision_seconds(self.now_seconds)
+        rest_seconds = max(_TICK_SECONDS, self._operator.rest_seconds)
+        self._due_seconds = math.inf if due is None else max(due, self.now_seconds + rest_seconds)
+        if again:
+            written_seconds = self._starts.first_end_seconds(self.now_seconds)
+            again_seconds = written_seconds + self._operator.reaction_seconds
+            self._due_seconds = min(self._due_seconds, again_seconds)
 
     def _allocate(self) -> None:
         """Apply the allocation policy's CPUs and memory to the workers, if there is such a policy."""
@@ -278,7 +352,7 @@ class Simulation:
             return
         for key, speed in self._model.speeds(changes, self._occupancy, self.now_seconds).items():
             run = self.runs[key]
-            if run.speed != speed:
+            if run.speed != speed and run.finish_seconds is None:
                 self._set_speed(run, speed)
 
     def _set_speed(self, run: Run, speed: Speed) -> None:
@@ -293,7 +367,7 @@ class Simulation:
         if run.speed is None or run.speed.progress_ratio <= 0:
             return
         milestone_seconds = self._milestone_seconds(run)
-        event = _Event.FINISH if milestone_seconds >= run.job.duration_seconds else _Event.MILESTONE
+        event = Event.FINISH if milestone_seconds >= run.job.duration_seconds else Event.MILESTONE
         left_seconds = max(0.0, milestone_seconds - run.counted_progress_seconds) / run.speed.progress_ratio
         at_seconds = run.counted_at_seconds + left_seconds
         heapq.heappush(self._events, (at_seconds, event, run.job.key, run.version))
@@ -308,13 +382,28 @@ class Simulation:
         return milestone_seconds
 
     def _sync(self) -> None:
-        """Show the scheduler the current state of the changed jobs."""
-        for run in self._changed.values():
-            self._scheduler.observe(run.as_job())
+        """Show the scheduler the current state of the changed jobs and nodes."""
+        nodes = self._nodes.take_changed()
+        if nodes is not None:
+            self._scheduler.set_nodes(nodes)
+        for key, run in self._changed.items():
+            if run.competes or run.placement:
+                if key in self._hidden:
+                    self._hidden.remove(key)
+                    self._avoid(run)
+                self._scheduler.observe(run.as_job())
+            elif key not in self._hidden:
+                self._hidden.add(key)
+                self._scheduler.forget(key)
         self._changed.clear()
 
+    def _avoid(self, run: Run) -> None:
+        key = run.job.key
+        self._scheduler.avoid(key, run.job.avoided_nodes | self._attempts.avoided(key, self.now_seconds))
+
     def _apply(self, decided: Decision) -> bool:
-        """Apply a decision. Return whether another decision at this time may change more.
+        """Apply a decision, but to jobs with writes in flight or that have finished unnoticed. Return whether another decision may
+        change more.
 
         Starts alone do not: they free nothing, and a job that did not fit beside them does not fit now; unless they change the
         ranks of others.
@@ -324,13 +413,16 @@ class Simulation:
             if run.service_at_promotion_gpu_seconds != run.attained_gpu_seconds:
                 run.service_at_promotion_gpu_seconds = run.attained_gpu_seconds
                 self._changed[key] = run
-        for key, preemption in decided.preemptions.items():
-            self._preempt(self.runs[key], preemption)
+        stopping = [key for key in decided.preemptions if self.runs[key].finish_seconds is None]
+        for key in stopping:
+            if key not in self._starts:
+                self._preempt(self.runs[key], decided.preemptions[key])
         for key in decided.resumes:
-            self._resume(self.runs[key])
+            if key not in self._starts:
+                self._resume(self.runs[key])
         for key, placement in decided.starts.items():
             self._start(self.runs[key], tuple(placement))
-        return bool(decided.preemptions or decided.resumes or (decided.starts and self._relative))
+        return bool(stopping or decided.resumes or (decided.starts and self._relative))
 
     def _start(self, run: Run, placement: tuple[WorkerPlacement, ...]) -> None:
         nodes = frozenset(worker.node for worker in placement)
@@ -343,8 +435,115 @@ class Simulation:
                 run.migrations += 1
                 cost_seconds += self._costs.migration_seconds
         run.last_nodes = nodes
+        run.attempt += 1
         self._enter(run, JobState.STARTING, placement)
-        self._after(self._drain_seconds(placement) + cost_seconds, _Event.STARTED, run)
+        written_seconds = self._starts.begin(run.job.key, len(placement), self.now_seconds)
+        pods_seconds = written_seconds + self._operator.latencies.pods_seconds
+        timeouts = self._operator.config.timeouts
+        run.refused_nodes = self._nodes.bind(run.job, placement)
+        if self._nodes.down(placement):
+            self._strand(run)
+        elif run.refused_nodes:
+            self._after(pods_seconds + timeouts.unschedulable_seconds, Event.ROLLED_BACK, run)
+        elif pods_seconds > timeouts.gang_timeout_seconds or self._operator.failures.does_not_start(
+            run.job.key, run.attempt
+        ):
+            self._after(timeouts.gang_timeout_seconds, Event.ROLLED_BACK, run)
+        else:
+            self._after(self._drain_seconds(placement) + cost_seconds + pods_seconds, Event.STARTED, run)
+
+    def _roll_back(self, run: Run) -> None:
+        """Give an attempt up that has not started as a whole: kube-scheduler refuses workers, or it takes too long."""
+        run.rollbacks += 1
+        key, refused = run.job.key, run.refused_nodes
+        self._enter(run, JobState.TERMINATING)
+        avoid = refused or run.last_nodes
+        due = self._attempts.not_started(key, self.now_seconds, avoid, refused=bool(refused))
+        run.preempts = self._attempts.preempts(key)
+        self._end_attempt(run, due, self._operator.latencies.notice_seconds)
+
+    def _fail(self, run: Run, attempt: int) -> None:
+        """A worker of a running job fails: the gang restarts from its last checkpoint."""
+        if run.attempt != attempt or run.state is not JobState.RUNNING or run.finish_seconds is not None:
+            return
+        run.failures += 1
+        noticed_seconds = self.now_seconds + self._operator.latencies.notice_seconds
+        node = run.placement[attempt % len(run.placement)].node
+        self._enter(run, JobState.TERMINATING)
+        run.lose_unsaved_work()
+        due = self._attempts.failed(run.job.key, noticed_seconds, node)
+        self._end_attempt(run, due, self._operator.latencies.notice_seconds)
+
+    def _end_attempt(self, run: Run, due: Collection[float], pods_gone_seconds: float) -> None:
+        """Have the workers go, and look at the job again when it no longer backs off or avoids nodes."""
+        self._review(run)
+        for at_seconds in due:
+            heapq.heappush(self._events, (at_seconds, Event.REVIEW, run.job.key, 0))
+        self._after(self._operator.stop_writes_seconds + pods_gone_seconds, Event.GONE, run)
+
+    def _review_at(self, due: Mapping[str, float]) -> None:
+        for key, at_seconds in due.items():
+            heapq.heappush(self._events, (at_seconds, Event.REVIEW, key, 0))
+
+    def _review(self, run: Run) -> None:
+        """Bring up to date what a job's past attempts keep it from."""
+        key = run.job.key
+        if run.state is JobState.TERMINATING and run.finish_seconds is not None:
+            return
+        self._attempts.review(key, self.now_seconds)
+        run.preempts = self._attempts.preempts(key)
+        backs_off = self._attempts.backs_off(key, self.now_seconds)
+        if run.state is JobState.WAITING and not run.competes and not backs_off:
+            run.state_since_seconds = self.now_seconds
+        run.competes = not backs_off
+        if key not in self._hidden:
+            self._avoid(run)
+        self._changed[key] = run
+
+    def _handle_node(self, event: Event, node: str, times: int) -> None:
+        """A node fails for the n-th time, is known to be not ready, or is up again."""
+        failures = self._operator.failures
+        if event is Event.NODE_DOWN:
+            up_seconds = self.now_seconds + failures.node_repair_seconds
+            self._nodes.fail(node, up_seconds)
+            not_ready_seconds = self.now_seconds + NODE_MONITOR_GRACE_SECONDS
+            heapq.heappush(self._events, (up_seconds, Event.NODE_UP, node, times))
+            heapq.heappush(self._events, (not_ready_seconds, Event.NODE_NOT_READY, node, times))
+            for run in self.runs.values():
+                there = any(worker.node == node for worker in run.placement)
+                if there and run.state is not JobState.TERMINATING and run.finish_seconds is None:
+                    self._strand(run)
+            return
+        if event is Event.NODE_NOT_READY:
+            self._nodes.miss(node)
+            return
+        self._nodes.come_back(node)
+        if self.finished < len(self._trace):
+            down_seconds = self.now_seconds + failures.node_fails_after_seconds(node, times)
+            heapq.heappush(self._events, (down_seconds, Event.NODE_DOWN, node, times + 1))
+
+    def _strand(self, run: Run) -> None:
+        """A node of a job has failed: the gang holds its GPUs and does not train, until the operator gives it up."""
+        self._enter(run, JobState.STARTING)
+        run.lose_unsaved_work()
+        timeouts = self._operator.config.timeouts
+        given_up_seconds = NODE_MONITOR_GRACE_SECONDS + timeouts.lost_node_seconds
+        self._after(
+            min(given_up_seconds, self._nodes.down_seconds(run.placement, self.now_seconds)), Event.LOST, run
+        )
+
+    def _lose(self, run: Run) -> None:
+        """Give the workers on failed nodes up: they are gone once their node is up, or they are force-deleted."""
+        run.failures += 1
+        lost = self._nodes.down(run.placement)
+        self._enter(run, JobState.TERMINATING)
+        due = self._attempts.disrupted(run.job.key, self.now_seconds, lost)
+        timeouts = self._operator.config.timeouts
+        gone_seconds = self._nodes.down_seconds(run.placement, self.now_seconds)
+        if timeouts.lost_node_removal_seconds:
+            waits_seconds = timeouts.lost_node_removal_seconds - timeouts.lost_node_seconds
+            gone_seconds = min(gone_seconds, max(0.0, waits_seconds))
+        self._end_attempt(run, due, gone_seconds)
 
     def _resume(self, run: Run) -> None:
         offloaded = run.state is JobState.OFFLOADED
@@ -352,7 +551,9 @@ class Simulation:
             self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
         )
         self._enter(run, JobState.STARTING)
-        self._after(self._drain_seconds(run.placement) + cost_seconds, _Event.STARTED, run)
+        run.attempt += 1
+        orders_seconds = self._operator.stop_writes_seconds
+        self._after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, Event.STARTED, run)
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         if preemption.reason is PreemptionReason.RESCALED:
@@ -362,8 +563,8 @@ class Simulation:
         if preemption.action is PreemptionAction.EVICT:
             run.evictions += 1
             self._enter(run, JobState.TERMINATING)
-            run.lose_unsaved_work()
-            self._after(self._costs.leave_seconds, _Event.GONE, run)
+            run.stop()
+            self._after(self._costs.leave_seconds + self._operator.stop_writes_seconds, Event.GONE, run)
         elif preemption.action is PreemptionAction.OFFLOAD:
             self._enter(run, JobState.OFFLOADED)
             self._drain(run, self._costs.offload_seconds(run.job.profile))
@@ -373,6 +574,7 @@ class Simulation:
 
     def _drain(self, run: Run, delay_seconds: float) -> None:
         """Keep others from running on the GPUs of a job that is being paused until it has stopped."""
+        delay_seconds += self._operator.stop_writes_seconds
         if delay_seconds > 0:
             for uuid in uuids(run.placement):
                 drained_seconds = self._drained_at_seconds.get(uuid, 0.0)
@@ -391,7 +593,7 @@ class Simulation:
             if run.state is JobState.RUNNING:
                 self._occupancy.touch(run)
 
-    def _after(self, delay_seconds: float, event: _Event, run: Run) -> None:
+    def _after(self, delay_seconds: float, event: Event, run: Run) -> None:
         """Schedule an event of a job, or handle it at once if the delay is 0."""
         if delay_seconds <= 0:
             self._handle(event, run.job.key, run.version)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from laneway.scheduling import Demand, Profile
+from laneway.scheduling import Demand, HostResources, Profile
+from laneway.scheduling.model.host_resources import NOTHING, add
 from laneway.scheduling.model.sensitivity import Sensitivity
 from laneway.simulator.training import Training
 
@@ -46,7 +47,15 @@ class TraceJob:
     """Its speed with any workers and batch size; None: not measured."""
 
     saves: bool = True
-    """Whether it saves its work when it is evicted; else it writes no checkpoint, and starts over."""
+    """Whether it saves its work when it is evicted; else it loses what no earlier checkpoint holds."""
+
+    checkpoint_seconds: float | None = None
+    """The time of training after which it writes a checkpoint, again and again. None: a job that saves does as the model of the
+    operator says, any other writes none and starts over."""
+
+    unseen_requests: HostResources = NOTHING
+    """What each worker's pod requests of its node beyond what the scheduler knows, such as for the container that a webhook adds.
+    Only kube-scheduler counts it."""
 
     def __post_init__(self) -> None:
         if self.submit_seconds < 0:
@@ -55,10 +64,23 @@ class TraceJob:
             raise ValueError(
                 f"duration_seconds of job {self.key} is {self.duration_seconds}: write more than 0"
             )
+        if self.checkpoint_seconds is not None and self.checkpoint_seconds <= 0:
+            raise ValueError(
+                f"checkpoint_seconds of job {self.key} is {self.checkpoint_seconds}: write more than 0, or nothing"
+            )
         if self.expected_seconds is not None and self.expected_seconds <= 0:
             raise ValueError(
                 f"expected_seconds of job {self.key} is {self.expected_seconds}: write more than 0, or nothing"
             )
+
+    @property
+    def pod_requests(self) -> HostResources:
+        """What each worker's pod requests of its node beside GPUs."""
+        if not self.unseen_requests:
+            return self.demand.requests
+        total = dict(self.demand.requests.amounts)
+        add(total, self.unseen_requests)
+        return HostResources.of(total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from laneway.cli.exit_codes import INTERRUPTED, OK, USAGE, CommandError
@@ -14,6 +14,7 @@ from laneway.cli.verbs.simulation import (
     NODES_HELP,
     add_policy_arguments,
     check_report_path,
+    operator_config,
     run_simulation,
     write_report,
 )
@@ -25,6 +26,7 @@ from laneway.simulator import (
     comparison_as_json,
     costs_as_recorded,
     make_setup,
+    operator_as_recorded,
     outcome_of,
     read_nodes,
     read_records,
@@ -57,7 +59,12 @@ def run(arguments: Namespace) -> int:
     """Simulate the recorded jobs and print the comparison."""
     try:
         records = read_records(arguments.records)
-        setup = make_setup(arguments.policy, arguments.placement, [AS_RECORDED, *arguments.option])
+        setup = make_setup(
+            arguments.policy,
+            arguments.placement,
+            [AS_RECORDED, *arguments.option],
+            operator_config(arguments),
+        )
         nodes = read_nodes(arguments.nodes) if arguments.nodes else records.nodes
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
@@ -72,11 +79,12 @@ def run(arguments: Namespace) -> int:
     costs = costs_as_recorded(records, setup.costs, chosen)
     simulation = Simulation(
         [record.job for record in records.jobs],
-        nodes if setup.sharing is None or not chosen & SHARING else setup.sharing.shared(nodes),
+        setup.nodes(nodes) if chosen & SHARING else replace(setup, sharing=None).nodes(nodes),
         setup.policies,
         costs,
         model=setup.model,
         knowledge=setup.knowledge,
+        operator=operator_as_recorded(setup.operator, chosen),
     )
     with InterruptFlag() as interrupt:
         run_simulation(simulation, setup.policy, interrupt)

@@ -14,6 +14,7 @@ from laneway.cli.verbs.simulation import (
     NODES_HELP,
     add_policy_arguments,
     check_report_path,
+    operator_config,
     run_simulation,
     write_report,
 )
@@ -51,8 +52,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Simulate each policy in turn; Ctrl-C keeps the results so far."""
     try:
-        names = [name.strip() for name in arguments.policy.split(",")]
-        setups = [make_setup(name, arguments.placement, arguments.option) for name in names]
+        configured = operator_config(arguments)
+        names = [name.strip() for name in arguments.policy.split(",")] if arguments.policy else [None]
+        setups = [make_setup(name, arguments.placement, arguments.option, configured) for name in names]
         nodes = read_nodes(arguments.nodes)
         trace = load_trace(arguments.trace, setups[0].reading)
     except ValueError as error:
@@ -84,9 +86,14 @@ def run(arguments: Namespace) -> int:
 def _simulated(
     trace: Sequence[TraceJob], nodes: Sequence[Node], setup: Setup, interrupt: InterruptFlag
 ) -> Outcome:
-    shared = nodes if setup.sharing is None else setup.sharing.shared(nodes)
     simulation = Simulation(
-        trace, shared, setup.policies, setup.costs, model=setup.model, knowledge=setup.knowledge
+        trace,
+        setup.nodes(nodes),
+        setup.policies,
+        setup.costs,
+        model=setup.model,
+        knowledge=setup.knowledge,
+        operator=setup.operator,
     )
     run_simulation(simulation, setup.policy, interrupt)
     return outcome_of(simulation, report(simulation, policy=setup.policy, placement=setup.placement))

@@ -7,10 +7,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from laneway.api.config_file import ConfigError, parse_config
 from laneway.cli.exit_codes import USAGE, CommandError
 from laneway.cli.interrupt import InterruptFlag
 from laneway.cli.progress_bar import ProgressBar
 from laneway.cli.verbs.options import add_output_option
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.config.registry import DEFAULTS, PLACEMENT
 from laneway.simulator import Outcome, Simulation, html_page
 
@@ -23,7 +25,8 @@ NODES_HELP = (
 def add_policy_arguments(parser: ArgumentParser, policy_help: str) -> None:
     """Add the policy flags, ``-o`` and ``--report``."""
     parser.add_argument(
-        "--policy", default=DEFAULTS["order"].name, help=f"{policy_help} (default: %(default)s)"
+        "--policy",
+        help=f"{policy_help} (default: the one of --operator's file, else {DEFAULTS['order'].name})",
     )
     parser.add_argument(
         "--placement",
@@ -38,6 +41,13 @@ def add_policy_arguments(parser: ArgumentParser, policy_help: str) -> None:
         help="parameter of a policy, cost or model, such as promotion_factor=4, thresholds_gpu_seconds=3250,7200, "
         "weights=a:2,b:1, restart_seconds=30 or model=gavel; may be repeated",
     )
+    parser.add_argument(
+        "--operator",
+        type=Path,
+        metavar="FILE",
+        help="model the operator with this operator.yaml: its policies, the pace of its decisions and writes, rollbacks and "
+        "back-offs (default: an ideal operator, which takes no time)",
+    )
     add_output_option(parser)
     parser.add_argument(
         "--report",
@@ -45,6 +55,23 @@ def add_policy_arguments(parser: ArgumentParser, policy_help: str) -> None:
         metavar="FILE",
         help="also write an HTML page with plots, which needs no network",
     )
+
+
+def operator_config(arguments: Namespace) -> OperatorConfig | None:
+    """Return the configuration of ``--operator``, if it was given.
+
+    Raises:
+        CommandError: it cannot be read, or something in it is wrong.
+    """
+    path = arguments.operator
+    if path is None:
+        return None
+    try:
+        return parse_config(path.read_text(encoding="utf-8"), OperatorConfig, str(path))
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}", USAGE) from error
+    except (ConfigError, ValueError) as error:
+        raise CommandError(str(error), USAGE) from error
 
 
 def check_report_path(arguments: Namespace) -> None:

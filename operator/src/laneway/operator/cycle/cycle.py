@@ -16,7 +16,6 @@ from functools import partial
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
@@ -37,6 +36,7 @@ from laneway.operator.pacing import (
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.scheduling import Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
+from laneway.scheduling.config.operator_config import OperatorConfig
 from prometheus_client.core import GaugeMetricFamily
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from laneway.operator.config import CycleConfig
 from laneway.operator.pacing import (
     DEFERRED_AGAIN_SECONDS,
     EXPLANATIONS_RATIO_WHILE_MANY_START,
     MANY_STARTS,
 )
+from laneway.scheduling.config.operator_config import CycleConfig
 from laneway.scheduling.state.timers import Timers
 
 

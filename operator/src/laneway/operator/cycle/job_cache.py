@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from laneway.api.job_conditions import SummaryState
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.between_attempts import expires_seconds, pods_refused_seconds
@@ -27,6 +26,7 @@ from laneway.operator.pacing import EXPIRED_AT_ONCE, MEASURED_PER_CYCLE
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling.config.operator_config import TimeoutsConfig
 from laneway.scheduling.state.timers import Timers
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from laneway.operator.config import OperatorConfig
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
@@ -18,6 +17,7 @@ from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import Job, JobState, Node, Scheduler
+from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.state.timers import Timers
 
 

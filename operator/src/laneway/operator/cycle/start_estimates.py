@@ -12,9 +12,9 @@ from itertools import islice
 
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import WaitingStatus
-from laneway.operator.config import CycleConfig
 from laneway.operator.pacing import FIRST_ESTIMATE_SECONDS, SUGGESTIONS_PER_CYCLE
 from laneway.scheduling import Scheduler, StartEstimate, WaitingCode, WaitingReason
+from laneway.scheduling.config.operator_config import CycleConfig
 from laneway.scheduling.explain.start_estimates import ESTIMATED
 
 _SAME_SECONDS, _SAME_RATIO = 60.0, 0.25

@@ -28,16 +28,12 @@ from laneway.operator.execute.write_order import WriteOrder
 from laneway.operator.execute.writer import FencedOff, Refused, Writer
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Metrics
-from laneway.operator.pacing import (
-    PROFILE_RETRY_SECONDS,
-    RETRY_WRITE_SECONDS,
-    SERVICE_SEEN_SECONDS,
-    STARTS_RATIO_OF_WRITES,
-)
+from laneway.operator.pacing import PROFILE_RETRY_SECONDS, RETRY_WRITE_SECONDS, SERVICE_SEEN_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
+from laneway.scheduling.config.operator_config import start_slots
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +75,7 @@ class Executor:
         self._leadership = leadership
         self._ended = ended
         self._wall = wall
-        starts = max(1, int(parallel_writes * STARTS_RATIO_OF_WRITES))
+        starts = start_slots(parallel_writes)
         self._starts = asyncio.Semaphore(starts)
         self._others = asyncio.Semaphore(max(1, parallel_writes - starts))
         self._tasks: set[asyncio.Task[None]] = set()

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from laneway.api.rfc3339 import format_time
-from laneway.operator.config import LeaseConfig
 from laneway.operator.state.resources import LEASES
 from laneway.operator.watch.apiserver import ApiError, Raw, UnknownOutcome
+from laneway.scheduling.config.operator_config import LeaseConfig
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from laneway.operator.lifecycle.between_attempts import avoided
 from laneway.operator.lifecycle.gang import DISRUPTION_REASONS, AttemptResult, DisruptionReason, Outcome
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.scheduler_refusal import new_refusal
+from laneway.scheduling.model.retries import avoided_seconds
 
 
 def end_attempt(
@@ -81,9 +82,9 @@ def _learn_from(
         return status, ""
     status = transitions.failed_on(status, result.failed_on, now_seconds)
     times = next(each.count for each in status.failures if each.node == result.failed_on)
-    if times < timeouts.node_failures or not timeouts.avoid_node_seconds:
+    seconds = avoided_seconds(timeouts.avoid_node_seconds, times, timeouts.node_failures)
+    if not seconds:
         return status, ""
-    seconds = timeouts.avoid_node_seconds * (1 + times - timeouts.node_failures)
     text = f"worker failed there {times} times in a row, lastly: {result.message}"
     status = transitions.kept_away(status, (result.failed_on,), text, now_seconds + seconds, now_seconds)
-    return status, f"kept away from {result.failed_on} for {seconds} s"
+    return status, f"kept away from {result.failed_on} for {seconds:g} s"

@@ -13,7 +13,6 @@ from dataclasses import replace
 from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import AvoidedNodeStatus, TrainingJobStatus
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.admission import is_admitted
 from laneway.operator.lifecycle.deadline import past_deadline
@@ -21,12 +20,14 @@ from laneway.operator.lifecycle.gang import DISRUPTION_REASONS
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.refusals import UNBLOCK, RefusalReason
 from laneway.operator.lifecycle.scheduler_refusal import reviewed
-from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS, NAME_TAKEN_SECONDS, backoff_seconds
+from laneway.operator.pacing import NAME_TAKEN_SECONDS
 from laneway.operator.state.eligibility import set_aside
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import actual_gpus
 from laneway.scheduling import JobState, WorkerPlacement
+from laneway.scheduling.config.operator_config import TimeoutsConfig
+from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS, backoff_seconds
 
 
 def leaving(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from laneway.api.training_job_status import TrainingJobStatus
-from laneway.operator.config import TimeoutsConfig
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import JobState, WorkerPlacement
+from laneway.scheduling.config.operator_config import TimeoutsConfig
 
 
 @dataclass(frozen=True, slots=True)

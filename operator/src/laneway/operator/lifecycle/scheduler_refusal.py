@@ -16,11 +16,7 @@ from laneway.operator.lifecycle.reconciled_job import ReconcileContext
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.host_resources import available
 from laneway.operator.state.records.job_record import JobRecord
-
-_FIRST_PAUSE_SECONDS = 300.0
-_LONGEST_PAUSE_SECONDS = 86_400.0
-"""How long nobody is preempted at least, so that pods which come and go cannot make a gang preempt others for nothing again and
-again."""
+from laneway.scheduling.model.retries import refusal_pause_seconds
 
 _SETTLE_SECONDS = 30.0
 """For this long after a refusal, a node may report pods that took its resources before: less counts as if it had been so then."""
@@ -53,9 +49,7 @@ def reviewed(job: JobRecord, context: ReconcileContext) -> tuple[SchedulerRefusa
             refusal = refusal.model_copy(update={"nodes": nodes})
     if refusal.nodes or refusal.lifted:
         return refusal, math.inf
-    until_seconds = since_seconds + min(
-        _FIRST_PAUSE_SECONDS * 2.0 ** min(refusal.times - 1, 10), _LONGEST_PAUSE_SECONDS
-    )
+    until_seconds = since_seconds + refusal_pause_seconds(refusal.times)
     if context.now_seconds < until_seconds:
         return refusal, until_seconds
     return refusal.model_copy(update={"lifted": True}), math.inf

@@ -21,8 +21,8 @@ from laneway.api.training_job_status import (
     WorkerPlacementStatus,
 )
 from laneway.operator.lifecycle import accounting
-from laneway.operator.pacing import FAILURES_IN_A_ROW_SECONDS
 from laneway.scheduling import PreemptionAction, WorkerPlacement
+from laneway.scheduling.model.retries import FAILURES_IN_A_ROW_SECONDS
 
 Status = TrainingJobStatus
 

@@ -10,7 +10,8 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from laneway.scheduling import Demand, PlacementMode, Profile
+from laneway.scheduling import Demand, HostResources, PlacementMode, Profile
+from laneway.scheduling.model.host_resources import CPU, MEMORY
 from laneway.scheduling.model.snapshot import StageSeconds
 from laneway.simulator.input_file import InputError
 from laneway.simulator.trace import TraceJob
@@ -37,6 +38,11 @@ OPTIONAL = (
     "user",
     "expected_seconds",
     "sensitivity",
+    "cpus",
+    "host_memory_bytes",
+    "unseen_cpus",
+    "saves",
+    "checkpoint_seconds",
     *PROFILE,
 )
 
@@ -60,6 +66,7 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
             mode=_mode(row),
             min_workers=whole(row, "min_workers") if row.get("min_workers") else None,
             max_workers=whole(row, "max_workers") if row.get("max_workers") else None,
+            requests=HostResources.of({CPU: _millis(row, "cpus"), MEMORY: _size(row, "host_memory_bytes")}),
         ),
         seconds(row, "submit_seconds"),
         seconds(row, "duration_seconds"),
@@ -69,6 +76,9 @@ def read_row(row: Mapping[str, str]) -> TraceJob:
         user=row.get("user", ""),
         expected_seconds=seconds(row, "expected_seconds") if row.get("expected_seconds") else None,
         sensitivity=read_sensitivity(row["sensitivity"]) if row.get("sensitivity") else None,
+        saves=_flag(row, "saves", default=True),
+        checkpoint_seconds=seconds(row, "checkpoint_seconds") if row.get("checkpoint_seconds") else None,
+        unseen_requests=HostResources.of({CPU: _millis(row, "unseen_cpus")}),
     )
 
 
@@ -113,6 +123,11 @@ def _row(job: TraceJob) -> dict[str, str]:
         "user": job.user,
         "expected_seconds": _unless(None, job.expected_seconds),
         "sensitivity": write_sensitivity(job.sensitivity) if job.sensitivity else "",
+        "cpus": _cpus(demand.requests),
+        "host_memory_bytes": _unless(0, demand.requests.of_resource(MEMORY)),
+        "unseen_cpus": _cpus(job.unseen_requests),
+        "saves": "" if job.saves else "false",
+        "checkpoint_seconds": "" if job.checkpoint_seconds is None else repr(job.checkpoint_seconds),
     }
     return row | dict.fromkeys(PROFILE, "") | (_profile_fields(job.profile) if job.profile else {})
 
@@ -128,6 +143,10 @@ def _profile_fields(profile: Profile) -> dict[str, str]:
     if profile.stages is not None:
         fields |= {column: repr(value) for column, value in zip(STAGES, profile.stages, strict=True)}
     return fields
+
+
+def _cpus(requests: HostResources) -> str:
+    return _unless(0.0, requests.of_resource(CPU) / 1000)
 
 
 def _unless(default: object, value: object) -> str:
@@ -146,17 +165,23 @@ def _refuse_unwritable(job: TraceJob) -> None:
             raise InputError(
                 f"the job {job.key!r} has a name with spaces around it, {text!r}: write it without"
             )
+    if {name for name, _ in job.demand.requests.amounts} - {CPU, MEMORY} or {
+        name for name, _ in job.unseen_requests.amounts
+    } - {CPU}:
+        raise InputError(
+            f"the job {job.key} requests resources other than CPUs and memory, or unseen ones other than CPUs, which the format cannot hold"
+        )
     if any("|" in model or not model for model in job.demand.models):
         raise InputError(
             f"the job {job.key!r} names a GPU model that is empty or has a |, which separates models"
         )
 
 
-def _flag(row: Mapping[str, str], column: str) -> bool:
+def _flag(row: Mapping[str, str], column: str, *, default: bool = False) -> bool:
     text = row.get(column, "")
     if text not in ("", "true", "false"):
         raise ValueError(f"{column} is {text!r}: write true or false")
-    return text == "true"
+    return text == "true" if text else default
 
 
 def _mode(row: Mapping[str, str]) -> PlacementMode:
@@ -192,6 +217,16 @@ def _require_all(row: Mapping[str, str], columns: Sequence[str], instead: str) -
     missing = [column for column in columns if not row.get(column)]
     if missing:
         raise ValueError(f"{', '.join(missing)}: empty or missing; write {instead} of {', '.join(columns)}")
+
+
+def _millis(row: Mapping[str, str], column: str) -> int:
+    """Return a number of CPUs in thousandths."""
+    if not row.get(column):
+        return 0
+    cpus = number(row, column, "a number of CPUs")
+    if cpus < 0:
+        raise ValueError(f"{column} is {row[column]}: write 0 or more")
+    return round(cpus * 1000)
 
 
 def _size(row: Mapping[str, str], column: str) -> int:

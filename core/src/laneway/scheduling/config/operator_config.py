@@ -1,4 +1,7 @@
-"""``operator.yaml``: the policies, the time limits, the pace of the cycle, and where the operator listens."""
+"""``operator.yaml``: the policies, the time limits, the pace of the cycle, and where the operator listens.
+
+The operator reads it, and the simulator, which models an operator with this configuration.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from laneway.api.node_config import LaneConfig
 from laneway.api.schema import Model
 from laneway.lanes import LaneRules
-from laneway.scheduling import Policies, policies
+from laneway.scheduling.config.registry import policies
+from laneway.scheduling.config.stages import Policies
 from pydantic import Field, model_validator
 
 
@@ -200,6 +204,15 @@ class CycleConfig(Model):
         description="The most jobs with decided but unwritten starts. Others follow as these are written.",
     )
     parallel_writes: int = Field(default=48, ge=1, le=512, description="Writes in flight at the same time.")
+
+
+_STARTS_RATIO_OF_WRITES = 0.75
+"""Of ``parallelWrites``, the part for jobs that start: a job that is to stop never waits behind thousands of new pods."""
+
+
+def start_slots(parallel_writes: int) -> int:
+    """Return how many of the writes in flight may be of jobs that start."""
+    return max(1, int(parallel_writes * _STARTS_RATIO_OF_WRITES))
 
 
 class LeaseConfig(Model):

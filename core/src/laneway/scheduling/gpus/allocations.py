@@ -288,6 +288,11 @@ class Allocations:
         self.held_percent[job.namespace] += entry.percent
         self._touch(entry)
 
+    def gpus_of(self, key: str) -> tuple[int, ...]:
+        """Return the numbers of the GPUs that a job holds."""
+        entry = self.of_job.get(key)
+        return () if entry is None else tuple(number for number, _ in entry.shares)
+
     def remove(self, key: str) -> None:
         """Remove a job's allocation."""
         entry = self.of_job.pop(key, None)

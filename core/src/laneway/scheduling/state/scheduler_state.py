@@ -21,8 +21,10 @@ from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View
 from laneway.scheduling.model.gpu_class import suitable
 from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.shared_speeds import SharedSpeeds
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
+from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.preemptible import Preemptible
 from laneway.scheduling.state.ranking import Ranking, SortKey
@@ -79,6 +81,10 @@ class SchedulerState:
         self._started: dict[str, SortKey] = {}
         """Jobs that the last cycle starts, and their places then."""
 
+        self.speeds = SharedSpeeds()
+        """How fast jobs run that share GPUs, as far as it is known."""
+
+        self.measured = MeasuredSpeeds()
         self._stale: set[str] = set()
         self._min_runtimes = MinRuntimes()
         self._evictable_until = Timers()
@@ -111,6 +117,7 @@ class SchedulerState:
     def forget(self, key: str) -> None:
         """Remove a job."""
         del self.jobs[key]
+        self.measured.forget(key)
         self._avoid.pop(key, None)
         self.avoided.pop(key, None)
         self.worker_counts.pop(key, None)
@@ -172,6 +179,7 @@ class SchedulerState:
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
         self._refresh_stale(now_seconds)
+        self.measured.learn(self.speeds, self.jobs, self.allocations)
 
     def _refresh_stale(self, now_seconds: float) -> None:
         """Bring up to date what has changed, or is due."""
@@ -218,7 +226,9 @@ class SchedulerState:
         tracked = self.allocations.track(view)
         found = self._capacities.get(view)
         if found is None or found.tracked is not tracked:
-            found = self._capacities[view] = FreeCapacity(self.allocations, tracked, self.avoided)
+            found = self._capacities[view] = FreeCapacity(
+                self.allocations, tracked, self.avoided, self.speeds
+            )
         return found
 
     def level(self, key: str) -> Level:
@@ -328,7 +338,7 @@ class SchedulerState:
         memory_bytes = None
         if job.profile is not None and self.cluster_capacity.depends_on_memory(job.demand):
             memory_bytes = (job.profile.persistent_bytes, job.profile.ephemeral_bytes)
-        return self.policies.placement.profile_key(job.profile), memory_bytes
+        return self.policies.placement.profile_key(job), memory_bytes
 
     def _enter_holding(self, job: Job, now_seconds: float) -> None:
         self._leave_line(job.key)

@@ -37,6 +37,11 @@ running jobs some figure is written at any time."""
 MEASURED_PER_CYCLE = 100
 """Jobs with only new figures that are reconciled in one cycle, so that a report of every agent is spread over cycles."""
 
+SPEED_SECONDS = 60.0
+SPEED_ITERATIONS = 16
+"""A job's speed beside others is measured over this time and number of iterations at least: some reports of its nodes, so that a report
+that comes late hardly counts."""
+
 EXPLAINED_PER_CYCLE = 100
 _EXPLAINED_PER_SECOND = 5000.0
 """Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core."""

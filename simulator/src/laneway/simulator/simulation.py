@@ -51,8 +51,9 @@ class _Event(IntEnum):
     FINISH = 0
     GONE = 1
     STARTED = 2
-    MILESTONE = 3
-    SUBMIT = 4
+    MEASURED = 3
+    MILESTONE = 4
+    SUBMIT = 5
 
 
 class Simulation:
@@ -113,6 +114,9 @@ class Simulation:
         ]
         heapq.heapify(self._events)
         self._due_seconds: float | None = None
+        self._due_again = False
+        """Whether a measured speed may change the last decision."""
+
         self._idle_decisions = 0
 
     @property
@@ -162,8 +166,13 @@ class Simulation:
             return False
         self.meter.advance(at_seconds)
         self.now_seconds = at_seconds
+        due, self._due_again = self._due_seconds == at_seconds, False
         while self._events and self._events[0][0] <= at_seconds:
-            self._handle(*heapq.heappop(self._events)[1:])
+            _, event, key, version = heapq.heappop(self._events)
+            due |= event is not _Event.MEASURED
+            self._handle(event, key, version)
+        if not due and not self._due_again:
+            return True
         self._schedule()
         self.history.add_sample(self.meter.sample())
         return True
@@ -191,11 +200,20 @@ class Simulation:
             self._forget(run)
         elif event is _Event.FINISH:
             self._finish(run)
+        elif event is _Event.MEASURED:
+            self._report_speed(run)
         else:
             self._reach_milestone(run)
 
     def _submit(self, job: TraceJob) -> None:
-        run = Run(job, self.now_seconds, self._knowledge.expected_seconds(job), self._knowledge.profiled)
+        knowledge = self._knowledge
+        run = Run(
+            job,
+            self.now_seconds,
+            knowledge.expected_seconds(job),
+            knowledge.profiled,
+            knowledge.profile_of(job),
+        )
         self.runs[job.key] = self._changed[job.key] = run
         self._scheduler.avoid(job.key, job.avoided_nodes)
         self.meter.count(run.state, 1)
@@ -287,6 +305,16 @@ class Simulation:
             run.profiled = True
         self._changed[run.job.key] = run
         self._plan_milestone(run)
+        measuring_seconds = self._knowledge.measuring_seconds(run.job, speed.progress_ratio)
+        if measuring_seconds < math.inf and self._occupancy.sharers(run):
+            at_seconds = self.now_seconds + measuring_seconds
+            heapq.heappush(self._events, (at_seconds, _Event.MEASURED, run.job.key, run.version))
+
+    def _report_speed(self, run: Run) -> None:
+        """Tell the scheduler the speed of a job beside those that share its GPUs, as measured by now."""
+        if run.speed is not None:
+            sharers, ratio = self._occupancy.sharers(run), run.speed.progress_ratio
+            self._due_again |= self._scheduler.report_speed(run.job.key, ratio, sharers)
 
     def _plan_milestone(self, run: Run) -> None:
         """Schedule the end of a job's work, of its profiling or of its speed, whichever comes first."""

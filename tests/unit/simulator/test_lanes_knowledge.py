@@ -133,3 +133,29 @@ def test_no_job_is_faster_in_lockstep_than_alone_and_the_order_does_not_matter(l
     ratios = Lockstep(overhead=False).speed_ratios(loads)
     assert all(0 < each <= 1 + 1e-9 for each in ratios)
     assert Lockstep(overhead=False).speed_ratios(loads[::-1]) == pytest.approx(ratios[::-1])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20_000), st.integers(100, 50_000), st.sampled_from([1, 1, 2])),
+        min_size=2,
+        max_size=10,
+    )
+)
+def test_where_nothing_is_worth_sharing_overcommitted_gpus_are_scheduled_like_others(
+    jobs: list[tuple[int, int, int]],
+) -> None:
+    """An overcommitted GPU has no more time than another, so no job is guaranteed more of it."""
+    trace = [
+        a_job(f"j{at}", duration, submit=submit, gpus=gpus, profile=COMPUTES, model=f"m{at}")
+        for at, (submit, duration, gpus) in enumerate(jobs)
+    ]
+    by = policies(order="multilevel-las", placement="lanes", placement_options={"min_gain_ratio": 1.0})
+    finished = []
+    for overcommit in (1, 4):
+        nodes = Sharing(overcommit).shared(make_nodes("1x2"))
+        simulation = Simulation(trace, nodes, by, model=Lockstep(), knowledge=MEASURED)
+        simulation.run()
+        finished.append({key: run.finish_seconds for key, run in simulation.runs.items()})
+    assert finished[0] == finished[1]

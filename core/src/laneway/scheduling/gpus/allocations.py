@@ -133,12 +133,16 @@ class Allocations:
         """The classes of the GPUs that may be given to jobs, rising."""
         return self._usable.classes
 
-    def usable_percent(self) -> Mapping[GPUClass, int]:
-        """Return what the usable GPUs of each class offer to jobs that take turns, in percent of a GPU."""
+    def usable_percent(self) -> tuple[Mapping[GPUClass, int], Mapping[GPUClass, int]]:
+        """Return the time of the usable GPUs of each class, and what they offer beyond it, in percent of a GPU: an overcommitted
+        GPU has no more time than another one."""
         offered: Counter[GPUClass] = Counter()
+        beyond: Counter[GPUClass] = Counter()
         for number in self.usable:
-            offered[self.classes[number]] += self._empty_percent[number]
-        return offered
+            percent = self._empty_percent[number]
+            offered[self.classes[number]] += min(percent, 100)
+            beyond[self.classes[number]] += max(0, percent - 100)
+        return offered, beyond
 
     def renew(self, nodes: tuple[Node, ...]) -> bool:
         """Apply changes of the nodes, which are ordered by name.

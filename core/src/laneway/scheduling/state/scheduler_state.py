@@ -19,7 +19,7 @@ from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
 from laneway.scheduling.gpus.capacity import ClusterCapacity
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View
-from laneway.scheduling.model.gpu_class import suitable
+from laneway.scheduling.model.gpu_class import GPUClass, suitable
 from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.shared_speeds import SharedSpeeds
 from laneway.scheduling.model.snapshot import Job, JobState, Node
@@ -61,6 +61,9 @@ class SchedulerState:
         """By malleable job: the number of workers that the elastic policy gives it."""
 
         self.contention = Contention()
+        self._overcommitted_percent: Mapping[GPUClass, int] = {}
+        """By class of GPUs: what is on offer beyond their time."""
+
         self.ranking = Ranking(policies.order, self._claim if policies.order.bounds_waiting else None)
         self.queue = WaitingQueue()
         self.paused: set[str] = set()
@@ -175,7 +178,9 @@ class SchedulerState:
             self._holders_known = True
             self._refresh_stale(now_seconds)
         if self.policies.order.bounds_waiting:
-            self.contention.set_idle(self.capacity(IDLE).idle_percent())
+            idle = self.capacity(IDLE).idle_percent()
+            beyond = self._overcommitted_percent
+            self.contention.set_idle({each: max(0, idle[each] - beyond[each]) for each in idle})
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
         self._refresh_stale(now_seconds)
@@ -303,7 +308,8 @@ class SchedulerState:
     def _count_capacity(self) -> None:
         if not self.policies.order.bounds_waiting:
             return
-        self.contention.set_capacity(self.allocations.usable_percent())
+        capacity, self._overcommitted_percent = self.allocations.usable_percent()
+        self.contention.set_capacity(capacity)
         for job in self.jobs.values():
             self._count_demand(job)
 

@@ -16,6 +16,7 @@ from tests.performance.scheduling_tables import SCHEDULING
 MODULES = {
     "fidelity": "fidelity",
     "better": "better",
+    "lanes": "lanes",
     "liveness": "liveness",
     "speed": "decision_speed",
     "simulation": "simulation_speed",
@@ -27,10 +28,10 @@ MODULES = {
 }
 """Below ``tests.performance``, by name, in the order in which they run."""
 
-ON_TRACES = ("fidelity", "better", "elastic", "estimates", "fragmentation")
+ON_TRACES = ("fidelity", "better", "lanes", "elastic", "estimates", "fragmentation")
 
-ON_REQUEST = ("fragmentation", "real-workload", "real-cluster")
-"""The first takes long, the others need a cluster."""
+ON_REQUEST = ("lanes", "fragmentation", "real-workload", "real-cluster")
+"""The first two take long, the others need a cluster."""
 
 if __name__ == "__main__":
     sys.exit(run_block(SCHEDULING, MODULES, __doc__, on_traces=ON_TRACES, on_request=ON_REQUEST))

@@ -48,6 +48,20 @@ def _better(found: Any) -> Iterator[str]:
     )
 
 
+def _lanes(found: Any) -> Iterator[str]:
+    return table_of(
+        found,
+        column("trace", "trace"),
+        column("truth", "truth"),
+        column("the scheduler knows", "knows"),
+        column("average JCT", "average_jct_seconds", seconds),
+        column("p99", "p99_jct_seconds", seconds),
+        column("times better than Muri-L", "times_muri_l", unless_none("{:.2f}")),
+        column("than not sharing", "times_alone", "{:.2f}"),
+        column("preemptions", "preemptions", "{:,}"),
+    )
+
+
 def _speed(found: Any) -> Iterator[str]:
     yield from table_of(
         found["speeds"],
@@ -222,6 +236,7 @@ SCHEDULING = Block(
     {
         "fidelity": ("The simulator against the references' own", _fidelity),
         "better": ("The project's own policy against the best published", _better),
+        "lanes": ("Sharing, by truth and by knowledge", _lanes),
         "liveness": ("A gang of 10 hours among small jobs, on 64 GPUs", _liveness),
         "real-workload": ("Thirty real jobs against their prediction", _real_workload),
         "real-cluster": ("Real runs against their simulation, each", _real_cluster),

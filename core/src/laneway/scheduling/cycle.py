@@ -6,6 +6,7 @@ from laneway.scheduling.actions.allocate import allocate, pipeline
 from laneway.scheduling.actions.preempt import preempt_for
 from laneway.scheduling.actions.reserve import reserve
 from laneway.scheduling.actions.resume import resume
+from laneway.scheduling.actions.separate import separate
 from laneway.scheduling.actions.stop import rescale, stop_suspended
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.cycle_queue import CycleQueue, Head
@@ -29,6 +30,7 @@ def run_cycle(session: Session) -> Decision:
     # 1. Stop the jobs that end for reasons of their own.
     stop_suspended(session)
     rescale(session)
+    separate(session)
 
     # 2. Drop cached rejections that may not hold any more, and queue the jobs that are worth a try.
     cache.review(session.now_seconds, something_stops=bool(decision.preemptions))

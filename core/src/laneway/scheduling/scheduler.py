@@ -22,6 +22,7 @@ from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import Decision, Plan, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState, Node
+from laneway.scheduling.state.measured_speeds import SharedSpeed
 from laneway.scheduling.state.scheduler_state import SchedulerState
 from laneway.scheduling.validation import Holdings, check_decision
 
@@ -60,6 +61,18 @@ class Scheduler:
         """Keep a job away from these nodes from now on."""
         self._state.avoid(key, nodes)
         self._holdings.avoid(key, nodes)
+
+    def report_speed(self, key: str, ratio: float, sharers: frozenset[str]) -> bool:
+        """Tell the measured speed of a running job that shares its GPUs; return whether it may change the last decision.
+
+        Args:
+            key: the job.
+            ratio: its speed; 1 is its speed alone. Above 0.
+            sharers: the other jobs that ran on any of its GPUs all the time. If others do now, the speed does not count.
+        """
+        state = self._state
+        state.measured.report(key, SharedSpeed(ratio, sharers))
+        return state.measured.is_news(key, state.speeds, state.allocations)
 
     def decide(self, now_seconds: float, max_starts: float = math.inf) -> Decision:
         """Run one cycle, and return what changes.
@@ -174,10 +187,12 @@ class Scheduler:
     def next_decision_seconds(self, now_seconds: float) -> float | None:
         """Return when time alone may change the last decision, if nothing is observed before; None: never.
 
-        That is when a job changes its queue, when a running job becomes preemptible, or when the elastic policy is due.
+        That is when a job changes its queue, when a running job becomes preemptible, when jobs that share GPUs may be
+        separated, or when the elastic policy is due.
         """
-        self._state.refresh(now_seconds)
-        due_seconds = self._state.next_change_seconds(now_seconds)
+        state = self._state
+        state.refresh(now_seconds)
+        due_seconds = min(state.next_change_seconds(now_seconds), state.measured.due_seconds)
         if self._worker_counts is not None:
             due_seconds = min(due_seconds, self._worker_counts.next_seconds())
         return None if math.isinf(due_seconds) else due_seconds

@@ -41,6 +41,11 @@ EXPIRED_AT_ONCE = 10
 """Jobs that ended long ago and are being deleted because they expired. Where thousands expire together, as after a shorter time was
 configured, they leave room for the writes of other jobs."""
 
+SPEED_SECONDS = 60.0
+SPEED_ITERATIONS = 16
+"""A job's speed beside others is measured over this time and number of iterations at least: some reports of its nodes, so that a report
+that comes late hardly counts."""
+
 EXPLAINED_PER_CYCLE = 100
 _EXPLAINED_PER_SECOND = 5000.0
 """Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core."""

@@ -11,31 +11,34 @@ class Event(IntEnum):
     FINISH = 0
     GONE = 1
     STARTED = 2
-    MILESTONE = 3
-    SUBMIT = 4
-    NOTICED = 5
+    MEASURED = 3
+    """The speed of a job beside others is known."""
+
+    MILESTONE = 4
+    SUBMIT = 5
+    NOTICED = 6
     """The operator knows that a job has finished."""
 
-    ROLLED_BACK = 6
+    ROLLED_BACK = 7
     """The operator gives up an attempt that has not started."""
 
-    FAILED = 7
+    FAILED = 8
     """A worker fails."""
 
-    LOST = 8
+    LOST = 9
     """The operator gives up the workers on a failed node."""
 
-    REVIEW = 9
+    REVIEW = 10
     """A job's back-off ends, it need not avoid a node any more, or its refusal is to be looked at."""
 
-    NODE_DOWN = 10
-    NODE_NOT_READY = 11
-    NODE_UP = 12
+    NODE_DOWN = 11
+    NODE_NOT_READY = 12
+    NODE_UP = 13
 
 
 OF_NODES = frozenset({Event.NODE_DOWN, Event.NODE_NOT_READY, Event.NODE_UP})
 OF_A_STATE = frozenset(
-    {Event.FINISH, Event.GONE, Event.STARTED, Event.MILESTONE, Event.ROLLED_BACK, Event.LOST}
+    {Event.FINISH, Event.GONE, Event.STARTED, Event.MEASURED, Event.MILESTONE, Event.ROLLED_BACK, Event.LOST}
 )
 """Void once the job has left the state or speed for which they were scheduled."""
 

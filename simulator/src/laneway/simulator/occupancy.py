@@ -65,6 +65,11 @@ class Occupancy:
                 del self._on_gpu[uuid][run.job.key]
                 self._changed_gpus[uuid] = None
 
+    def sharers(self, run: Run) -> frozenset[str]:
+        """Return the other jobs that run on any of a job's GPUs."""
+        on = {key for uuid in uuids(run.placement) for key in self._on_gpu[uuid]}
+        return frozenset(on - {run.job.key})
+
     def touch(self, run: Run) -> None:
         """Record that a running job needs a new speed."""
         self._changed_runs[run.job.key] = None

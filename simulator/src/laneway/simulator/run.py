@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from laneway.scheduling import Job, JobState, WorkerPlacement
+from laneway.scheduling import Job, JobState, Profile, WorkerPlacement
 from laneway.scheduling.model.goodput import GoodputModel
 from laneway.scheduling.model.plan import WorkerAllotment
 from laneway.scheduling.model.snapshot import held_gpus
@@ -25,6 +25,9 @@ class Run:
     expected_seconds: float
     profiled: bool = False
     """Whether the scheduler knows its profile, if the trace has one."""
+
+    known_profile: Profile | None = None
+    """Its profile, as the scheduler knows it."""
 
     state: JobState = JobState.WAITING
     placement: tuple[WorkerPlacement, ...] = ()
@@ -206,7 +209,8 @@ class Run:
             waited_before_seconds=self.waited_seconds,
             started_seconds=self.running_since_seconds,
             service_at_promotion_gpu_seconds=self.service_at_promotion_gpu_seconds,
-            profile=self.job.profile if self.profiled else None,
+            profile=self.known_profile if self.profiled else None,
+            template=self.job.model,
             sensitivity=self.job.sensitivity,
             goodput=self.goodput,
             restarts=self.evictions + self.failures,

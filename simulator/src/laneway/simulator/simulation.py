@@ -125,6 +125,9 @@ class Simulation:
         self._due_seconds = math.inf
         """When the next decision is due."""
 
+        self._due_again = False
+        """Whether a measured speed may change the last decision."""
+
         self._idle_decisions = 0
 
     @property
@@ -173,8 +176,11 @@ class Simulation:
         self.meter.advance(at_seconds)
         self.now_seconds = at_seconds
         while self._events and self._events[0][0] <= at_seconds:
-            self._handle(*heapq.heappop(self._events)[1:])
-            self._due_seconds = min(self._due_seconds, at_seconds + self._operator.reaction_seconds)
+            _, event, key, version = heapq.heappop(self._events)
+            self._handle(event, key, version)
+            if event is not Event.MEASURED or self._due_again:
+                self._due_seconds = min(self._due_seconds, at_seconds + self._operator.reaction_seconds)
+        self._due_again = False
         self._update_speeds()
         if self._due_seconds <= at_seconds:
             self._schedule()
@@ -221,11 +227,20 @@ class Simulation:
             self._lose(run)
         elif event is Event.REVIEW:
             self._review(run)
+        elif event is Event.MEASURED:
+            self._report_speed(run)
         else:
             self._reach_milestone(run)
 
     def _submit(self, job: TraceJob) -> None:
-        run = Run(job, self.now_seconds, self._knowledge.expected_seconds(job), self._knowledge.profiled)
+        knowledge = self._knowledge
+        run = Run(
+            job,
+            self.now_seconds,
+            knowledge.expected_seconds(job),
+            knowledge.profiled,
+            knowledge.profile_of(job),
+        )
         if job.checkpoint_seconds is not None:
             run.checkpoint_seconds = job.checkpoint_seconds
         elif job.saves and self._operator.failures.checkpoint_seconds:
@@ -361,6 +376,16 @@ class Simulation:
             run.profiled = True
         self._changed[run.job.key] = run
         self._plan_milestone(run)
+        measuring_seconds = self._knowledge.measuring_seconds(run.job, speed.progress_ratio)
+        if measuring_seconds < math.inf and self._occupancy.sharers(run):
+            at_seconds = self.now_seconds + measuring_seconds
+            heapq.heappush(self._events, (at_seconds, Event.MEASURED, run.job.key, run.version))
+
+    def _report_speed(self, run: Run) -> None:
+        """Tell the scheduler the speed of a job beside those that share its GPUs, as measured by now."""
+        if run.speed is not None:
+            sharers, ratio = self._occupancy.sharers(run), run.speed.progress_ratio
+            self._due_again |= self._scheduler.report_speed(run.job.key, ratio, sharers)
 
     def _plan_milestone(self, run: Run) -> None:
         """Schedule the end of a job's work, of its profiling or of its speed, whichever comes first."""

@@ -28,8 +28,8 @@ class Recorder:
         self.asked.add(job.key)
         return self.policy.place(job, capacity)
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
-        return self.policy.profile_key(profile)
+    def profile_key(self, job: Job) -> Hashable:
+        return self.policy.profile_key(job)
 
 
 def asked(policy: PlacementPolicy, nodes: list[Node], *jobs: JobBuilder) -> set[str]:
@@ -91,5 +91,6 @@ def test_tiresias_reads_whether_the_skew_is_large() -> None:
 @pytest.mark.parametrize("policy", [BestFit(), TiresiasPlacement()])
 def test_only_lanes_reads_stages(policy: PlacementPolicy) -> None:
     profiles = [Profile(GIB, GIB, 1.0, stages=StageSeconds(0.0, cpu, 0.5, 0.0)) for cpu in (0.1, 0.4)]
-    assert len({policy.profile_key(profile) for profile in profiles}) == 1
-    assert len({Lanes().profile_key(profile) for profile in profiles}) == 2
+    jobs = [replace(a_job("j").made, profile=profile) for profile in profiles]
+    assert len({policy.profile_key(job) for job in jobs}) == 1
+    assert len({Lanes().profile_key(job) for job in jobs}) == 2

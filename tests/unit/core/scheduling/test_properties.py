@@ -21,7 +21,6 @@ from laneway.scheduling import (
     JobState,
     Node,
     Policies,
-    Profile,
     WorkerPlacement,
     policies,
 )
@@ -76,7 +75,7 @@ class EachAlone:
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         return self.policy.place(job, capacity)
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
+    def profile_key(self, job: Job) -> Hashable:
         return object()
 
 

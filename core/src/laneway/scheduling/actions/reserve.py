@@ -102,6 +102,9 @@ def _reserve(
     start_seconds = free_at[run[-1].key][0]
     if start_seconds <= now_seconds and session.preemptors < MAX_PREEMPTORS:
         victims = once_gone.in_the_way(run)
+        if not victims:  # it fits beside them: more sharers of a GPU may slow a further one less
+            statement.rollback()
+            return False
         now = PreemptionScenario(
             session.state,
             statement,

@@ -10,7 +10,7 @@ from laneway.scheduling.model.snapshot import JobState
 def stop_suspended(session: Session) -> None:
     """Stop the suspended jobs that hold GPUs."""
     for key in sorted(session.state.suspended):
-        _stop(
+        stop(
             session, key, PreemptionReason.SUSPENDED, "The job is suspended: it stops at its next checkpoint."
         )
 
@@ -20,7 +20,7 @@ def rescale(session: Session) -> None:
     for key, workers in sorted(session.state.worker_counts.items()):
         job = session.state.jobs[key]
         if job.state is JobState.RUNNING and len(job.placement) != workers and job.preemptible:
-            _stop(
+            stop(
                 session,
                 key,
                 PreemptionReason.RESCALED,
@@ -29,7 +29,8 @@ def rescale(session: Session) -> None:
             session.decision.rescales[key] = workers
 
 
-def _stop(session: Session, key: str, reason: PreemptionReason, message: str) -> None:
+def stop(session: Session, key: str, reason: PreemptionReason, message: str) -> None:
+    """Evict a job for a reason of its own."""
     if key not in session.decision.preemptions:
         session.decision.preemptions[key] = Preemption(key, reason, message, None)
         statement = session.statement()

@@ -3,7 +3,7 @@
 When a job finds no place, neither on idle GPUs nor by preemption, its equivalence class is rejected from its place in the
 order on. A rejection is dropped
 
-- when GPUs or memory become free (all rejections are dropped);
+- when GPUs or memory become free, or jobs that share GPUs turn out to be faster or slower (all rejections are dropped);
 - when a job becomes preemptible for a rejected one;
 - when the job that blocked it no longer does;
 - when a cycle preempts for a job before it: the rest of the freed GPUs may be enough for it.
@@ -45,7 +45,7 @@ class UnschedulableCache:
         """The job that no later job may pass anywhere: every class of GPUs is blocked."""
 
         self._state = state
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         """The state's counters when the rejections were made; None: they are not valid any more."""
 
     def must_try(self, equivalence_class: EquivalenceClass, sort_key: SortKey) -> bool:
@@ -136,8 +136,13 @@ class UnschedulableCache:
         """Keep the rejections for the next cycle, or mark them as outdated by what this cycle does."""
         self._stamp = self._current_stamp() if valid else None
 
-    def _current_stamp(self) -> tuple[int, int]:
-        return (self._state.allocations.frees, self._state.departures if self.blocked_from else -1)
+    def _current_stamp(self) -> tuple[int, int, int]:
+        state = self._state
+        return (
+            state.allocations.frees,
+            state.departures if self.blocked_from else -1,
+            state.speeds.version,
+        )
 
     def _newly_exposed(self) -> list[EquivalenceClass]:
         """Return the rejected classes with a job that may preempt another one which it could not preempt before."""

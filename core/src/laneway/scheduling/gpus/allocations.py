@@ -137,12 +137,15 @@ class Allocations:
         """The classes of the GPUs that may be given to jobs, rising."""
         return self._usable.classes
 
-    def usable_percent(self) -> list[int]:
-        """Return, by pool, what the usable GPUs offer to jobs that take turns, in percent of a GPU."""
-        offered = [0] * len(self.pools)
+    def usable_percent(self) -> tuple[list[int], list[int]]:
+        """Return, by pool, the time of the usable GPUs, and what they offer beyond it, in percent of a GPU: an overcommitted GPU has no
+        more time than another one."""
+        offered, beyond = [0] * len(self.pools), [0] * len(self.pools)
         for number in self.usable:
-            offered[self._pool_numbers[number]] += self._empty_percent[number]
-        return offered
+            pool, percent = self._pool_numbers[number], self._empty_percent[number]
+            offered[pool] += min(percent, 100)
+            beyond[pool] += max(0, percent - 100)
+        return offered, beyond
 
     def renew(self, nodes: tuple[Node, ...]) -> bool:
         """Apply changes of the nodes, which are ordered by name.
@@ -292,6 +295,11 @@ class Allocations:
             self._on_node[node][job.key] = (workers, entry)
         self.held_percent[job.namespace] += entry.percent
         self._touch(entry)
+
+    def gpus_of(self, key: str) -> tuple[int, ...]:
+        """Return the numbers of the GPUs that a job holds."""
+        entry = self.of_job.get(key)
+        return () if entry is None else tuple(number for number, _ in entry.shares)
 
     def remove(self, key: str) -> None:
         """Remove a job's allocation."""

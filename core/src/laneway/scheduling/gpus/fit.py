@@ -11,6 +11,7 @@ from laneway.scheduling.gpus.host_limits import NO_LIMITS
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
 from laneway.scheduling.model.gpu_class import GPUClass, lanes_matter, suitable
+from laneway.scheduling.model.shared_speeds import SharedSpeeds
 from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
 from laneway.scheduling.model.tenants import tenant_of
 
@@ -22,7 +23,11 @@ class FreeCapacity:
     """What is free in one view of the allocations: IDLE, FUTURE_IDLE, or with some levels preempted."""
 
     def __init__(
-        self, allocations: Allocations, tracked: TrackedView, avoided: Mapping[str, frozenset[int]]
+        self,
+        allocations: Allocations,
+        tracked: TrackedView,
+        avoided: Mapping[str, frozenset[int]],
+        speeds: SharedSpeeds | None = None,
     ) -> None:
         """Read a view.
 
@@ -30,8 +35,10 @@ class FreeCapacity:
             allocations: read only.
             tracked: what counts as held.
             avoided: by job, the numbers of the nodes that it is not to be placed on now.
+            speeds: what is known of jobs that share GPUs; None: nothing.
         """
         self.tracked = tracked
+        self.speeds = speeds or SharedSpeeds()
         self._allocations = allocations
         self._view = tracked.view
         self._avoided = avoided

@@ -32,7 +32,8 @@ Fitted to the throughputs of pairs of jobs that Gavel (OSDI'20) measured on V100
 that is on the GPU: 0.13 to 0.16 by set of measurements, without the recommendation models, which nearly stand still beside others. A
 job's speed beside a partner that the fit has not seen is then off by 0.15 on average on a V100 and by 0.08 on a P100 or K80, the sum of
 both by 0.19 and 0.04. These data alone would hardly tell it from 0; Muri's own V100s took 1.31, 1.48 and 1.35 times as long as perfect
-interleaving with 2, 3 and 4 jobs, and this comes to 1.13, 1.26 and 1.39.
+interleaving with 2, 3 and 4 jobs, and this comes to 1.13, 1.26 and 1.39. The scheduler starts with more, and learns the real one
+(:mod:`laneway.scheduling.model.shared_speeds`).
 """
 
 SWITCH_SECONDS = 0.0003

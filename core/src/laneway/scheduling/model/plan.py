@@ -155,6 +155,8 @@ class PreemptionReason(StrEnum):
     SUSPENDED = "Suspended"
     RESCALED = "Rescaled"
     """It is malleable, and restarts with another number of workers."""
+    SEPARATED = "Separated"
+    """It shared GPUs with other jobs, and that was measured to be too slow."""
 
 
 class PreemptionAction(StrEnum):

@@ -256,6 +256,9 @@ class Job:
     """Its attained service when it was last promoted for having waited long (see ``Plan.promotions``); 0: never."""
 
     profile: Profile | None = None
+    template: str = ""
+    """Jobs of one template do the same work; empty: not known."""
+
     sensitivity: Sensitivity | None = None
     """How its throughput depends on CPUs and memory; None: not measured."""
 

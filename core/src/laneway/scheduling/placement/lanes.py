@@ -1,8 +1,9 @@
 """Lanes: share GPUs if that increases throughput.
 
 An empty GPU is taken while there is one. Else a gang joins others if the safety condition allows it, where all sharers
-together do the most work by the stages in their profiles (``laneway.scheduling.model.interference``): a job that reads data
-beside one that computes, as in Muri (SIGCOMM'22). If even the best choice gains too little, it waits.
+together do the most work: a job that reads data beside one that computes, as in Muri (SIGCOMM'22). The speeds are those that such
+jobs have shown, else predicted from the stages in their profiles (``laneway.scheduling.model.shared_speeds``). If even the best choice
+gains too little, it waits. If jobs that share turn out to gain too little, one leaves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.interference import PARALLEL_PENALTY_RATIO, Interference, load_of
-from laneway.scheduling.model.snapshot import GPU, Job, Profile, WorkerPlacement
+from laneway.scheduling.model.shared_speeds import SharedSpeeds, kind_of
+from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
 
@@ -40,14 +41,17 @@ class Lanes:
     min_speed_ratio: float = 0.0
     """The least speed of the joining job itself; 1 is its speed alone, 0 sets no limit."""
 
-    parallel_penalty_ratio: float = PARALLEL_PENALTY_RATIO
-    """The parameters of the interference model."""
+    keep_gain_ratio: float = 0.0
+    """The least measured gain for a job to stay with others. It is less than ``min_gain_ratio``, because to move a job costs time."""
 
     def __post_init__(self) -> None:
-        for name in ("min_gain_ratio", "min_speed_ratio"):
+        for name in ("min_gain_ratio", "min_speed_ratio", "keep_gain_ratio"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: write 0 to 1")
-        Interference(self.parallel_penalty_ratio)
+        if self.keep_gain_ratio > self.min_gain_ratio:
+            raise ValueError(
+                f"keep_gain_ratio is {self.keep_gain_ratio}: write at most min_gain_ratio, {self.min_gain_ratio}"
+            )
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Return where the job's workers go; None if the gang does not fit, or gains too little everywhere."""
@@ -64,9 +68,9 @@ class Lanes:
                 return placement
         return None
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
-        """Return the stages and the iteration's time."""
-        return load_of(profile)
+    def profile_key(self, job: Job) -> Hashable:
+        """Return what the job is alike with, and the stages and the time of its iteration."""
+        return kind_of(job)
 
     def is_worth_it(self, change: Change) -> bool:
         """Whether a GPU does enough more work than before.
@@ -74,12 +78,13 @@ class Lanes:
         A gang on the GPU counts only with its loss there, so the answer does not depend on other GPUs, and a job that fits
         beside some jobs also fits beside fewer. While many jobs wait, the gang's other GPUs will be shared as well.
         """
-        gained = change.own - math.fsum(change.lost)
-        return not change.lost or (change.own >= self.min_speed_ratio and gained >= self.min_gain_ratio)
+        return not change.lost or (
+            change.own >= self.min_speed_ratio and change.gained >= self.min_gain_ratio
+        )
 
-    def interference(self) -> Interference:
-        """Return the model that predicts speeds."""
-        return Interference(self.parallel_penalty_ratio)
+    def gain_ratio(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> float:
+        """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
+        return change_by(job, others, speeds).gained
 
 
 def _enough(job: Job) -> float:
@@ -98,6 +103,18 @@ class Change(NamedTuple):
     lost: tuple[float, ...]
     """The slowdown of each of the others."""
 
+    @property
+    def gained(self) -> float:
+        """The additional work of the GPU; 1 is the work of a job alone."""
+        return self.own - math.fsum(self.lost)
+
+
+def change_by(job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> Change:
+    """Return the effect of a job on a GPU that others use."""
+    before = speeds.predict(others)
+    *after, own = speeds.predict([*others, job])
+    return Change(own, tuple(was - now for was, now in zip(before, after, strict=True)))
+
 
 class _Search:
     """Finds where one job gains most, on GPUs of some classes."""
@@ -107,8 +124,6 @@ class _Search:
     ) -> None:
         self._job = job
         self._capacity = capacity
-        self._interference = policy.interference()
-        self._load = load_of(job.profile)
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
         self.complete = True
@@ -159,12 +174,7 @@ class _Search:
         others = self._sharers[gpu.uuid]
         keys = tuple(other.key for other in others)
         if keys not in self._changes:
-            loads = [load_of(other.profile) for other in others]
-            before = self._interference.speed_ratios(loads)
-            *after, own = self._interference.speed_ratios([*loads, self._load])
-            self._changes[keys] = Change(
-                own, tuple(was - now for was, now in zip(before, after, strict=True))
-            )
+            self._changes[keys] = change_by(self._job, others, self._capacity.speeds)
         return self._changes[keys]
 
     def _layout(self) -> Layout | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Protocol
+from collections.abc import Hashable, Sequence
+from typing import Protocol, runtime_checkable
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.snapshot import Job, Profile, WorkerPlacement
+from laneway.scheduling.model.shared_speeds import SharedSpeeds
+from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 
 
 class PlacementPolicy(Protocol):
@@ -19,11 +20,26 @@ class PlacementPolicy(Protocol):
         """
         ...
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
-        """Return what :meth:`place` itself reads of a job's profile; what memory fits is known to the free capacity.
+    def profile_key(self, job: Job) -> Hashable:
+        """Return what :meth:`place` itself reads of a job's profile and template; what memory fits is known to the free capacity.
 
         Jobs with equal demands and keys are placed alike, so that one of them can be tried for all.
         """
+        ...
+
+
+@runtime_checkable
+class SharesGPUs(Protocol):
+    """A placement policy that also says when jobs no longer share GPUs."""
+
+    def gain_ratio(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> float:
+        """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
+        ...
+
+    @property
+    def keep_gain_ratio(self) -> float:
+        """The least measured gain of a job that shares GPUs, for each of its GPUs; with less, it leaves. 1 is the work of a job
+        alone."""
         ...
 
 
@@ -32,6 +48,6 @@ class WithoutProfile:
 
     __slots__ = ()
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
-        """Return the same for every profile."""
+    def profile_key(self, job: Job) -> Hashable:
+        """Return the same for every job."""
         return None

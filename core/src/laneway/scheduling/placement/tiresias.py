@@ -40,9 +40,9 @@ class TiresiasPlacement:
         rule = consolidated if self.needs_consolidation(job.profile) else _fragments
         return on_a_shared_gpu(job, capacity) or place_gang(job, capacity, rule)
 
-    def profile_key(self, profile: Profile | None) -> Hashable:
+    def profile_key(self, job: Job) -> Hashable:
         """Return whether the model is to be consolidated."""
-        return self.needs_consolidation(profile)
+        return self.needs_consolidation(job.profile)
 
     def needs_consolidation(self, profile: Profile | None) -> bool:
         """Whether a model suffers from being spread."""

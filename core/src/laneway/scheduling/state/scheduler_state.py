@@ -21,8 +21,10 @@ from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View
 from laneway.scheduling.model.gpu_class import suitable
 from laneway.scheduling.model.plan import PreemptionAction
+from laneway.scheduling.model.shared_speeds import SharedSpeeds
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
+from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
 from laneway.scheduling.state.min_runtime import MinRuntimes
 from laneway.scheduling.state.preemptible import Preemptible
 from laneway.scheduling.state.ranking import Ranking, SortKey
@@ -59,6 +61,9 @@ class SchedulerState:
         """By malleable job: the number of workers that the elastic policy gives it."""
 
         self.contention = Contention()
+        self._overcommitted_percent: Sequence[int] = ()
+        """By pool: what its GPUs offer beyond their time."""
+
         self.ranking = Ranking(policies.order, self._claim if policies.order.bounds_waiting else None)
         self.queue = WaitingQueue()
         self.paused: set[str] = set()
@@ -79,6 +84,10 @@ class SchedulerState:
         self._started: dict[str, SortKey] = {}
         """Jobs that the last cycle starts, and their places then."""
 
+        self.speeds = SharedSpeeds()
+        """How fast jobs run that share GPUs, as far as it is known."""
+
+        self.measured = MeasuredSpeeds()
         self._stale: set[str] = set()
         self._min_runtimes = MinRuntimes()
         self._evictable_until = Timers()
@@ -110,6 +119,7 @@ class SchedulerState:
     def forget(self, key: str) -> None:
         """Remove a job."""
         del self.jobs[key]
+        self.measured.forget(key)
         self._avoid.pop(key, None)
         self.avoided.pop(key, None)
         self.worker_counts.pop(key, None)
@@ -165,10 +175,12 @@ class SchedulerState:
         """Bring ranks, allocations and the waiting queue up to date."""
         self._refresh_stale(now_seconds)
         if self.policies.order.bounds_waiting:
-            self.contention.set_idle(self.capacity(IDLE).idle_percent())
+            idle = zip(self.capacity(IDLE).idle_percent(), self._overcommitted_percent, strict=True)
+            self.contention.set_idle([max(0, percent - beyond) for percent, beyond in idle])
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
             self._refresh_stale(now_seconds)
+        self.measured.learn(self.speeds, self.jobs, self.allocations)
 
     def _refresh_stale(self, now_seconds: float) -> None:
         """Bring up to date what has changed, or is due."""
@@ -215,7 +227,9 @@ class SchedulerState:
         tracked = self.allocations.track(view)
         found = self._capacities.get(view)
         if found is None or found.tracked is not tracked:
-            found = self._capacities[view] = FreeCapacity(self.allocations, tracked, self.avoided)
+            found = self._capacities[view] = FreeCapacity(
+                self.allocations, tracked, self.avoided, self.speeds
+            )
         return found
 
     def level(self, key: str) -> Level:
@@ -290,7 +304,8 @@ class SchedulerState:
     def _count_capacity(self) -> None:
         if not self.policies.order.bounds_waiting:
             return
-        self.contention.set_capacity(self.allocations.pools, self.allocations.usable_percent())
+        capacity, self._overcommitted_percent = self.allocations.usable_percent()
+        self.contention.set_capacity(self.allocations.pools, capacity)
         for job in self.jobs.values():
             self._count_demand(job)
 
@@ -326,7 +341,7 @@ class SchedulerState:
         memory_bytes = None
         if job.profile is not None and self.cluster_capacity.depends_on_memory(job.demand):
             memory_bytes = (job.profile.persistent_bytes, job.profile.ephemeral_bytes)
-        return self.policies.placement.profile_key(job.profile), memory_bytes
+        return self.policies.placement.profile_key(job), memory_bytes
 
     def _enter_holding(self, job: Job, now_seconds: float) -> None:
         self._leave_line(job.key)

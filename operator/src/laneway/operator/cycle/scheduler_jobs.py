@@ -8,7 +8,7 @@ from laneway.api.job_conditions import ConditionType
 from laneway.api.rfc3339 import parse_time
 from laneway.api.training_job_status import ProfileStatus, TrainingJobStatus
 from laneway.operator.cycle.template_evidence import larger
-from laneway.operator.cycle.templates import KnownTemplate, from_node
+from laneway.operator.cycle.templates import KnownTemplate, from_node, template_of
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.progress import expected_seconds
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
@@ -54,6 +54,7 @@ def scheduler_job(
         service_at_promotion_gpu_seconds=status.service_at_promotion_gpu_milliseconds / 1000,
         expected_seconds=_expected_seconds(status, template, now_seconds),
         profile=None if counted is None else profile_of(counted),
+        template=template_of(job) or "",
         preemptible=preemptible(desired.spec) and not reconciled.coming_back,
         pausable=reconciled.pausable,
         suspended=desired.spec.suspend,

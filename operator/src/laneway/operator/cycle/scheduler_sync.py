@@ -10,7 +10,8 @@ from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.node_choice import NodeChoice
 from laneway.operator.cycle.scheduler_jobs import scheduler_job
 from laneway.operator.cycle.scheduler_nodes import first_reporters, scheduler_node
-from laneway.operator.cycle.templates import TemplateBook
+from laneway.operator.cycle.shared_speeds import SpeedBook, count_of, profile_now
+from laneway.operator.cycle.templates import TemplateBook, template_of
 from laneway.operator.cycle.tenants import node_tenants
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
@@ -39,6 +40,7 @@ class SchedulerSync:
     def __init__(self, config: OperatorConfig) -> None:
         self.scheduler = Scheduler((), config.scheduling.policies())
         self.templates = TemplateBook()
+        self._speeds = SpeedBook()
         self._rules = config.lane_rules()
         self._active_percent = config.scheduling.active_percent
         self._choice = NodeChoice()
@@ -102,6 +104,7 @@ class SchedulerSync:
         )
         for uid in jobs:
             self.sync_job(cache.jobs[uid], state, now_seconds)
+            self._sync_speed(cache.jobs[uid], state)
         for uid in self._jobs.keys() - jobs if other_choice else ():
             self._sync_avoided(cache.jobs[uid], now_seconds)
 
@@ -117,6 +120,17 @@ class SchedulerSync:
             self._jobs[uid] = job
             self.scheduler.observe(job)
         self._sync_avoided(reconciled, now_seconds)
+
+    def _sync_speed(self, reconciled: ReconciledJob, state: ClusterState) -> None:
+        """Give the scheduler the speed of a job that shares its GPUs, if it was measured."""
+        job, count = reconciled.job, count_of(reconciled, state)
+        template = template_of(job)
+        if count is None or template is None or job.uid not in self._jobs:
+            self._speeds.forget(job.uid)
+            return
+        speed = self._speeds.note(job.uid, template, count, profile_now(reconciled, state))
+        if speed is not None:
+            self.scheduler.report_speed(job.key, speed.ratio, speed.sharers)
 
     def _gpus_moved(self, state: ClusterState, nodes: Iterable[str]) -> bool:
         """Whether one of these nodes is new, gone, or has other GPUs than before."""
@@ -197,6 +211,7 @@ class SchedulerSync:
         self.scheduler.avoid(job.key, nodes)
 
     def _forget_job(self, uid: str) -> None:
+        self._speeds.forget(uid)
         job = self._jobs.pop(uid, None)
         if job is not None:
             self.scheduler.forget(job.key)

@@ -8,8 +8,10 @@ suffices; otherwise some take turns in one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from laneway.api import quota
 from laneway.lanes import LaneRules, LaneTable, Tenant
@@ -18,6 +20,7 @@ from laneway.scheduling.model.interference import (
     PARALLEL_PENALTY_RATIO,
     SWITCH_SECONDS,
     Interference,
+    Load,
     load_of,
 )
 from laneway.scheduling.model.snapshot import held_gpus
@@ -40,33 +43,49 @@ class Lanes:
 
     def speeds(self, changes: Changes, occupancy: Occupancy, now_seconds: float) -> dict[str, Speed]:
         """Return the speeds of all jobs on the changed GPUs."""
-        keys = dict.fromkeys(changes.runs)
-        for uuid in changes.gpus:
-            keys.update(dict.fromkeys(occupancy.on_gpu(uuid)))
-        on_gpu: dict[str, dict[str, float]] = {}
-        return {key: self._speed(key, occupancy, on_gpu) for key in keys}
+        return speeds_on_gpus(
+            Interference(self.parallel_penalty_ratio, self.switch_seconds), changes, occupancy
+        )
 
-    def _speed(self, key: str, occupancy: Occupancy, on_gpu: dict[str, dict[str, float]]) -> Speed:
-        placement = occupancy.run(key).placement
-        uuids = [uuid for worker in placement for uuid in worker.gpus]
-        for uuid in uuids:
-            if uuid not in on_gpu:
-                on_gpu[uuid] = self._on_gpu(uuid, occupancy)
-        slowest = min(on_gpu[uuid][key] for uuid in uuids)
-        return Speed(slowest * workers_ratio(key, occupancy), held_gpus(placement) * slowest)
 
-    def _on_gpu(self, uuid: str, occupancy: Occupancy) -> dict[str, float]:
-        """Return the speed of each job on a GPU."""
-        keys = list(occupancy.on_gpu(uuid))
-        if len(keys) == 1:
-            return {keys[0]: 1.0}
-        gpu = occupancy.gpu(uuid)
-        runs = [occupancy.run(key) for key in keys]
-        tenants = tuple(_tenant(run, gpu) for run in runs)
-        lanes = _shared_lanes(gpu.allocatable_bytes, gpu.lane_rules, tenants)
-        loads = [load_of(run.job.profile)._replace(lane=lane) for run, lane in zip(runs, lanes, strict=True)]
-        costs = Interference(self.parallel_penalty_ratio, self.switch_seconds)
-        return dict(zip(keys, costs.speed_ratios(loads), strict=True))
+class GPUSpeeds(Protocol):
+    """Says how fast the jobs of one GPU run."""
+
+    def speed_ratios(self, loads: Sequence[Load]) -> tuple[float, ...]:
+        """Return the speed of each of the jobs that share a GPU; 1 is its speed alone."""
+        ...
+
+
+def speeds_on_gpus(speeds: GPUSpeeds, changes: Changes, occupancy: Occupancy) -> dict[str, Speed]:
+    """Return the speeds of all jobs on the changed GPUs: a job is as fast as on its slowest GPU."""
+    keys = dict.fromkeys(changes.runs)
+    for uuid in changes.gpus:
+        keys.update(dict.fromkeys(occupancy.on_gpu(uuid)))
+    on_gpu: dict[str, dict[str, float]] = {}
+    return {key: _speed(speeds, key, occupancy, on_gpu) for key in keys}
+
+
+def _speed(speeds: GPUSpeeds, key: str, occupancy: Occupancy, on_gpu: dict[str, dict[str, float]]) -> Speed:
+    placement = occupancy.run(key).placement
+    uuids = [uuid for worker in placement for uuid in worker.gpus]
+    for uuid in uuids:
+        if uuid not in on_gpu:
+            on_gpu[uuid] = _on_gpu(speeds, uuid, occupancy)
+    slowest = min(on_gpu[uuid][key] for uuid in uuids)
+    return Speed(slowest * workers_ratio(key, occupancy), held_gpus(placement) * slowest)
+
+
+def _on_gpu(speeds: GPUSpeeds, uuid: str, occupancy: Occupancy) -> dict[str, float]:
+    """Return the speed of each job on a GPU."""
+    keys = list(occupancy.on_gpu(uuid))
+    if len(keys) == 1:
+        return {keys[0]: 1.0}
+    gpu = occupancy.gpu(uuid)
+    runs = [occupancy.run(key) for key in keys]
+    tenants = tuple(_tenant(run, gpu) for run in runs)
+    lanes = _shared_lanes(gpu.allocatable_bytes, gpu.lane_rules, tenants)
+    loads = [load_of(run.job.profile)._replace(lane=lane) for run, lane in zip(runs, lanes, strict=True)]
+    return dict(zip(keys, speeds.speed_ratios(loads), strict=True))
 
 
 def _tenant(run: Running, gpu: GPU) -> Tenant:

@@ -179,7 +179,7 @@ def test_a_worker_with_several_gpus_has_them_on_one_node() -> None:
     [
         ("min_gain_ratio", 1.5, "min_gain_ratio is 1.5: write 0 to 1"),
         ("min_speed_ratio", -0.1, "min_speed_ratio is -0.1: write 0 to 1"),
-        ("parallel_penalty_ratio", -1, "parallel_penalty_ratio is -1: write 0 or more"),
+        ("keep_gain_ratio", 0.2, "keep_gain_ratio is 0.2: write at most min_gain_ratio, 0.1"),
     ],
 )
 def test_parameters_that_mean_nothing_are_refused(name: str, value: float, message: str) -> None:

@@ -13,6 +13,7 @@ from laneway.api.names import OPERATOR_FIELD_MANAGER
 from laneway.api.orders import PodOrder, understood
 from laneway.api.pod_requests import amounts
 from laneway.api.records import explain
+from laneway.api.rfc3339 import parse_time
 from pydantic import ValidationError
 
 READY = "Ready"
@@ -37,6 +38,9 @@ class GPUNodeRecord:
 
     resource_version: str = field(default="", compare=False)
     """The first resource version at which the object matched this record."""
+
+    observed_seconds: float = field(default=0.0, compare=False)
+    """The time of the agent's last report; 0 where it does not say."""
 
     own_orders: tuple[PodOrder, ...] = ()
     """What the operator has ordered, by its field manager."""
@@ -82,6 +86,7 @@ def parse_gpu_node(raw: dict[str, Any]) -> GPUNodeRecord:
         problem=problem,
         decisive=decisive,
         resource_version=raw["metadata"].get("resourceVersion", ""),
+        observed_seconds=0.0 if status.observed_at is None else parse_time(status.observed_at),
         own_orders=own_orders,
         other_pods=other_pods,
         others_orders=others_orders,

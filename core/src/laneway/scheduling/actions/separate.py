@@ -1,0 +1,70 @@
+"""Action: separate. A job leaves the GPUs that it shares if that turned out not to be worth it.
+
+Whether it is worth it is known some minutes after jobs have joined, when the nodes have measured their speeds. What was measured is
+remembered for jobs of their kinds, so that no such group forms again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from laneway.scheduling.actions.stop import stop
+from laneway.scheduling.framework.session import Session
+from laneway.scheduling.model.plan import PreemptionReason
+from laneway.scheduling.model.snapshot import Job, JobState
+from laneway.scheduling.model.unsaved_work import may_be_evicted
+from laneway.scheduling.placement.policy import SharesGPUs
+from laneway.scheduling.state.measured_speeds import groups_of
+
+
+def separate(session: Session) -> None:
+    """Stop the jobs that gain too little by sharing: of each group the one that gains least."""
+    policy, measured = session.policies.placement, session.state.measured
+    review, measured.to_review, measured.due_seconds = measured.to_review, set(), math.inf
+    if not isinstance(policy, SharesGPUs):
+        return
+    gains = sorted((_gain(session, policy, key), key) for key in review)
+    changed: set[str] = set()
+    for gain, key in gains:
+        if gain >= policy.keep_gain_ratio:
+            break
+        job = session.state.jobs[key]
+        sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group}
+        if changed & sharers or key in session.decision.preemptions:
+            continue
+        if not job.preemptible or not may_be_evicted(job, job.priority, session.now_seconds):
+            continue
+        protected_seconds = session.policies.preemption.protected_until_seconds(job)
+        if protected_seconds > session.now_seconds:
+            measured.to_review.add(key)
+            measured.due_seconds = min(measured.due_seconds, protected_seconds)
+            continue
+        changed |= sharers
+        measured.to_review |= sharers - {key}
+        stop(session, key, PreemptionReason.SEPARATED, _message(session, policy, job))
+
+
+def _gain(session: Session, policy: SharesGPUs, key: str) -> float:
+    """Return what a job adds to the work of each of its GPUs, on average over the different groups; infinite: not known."""
+    state = session.state
+    job, groups = state.jobs.get(key), groups_of(key, state.allocations)
+    if job is None or job.state is not JobState.RUNNING or not state.measured.is_measured(key, groups):
+        return math.inf
+    gains = [policy.gain_ratio(job, _others(job, group), state.speeds) for group in groups]
+    return math.fsum(gains) / len(gains)
+
+
+def _others(job: Job, group: Sequence[Job]) -> list[Job]:
+    return [other for other in group if other.key != job.key]
+
+
+def _message(session: Session, policy: SharesGPUs, job: Job) -> str:
+    sharers = sorted(
+        {
+            other.key
+            for group in groups_of(job.key, session.state.allocations)
+            for other in _others(job, group)
+        }
+    )
+    return f"Shared its GPUs with {', '.join(sharers)}: together they were measured to be too slow."

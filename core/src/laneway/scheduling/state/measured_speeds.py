@@ -1,0 +1,105 @@
+"""The measured speeds of running jobs that share GPUs, and what is learnt from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from laneway.scheduling.gpus.allocations import Allocations
+from laneway.scheduling.gpus.views import IDLE
+from laneway.scheduling.model.shared_speeds import SAME_RATIO, SharedSpeeds
+from laneway.scheduling.model.snapshot import Job, JobState
+
+_LEAST_RATIO = 0.01
+"""Slower jobs count as this fast: one that stood still for a while says little about others."""
+
+
+class SharedSpeed(NamedTuple):
+    """A measured speed."""
+
+    ratio: float
+    """1 is the job's speed alone on its GPUs. Above 0."""
+
+    sharers: frozenset[str]
+    """The other jobs that ran on any of its GPUs all the time."""
+
+
+class MeasuredSpeeds:
+    """The last measured speed of each job, for as long as it shares its GPUs with the same jobs."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, SharedSpeed] = {}
+        self._new: set[str] = set()
+        self.to_review: set[str] = set()
+        """Jobs that may have to leave the GPUs that they share: they, or jobs beside them, were measured."""
+
+        self.due_seconds = math.inf
+        """When the first of those that gain too little may leave; infinite: there are none."""
+
+    def report(self, key: str, speed: SharedSpeed) -> None:
+        """Note a measured speed."""
+        if self._of.get(key) != speed:
+            self._of[key] = speed
+            self._new.add(key)
+
+    def is_news(self, key: str, speeds: SharedSpeeds, allocations: Allocations) -> bool:
+        """Whether a job's last measured speed is not as predicted, or not its first one beside these sharers."""
+        groups = [group for group in groups_of(key, allocations) if len(group) > 1]
+        predicted = min((speeds.predict(group)[_place(key, group)] for group in groups), default=1.0)
+        return abs(predicted - self._of[key].ratio) > SAME_RATIO
+
+    def forget(self, key: str) -> None:
+        """Note that a job is gone."""
+        self._of.pop(key, None)
+        self._new.discard(key)
+        self.to_review.discard(key)
+
+    def learn(self, speeds: SharedSpeeds, jobs: Mapping[str, Job], allocations: Allocations) -> None:
+        """Learn from the new measurements that still hold: the sharers are where they were."""
+        new, self._new = self._new, set()
+        for key in sorted(new):
+            job, groups = jobs.get(key), groups_of(key, allocations)
+            if job is None or not self._holds(key, groups):
+                self._of.pop(key, None)
+                continue
+            shared = [group for group in groups if len(group) > 1]
+            if not shared:
+                continue
+            ratio = max(self._of[key].ratio, _LEAST_RATIO)
+            slowest = min(shared, key=lambda group: speeds.predict(group)[_place(key, group)])
+            speeds.learn(slowest, _place(key, slowest), ratio)
+            self.to_review.add(key)
+            self.to_review |= self._of[key].sharers
+
+    def is_measured(self, key: str, groups: Sequence[Sequence[Job]]) -> bool:
+        """Whether a job and all jobs beside it have been measured as they share GPUs now."""
+        members = {job.key for group in groups for job in group} - {key}
+        return (
+            self._of.get(key, SharedSpeed(0.0, frozenset())).sharers == members and members <= self._of.keys()
+        )
+
+    def _holds(self, key: str, groups: Sequence[Sequence[Job]]) -> bool:
+        members = {job.key: job for group in groups for job in group}
+        return all(job.state is JobState.RUNNING for job in members.values()) and (
+            self._of[key].sharers == members.keys() - {key}
+        )
+
+
+def groups_of(key: str, allocations: Allocations) -> list[list[Job]]:
+    """Return the different groups of jobs, a job among them, that share each of its GPUs; none where it holds none."""
+    return list(_different(key, allocations))
+
+
+def _different(key: str, allocations: Allocations) -> Iterator[list[Job]]:
+    found = set()
+    for number in allocations.gpus_of(key):
+        group = allocations.sharers(number, IDLE)
+        keys = tuple(job.key for job in group)
+        if key in keys and keys not in found:
+            found.add(keys)
+            yield group
+
+
+def _place(key: str, group: Sequence[Job]) -> int:
+    return next(at for at, job in enumerate(group) if job.key == key)

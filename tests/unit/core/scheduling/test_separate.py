@@ -1,0 +1,133 @@
+"""Jobs that share GPUs, and turn out to be too slow together, are separated once they were measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from laneway.scheduling import Job, JobState, PreemptionReason, Profile, Scheduler
+from laneway.scheduling.config.registry import policies
+from laneway.scheduling.model.shared_speeds import SAME_RATIO
+from laneway.scheduling.model.snapshot import StageSeconds
+from laneway.scheduling.placement.lanes import Lanes
+
+from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
+
+
+def does(job: JobBuilder, gpu: float, template: str = "") -> JobBuilder:
+    """A job as a node measures it: the part of an iteration's second on the GPU."""
+    profile = Profile(0, 0, iteration_seconds=1.0, stages=StageSeconds(0.0, 0.0, gpu, 0.0))
+    return JobBuilder(replace(job.made, profile=profile, template=template or job.made.key))
+
+
+READS = does(a_job("reads"), 0.1).runs_on("n/0")
+COMPUTES = does(a_job("computes").created(1), 0.9).runs_on("n/0")
+
+
+def cluster(*jobs: JobBuilder, gpus: int = 1, min_run_seconds: float = 0.0) -> Scheduler:
+    by = policies(
+        order="fifo",
+        order_options={"strict": False},
+        placement="lanes",
+        preemption_options={"min_run_seconds": min_run_seconds},
+    )
+    scheduler = Scheduler([a_node("n", gpus, percent=400)], by)
+    for job in jobs:
+        scheduler.observe(job.made)
+    return scheduler
+
+
+def measured(scheduler: Scheduler, reads: float, computes: float) -> None:
+    scheduler.report_speed("reads", reads, frozenset({"computes"}))
+    scheduler.report_speed("computes", computes, frozenset({"reads"}))
+
+
+def evicted(scheduler: Scheduler, now: float = NOW) -> list[str]:
+    found = scheduler.decide(now).preemptions
+    assert all(each.reason is PreemptionReason.SEPARATED for each in found.values())
+    return sorted(found)
+
+
+def leave(scheduler: Scheduler, job: Job) -> None:
+    scheduler.observe(replace(job, state=JobState.WAITING, placement=()))
+
+
+def test_jobs_that_gain_stay() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, 0.8, 0.9)
+    assert evicted(scheduler) == []
+
+
+def test_one_of_two_that_are_slower_together_leaves_and_does_not_come_back() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, 0.4, 0.5)
+    (key,) = evicted(scheduler)
+    job = next(each.made for each in (READS, COMPUTES) if each.made.key == key)
+    leave(scheduler, job)
+    found = scheduler.plan(NOW + 1)
+    assert not found.starts
+    assert key in found.waiting
+
+
+def test_it_goes_to_another_gpu() -> None:
+    scheduler = cluster(READS, COMPUTES, gpus=2)
+    measured(scheduler, 0.4, 0.5)
+    (key,) = evicted(scheduler)
+    leave(scheduler, next(each.made for each in (READS, COMPUTES) if each.made.key == key))
+    (worker,) = scheduler.decide(NOW + 1).starts[key]
+    assert worker.gpus == ("n/1",)
+
+
+def test_others_of_their_templates_do_not_join_either() -> None:
+    scheduler = cluster(READS, COMPUTES, gpus=2)
+    measured(scheduler, 0.4, 0.5)
+    (key,) = evicted(scheduler)
+    scheduler.forget(key)
+    scheduler.observe(does(a_job("other").created(2), 0.9, "other").runs_on("n/1").made)
+    gone = next(each.made for each in (READS, COMPUTES) if each.made.key == key)
+    scheduler.observe(replace(gone, key="next", state=JobState.WAITING, placement=(), created_seconds=3.0))
+    starts = scheduler.decide(NOW + 1).starts
+    assert all(worker.gpus != ("n/0",) for worker in starts.get("next", ()))
+
+
+def test_a_job_leaves_only_after_its_minimum_run_time() -> None:
+    reads, computes = (JobBuilder(replace(each.made, started_seconds=NOW)) for each in (READS, COMPUTES))
+    scheduler = cluster(reads, computes, min_run_seconds=500.0)
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+    assert evicted(scheduler, NOW + 499) == []
+    due = scheduler.next_decision_seconds(NOW + 499)
+    assert due is not None
+    assert len(evicted(scheduler, due)) == 1
+
+
+def test_who_may_not_be_preempted_stays() -> None:
+    scheduler = cluster(READS.never_preempted(), COMPUTES.never_preempted())
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+
+
+def test_a_speed_beside_other_jobs_than_now_does_not_count() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    scheduler.report_speed("reads", 0.1, frozenset({"gone"}))
+    scheduler.report_speed("computes", 0.1, frozenset())
+    assert evicted(scheduler) == []
+
+
+def test_one_measured_speed_of_two_is_not_enough() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    scheduler.report_speed("reads", 0.1, frozenset({"computes"}))
+    assert evicted(scheduler) == []
+    scheduler.report_speed("computes", 0.1, frozenset({"reads"}))
+    assert len(evicted(scheduler)) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.02, 1.0), st.floats(0.02, 1.0))
+def test_after_they_were_measured_jobs_share_only_if_they_gain(reads: float, computes: float) -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, reads, computes)
+    gain = reads + computes - 1 - Lanes().keep_gain_ratio
+    assume(abs(gain) > 2 * SAME_RATIO)
+    assert len(evicted(scheduler)) == (1 if gain < 0 else 0)

@@ -1,0 +1,159 @@
+"""How fast jobs run beside others, by the iterations that their nodes count, and what the scheduler makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from laneway.api.training_job_status import ProfileStatus
+from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
+from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.cycle.shared_speeds import Count, MeasuredSpeed, SpeedBook
+from laneway.operator.cycle.write_history import WriteHistory
+from laneway.operator.pacing import SPEED_ITERATIONS, SPEED_SECONDS
+from laneway.operator.state.records.job_record import JobRecord
+
+from tests.unit.operator.builders import (
+    GIB,
+    NOW,
+    a_gpu_node,
+    a_job,
+    a_plain_session,
+    a_pod,
+    a_session,
+    a_view,
+)
+
+PROFILE = ProfileStatus(
+    persistent_bytes=GIB,
+    ephemeral_bytes=GIB,
+    iterations=100,
+    iteration_microseconds=400_000,
+    data_microseconds=100_000,
+)
+ALONE_SECONDS = 0.5
+BESIDE = frozenset({"ns/other"})
+
+
+def count(at: float, iterations: int, sharers: frozenset[str] = BESIDE, attempt: int = 1) -> Count:
+    return Count(at, iterations, attempt, sharers)
+
+
+def note(book: SpeedBook, at: Count, profile: ProfileStatus | None = PROFILE) -> MeasuredSpeed | None:
+    return book.note("uid", "ns/template", at, profile)
+
+
+def test_a_speed_is_the_pace_beside_others_over_the_pace_alone() -> None:
+    book = SpeedBook()
+    assert note(book, count(0, 1000)) is None
+    found = note(book, count(100, 1100))
+    assert found == MeasuredSpeed(100 * ALONE_SECONDS / 100, BESIDE)
+
+
+def test_the_pace_alone_is_that_of_a_time_without_sharers_where_there_was_one() -> None:
+    book = SpeedBook()
+    note(book, count(0, 0, frozenset()))
+    assert note(book, count(100, 125, frozenset())) is None
+    note(book, count(100, 125))
+    found = note(book, count(200, 175))
+    assert found is not None
+    assert found.ratio == pytest.approx(50 / 125)
+
+
+def test_of_the_reported_times_the_shortest_counts() -> None:
+    """Beside others, a job also reports longer iterations."""
+    book = SpeedBook()
+    note(book, count(0, 0))
+    slowed = PROFILE.model_copy(update={"iteration_microseconds": 1_000_000})
+    found = note(book, count(100, 80), slowed)
+    assert found is not None
+    assert found.ratio == pytest.approx(80 * ALONE_SECONDS / 100)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        count(SPEED_SECONDS - 1, 1000),
+        count(1000, SPEED_ITERATIONS - 1),
+        count(100, 100, frozenset({"ns/another"})),
+        count(100, 100, attempt=2),
+    ],
+)
+def test_too_short_a_time_or_other_company_says_nothing(later: Count) -> None:
+    book = SpeedBook()
+    note(book, count(0, 0))
+    assert note(book, later) is None
+
+
+def test_a_count_that_falls_begins_again() -> None:
+    book = SpeedBook()
+    note(book, count(0, 500))
+    assert note(book, count(100, 20)) is None
+    assert note(book, count(200, 120)) is not None
+
+
+def test_nothing_is_said_while_the_pace_alone_is_unknown() -> None:
+    book = SpeedBook()
+    note(book, count(0, 0), None)
+    assert note(book, count(100, 100), None) is None
+
+
+class Cluster:
+    """One GPU that two jobs share, and the operator's cycles."""
+
+    def __init__(self) -> None:
+        self.jobs = [self._job("reads", PROFILE), self._job("writes", PROFILE)]
+        self.cycle = Cycle(
+            OperatorConfig(scheduling=SchedulingConfig(placement=PolicyConfig(policy="lanes")))
+        )
+        self.cluster = a_view()
+
+    def _job(self, name: str, profile: ProfileStatus) -> JobRecord:
+        made = a_job(name).share(50).placed("n1", percent=50, at=NOW - 5000).running(since=NOW - 4000)
+        return made.ran(profile, at=NOW - 5000).record
+
+    def run(self, at: float, *iterations: int, more: tuple[dict[str, object], ...] = ()) -> CycleResult:
+        """Have the node report these iterations then, and the operator decide."""
+        pods = [a_pod(job).running(since=NOW - 4000).record for job in self.jobs]
+        figures = {
+            "lane": 0,
+            "profiled": True,
+            "persistentBytes": GIB,
+            "ephemeralBytes": GIB,
+            "iterationMicroseconds": PROFILE.iteration_microseconds,
+            "dataMicroseconds": PROFILE.data_microseconds,
+        }
+        sessions = [
+            a_session(pod, **figures, iterations=count) for pod, count in zip(pods, iterations, strict=True)
+        ]
+        node = replace(a_gpu_node("n1", 1, sessions={0: [*sessions, *more]}), observed_seconds=at)
+        view = a_view(self.jobs, pods, [node])
+        return self.cycle.run(view, WriteHistory({}, {}), at)
+
+
+def separated(result: CycleResult) -> list[str]:
+    assert result.problem == ""
+    found = []
+    for write in result.writes:
+        last = write.status.preemption or write.status.last_preemption
+        if last is not None and last.reason == "Separated":
+            found.append(write.job.name)
+    return found
+
+
+def test_jobs_that_lose_by_sharing_are_separated_once_their_nodes_counted_enough() -> None:
+    cluster = Cluster()
+    assert separated(cluster.run(NOW, 1000, 1000)) == []
+    assert len(separated(cluster.run(NOW + 100, 1060, 1060))) == 1, "each at 0.3 of its speed"
+
+
+def test_jobs_that_gain_by_sharing_stay() -> None:
+    cluster = Cluster()
+    cluster.run(NOW, 1000, 1000)
+    assert separated(cluster.run(NOW + 100, 1180, 1150)) == []
+
+
+def test_beside_a_plain_pod_nothing_is_measured() -> None:
+    cluster, plain = Cluster(), (a_plain_session("plain", 10),)
+    cluster.run(NOW, 1000, 1000, more=plain)
+    assert separated(cluster.run(NOW + 100, 1060, 1060, more=plain)) == []

@@ -44,7 +44,7 @@ class Watched(Simulation):
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         run.accrue(self.now_seconds)
         if preemption.action is PreemptionAction.EVICT and not run.job.saves and preemption.preemptor:
-            lost_seconds = run.executed_seconds - run.executed_seconds_at_loss
+            lost_seconds = run.executed_seconds - run.executed_seconds_at_save
             preemptor = self.runs[preemption.preemptor].job
             self.lost.append((lost_seconds, run.job.priority, preemptor.priority))
         super()._preempt(run, preemption)

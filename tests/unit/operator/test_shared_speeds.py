@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from laneway.api.training_job_status import ProfileStatus
-from laneway.operator.config import OperatorConfig, PolicyConfig, SchedulingConfig
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.shared_speeds import Count, MeasuredSpeed, SpeedBook
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.pacing import SPEED_ITERATIONS, SPEED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
+from laneway.scheduling.config.operator_config import OperatorConfig, PolicyConfig, SchedulingConfig
 
 from tests.unit.operator.builders import (
     GIB,

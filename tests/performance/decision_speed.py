@@ -195,6 +195,7 @@ class Churn:
         self._terminating = []
         for key in [key for key, end in self._ends.items() if end <= self.now_seconds]:
             del self._ends[key], self._jobs[key]
+            self._changed.pop(key, None)  # it is gone, whatever was to be reported of it
             self._ended.append(key)
         self._submit()
 

@@ -82,4 +82,4 @@ async def test_a_deleted_worker_is_nobodys_failure(operator: OperatorProcess, cl
     await cluster.run_all("hit", 2, attempt=2)
     await cluster.until_condition("hit", "Running")
     assert (await cluster.job("hit"))["status"]["restarts"] == 0
-    assert "Disrupted" in await cluster.events("hit")
+    await cluster.until_event("hit", "Disrupted")

@@ -46,7 +46,7 @@ async def test_a_gang_on_a_node_that_is_lost_for_long_starts_elsewhere(
     await cluster.until_condition("gang", "Running")
     status = (await cluster.job("gang"))["status"]
     assert status["restarts"] == 0, "nobody's failure"
-    assert "Disrupted" in await cluster.events("gang")
+    await cluster.until_event("gang", "Disrupted")
 
 
 async def test_a_node_on_which_workers_fail_again_and_again_is_kept_away_from(

@@ -59,7 +59,7 @@ async def test_jobs_run_in_the_operators_namespaces_and_stay_untouched_elsewhere
         for pod in pods:
             await cluster.finish(pod)
         await cluster.until_condition("gang", "Complete")
-        assert "Completed" in await cluster.events("gang")
+        await cluster.until_event("gang", "Completed")
     assert "status" not in await other.job("gang")
     assert await other.pods("gang") == []
     assert "forbidden" not in operator.log.lower()

@@ -46,7 +46,7 @@ async def test_a_job_of_higher_priority_gets_the_gpu_and_the_other_resumes_after
 
     await cluster.change("long", {"ttlSecondsAfterFinished": 3600})
     await until("a write brings the service along, which goes on from where it stood", more)
-    assert "Preempted" in await cluster.events("long")
+    await cluster.until_event("long", "Preempted")
 
     operator.kill()
     attained = (await cluster.job("long"))["status"]["attainedServiceGPUMilliseconds"]

@@ -42,7 +42,7 @@ async def test_a_gang_that_does_not_start_in_time_is_rolled_back_and_tried_elsew
     status = (await cluster.job("gang"))["status"]
     assert {each["node"] for each in status["placement"]} == {f"{cluster.namespace}-n2"}
     assert status["restarts"] == 0, "nobody's failure"
-    assert "Rollback" in await cluster.events("gang")
+    await cluster.until_event("gang", "Rollback")
 
 
 async def test_a_worker_that_the_kubelet_refuses_rolls_its_gang_back(

@@ -30,7 +30,7 @@ async def test_a_gang_is_moved_off_a_gpu_that_stays_out_of_use(
     gpus = {gpu for worker in status["placement"] for gpu in worker["gpus"]}
     assert gpus == {f"GPU-{n1}-1", f"GPU-{n2}-0"}, "the other GPU of that node is used"
     assert (status["restarts"], status["preemptions"]) == (0, 0), "nobody's failure"
-    assert "Disrupted" in await cluster.events("gang")
+    await cluster.until_event("gang", "Disrupted")
 
 
 async def test_a_worker_that_fails_with_its_gpu_is_started_again_elsewhere(

@@ -152,4 +152,4 @@ async def test_an_operator_that_is_told_to_end_completes_its_write_and_its_event
     await until("it has ended", ended)
     assert process.returncode == 0
     assert (await cluster.job("job"))["status"]["attempt"] == 2
-    assert "Disrupted" in await cluster.events("job")
+    await cluster.until_event("job", "Disrupted")

@@ -374,6 +374,14 @@ class PlayedCluster:
         of_job = [each for each in found["items"] if each["regarding"].get("name") == job]
         return [each["reason"] for each in sorted(of_job, key=lambda each: each["eventTime"])]
 
+    async def until_event(self, job: str, reason: str) -> None:
+        """Wait until a job has an event with this reason: events are written after the statuses that they report."""
+
+        async def look() -> bool:
+            return reason in await self.events(job)
+
+        await until(f"{job} has the event {reason}", look)
+
     async def clean_up(self) -> None:
         """Delete all that the test made."""
         self._ready.clear()

@@ -12,9 +12,10 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.pacing import END_COUNTS_SECONDS, EXPIRED_AT_ONCE
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState
 from laneway.scheduling.config.operator_config import OperatorConfig
 
-from tests.unit.operator.builders import NOW, a_job, a_pod, samples_of
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, samples_of, scheduler_input
 
 DAY = 24 * 3600.0
 
@@ -111,6 +112,20 @@ def test_a_worker_that_runs_on_is_deleted_though_the_details_are_gone() -> None:
     (write,) = cluster.run().writes
     assert write.after.pods_to_delete == (pod,)
     assert not write.writes_status
+
+
+def test_a_worker_that_goes_as_the_details_do_holds_its_gpu_no_more() -> None:
+    cluster = Cluster("a")
+    pod = a_pod(a_job("a").placed("n1").record).running().record
+    cluster.cache.state(1e9).note_gpu_node(None, a_gpu_node("n1"))
+    cluster.has(pod)
+    cluster.run()
+    (before,) = scheduler_input(cluster.cycle._sync).jobs
+    assert before.state is JobState.TERMINATING
+    cluster.settle()
+    cluster.cache.state(1e9).note_pod(pod, None)
+    cluster.run()
+    assert scheduler_input(cluster.cycle._sync).jobs == ()
 
 
 def test_old_jobs_expire_a_few_at_once_the_oldest_first() -> None:

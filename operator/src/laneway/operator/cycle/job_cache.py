@@ -84,7 +84,8 @@ class JobCache:
         in_flight: Collection[str],
         now_seconds: float,
     ) -> set[str]:
-        """Reconcile the changed jobs; return the uids of these, and of those that are gone. Jobs that ended long ago are left out.
+        """Reconcile the changed jobs; return the uids of these, and of those that are gone. Jobs that ended long ago are left out
+        but for the first time: until then they may have held GPUs.
 
         Args:
             state: what is known of the cluster.
@@ -105,13 +106,14 @@ class JobCache:
             state, self._timeouts, now_seconds, history.refusals, history.template_refusals
         )
         settled = {uid for uid in ready if self._is_settled(state, uid)}
+        settles = {uid for uid in settled if uid in self.jobs and not self.jobs[uid].job.settled}
         for uid in settled:
             self._settle(state.jobs[uid])
         for uid in sorted(ready - settled):
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
             if uid in in_flight:
                 self._changed.add(uid)
-        return (ready - settled) | gone
+        return (ready - settled) | settles | gone
 
     def assume(self, uid: str, reconciled: ReconciledJob) -> None:
         """Have a job count as what it is to be, until its writes have ended."""

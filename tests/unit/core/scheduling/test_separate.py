@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Job, JobState, PreemptionReason, Profile, Scheduler
@@ -68,6 +69,17 @@ def test_one_of_two_that_are_slower_together_leaves_and_does_not_come_back() -> 
     found = scheduler.plan(NOW + 1)
     assert not found.starts
     assert key in found.waiting
+
+
+@pytest.mark.parametrize(("reads", "computes"), [(0.4, 0.5), (0.5, 0.4), (0.4, 0.4), (0.3, 0.6), (0.6, 0.3)])
+@pytest.mark.parametrize("first", ["reads", "computes"])
+def test_of_two_that_gain_as_little_the_last_in_order_leaves(
+    first: str, reads: float, computes: float
+) -> None:
+    jobs = [each.priority(5) if each.made.key == first else each for each in (READS, COMPUTES)]
+    scheduler = cluster(*jobs)
+    measured(scheduler, reads, computes)
+    assert evicted(scheduler) == [next(each.made.key for each in jobs if each.made.key != first)]
 
 
 def test_it_goes_to_another_gpu() -> None:

@@ -114,6 +114,16 @@ def test_a_job_leaves_only_after_its_minimum_run_time() -> None:
     assert len(evicted(scheduler, due)) == 1
 
 
+def test_who_was_there_first_does_not_leave_because_who_joined_is_protected() -> None:
+    joined = JobBuilder(replace(COMPUTES.made, started_seconds=NOW))
+    scheduler = cluster(READS, joined, min_run_seconds=500.0)
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+    due = scheduler.next_decision_seconds(NOW)
+    assert due == NOW + 500
+    assert evicted(scheduler, due) == ["computes"]
+
+
 def test_who_may_not_be_preempted_stays() -> None:
     scheduler = cluster(READS.never_preempted(), COMPUTES.never_preempted())
     measured(scheduler, 0.4, 0.5)

@@ -43,7 +43,9 @@ def separate(session: Session) -> None:
             continue
         protected_seconds = session.policies.preemption.protected_until_seconds(job)
         if protected_seconds > session.now_seconds:
-            measured.to_review.add(key)
+            # It leaves later; nobody leaves in its place, mostly one that was there before it.
+            changed |= sharers
+            measured.to_review |= sharers
             measured.due_seconds = min(measured.due_seconds, protected_seconds)
             continue
         changed |= sharers

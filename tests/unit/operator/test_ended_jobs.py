@@ -143,6 +143,23 @@ def test_old_jobs_expire_a_few_at_once_the_oldest_first() -> None:
     assert len(cluster.expired(in_flight - {f"uid-{gone}"})) == 1
 
 
+def test_jobs_that_cannot_be_deleted_are_tried_a_few_at_once_and_hold_up_no_others() -> None:
+    names = {f"j{number:02}" for number in range(3 * EXPIRED_AT_ONCE)}
+    cluster = Cluster(*sorted(names))
+    cluster.settle()
+    cluster.run()
+    cluster.now = NOW + 7 * DAY
+    for _ in range(2):
+        tried = set[str]()
+        for _ in range(3):
+            expired = cluster.expired()
+            assert len(expired) <= EXPIRED_AT_ONCE
+            assert cluster.expired(frozenset(f"uid-{name}" for name in expired)) == set()
+            tried |= expired
+            cluster.now += 1
+        assert tried == names
+
+
 def test_an_old_job_whose_time_to_live_is_extended_stays() -> None:
     cluster = Cluster("a")
     cluster.settle()

@@ -137,9 +137,9 @@ class JobCache:
 
     def _take_expired(self, in_flight: Collection[str], now_seconds: float) -> None:
         """Have the next few expired jobs reconciled, so that they are deleted; those that could not be deleted go behind the others."""
-        for uid in self._expired.difference(in_flight):
-            self._tried_seconds[uid] = now_seconds
-            self._expiries.put(uid, now_seconds)
+        for tried in self._expired.difference(in_flight):
+            self._tried_seconds[tried] = now_seconds
+            self._expiries.put(tried, now_seconds)
         self._expired.intersection_update(in_flight)
         for _ in range(len(self._expired), EXPIRED_AT_ONCE):
             if (uid := self._expiries.first_due(now_seconds)) is None:

@@ -12,9 +12,10 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.pacing import END_COUNTS_SECONDS, EXPIRED_AT_ONCE
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState
 from laneway.scheduling.config.operator_config import OperatorConfig
 
-from tests.unit.operator.builders import NOW, a_job, a_pod, samples_of
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, samples_of, scheduler_input
 
 DAY = 24 * 3600.0
 
@@ -113,6 +114,20 @@ def test_a_worker_that_runs_on_is_deleted_though_the_details_are_gone() -> None:
     assert not write.writes_status
 
 
+def test_a_worker_that_goes_as_the_details_do_holds_its_gpu_no_more() -> None:
+    cluster = Cluster("a")
+    pod = a_pod(a_job("a").placed("n1").record).running().record
+    cluster.cache.state(1e9).note_gpu_node(None, a_gpu_node("n1"))
+    cluster.has(pod)
+    cluster.run()
+    (before,) = scheduler_input(cluster.cycle._sync).jobs
+    assert before.state is JobState.TERMINATING
+    cluster.settle()
+    cluster.cache.state(1e9).note_pod(pod, None)
+    cluster.run()
+    assert scheduler_input(cluster.cycle._sync).jobs == ()
+
+
 def test_old_jobs_expire_a_few_at_once_the_oldest_first() -> None:
     names = [f"j{number:02}" for number in range(EXPIRED_AT_ONCE + 3)]
     cluster = Cluster(*names)
@@ -126,6 +141,23 @@ def test_old_jobs_expire_a_few_at_once_the_oldest_first() -> None:
     gone, *_ = sorted(first)
     cluster.cache.jobs.forget(cluster.raw[gone]["metadata"])
     assert len(cluster.expired(in_flight - {f"uid-{gone}"})) == 1
+
+
+def test_jobs_that_cannot_be_deleted_are_tried_a_few_at_once_and_hold_up_no_others() -> None:
+    names = {f"j{number:02}" for number in range(3 * EXPIRED_AT_ONCE)}
+    cluster = Cluster(*sorted(names))
+    cluster.settle()
+    cluster.run()
+    cluster.now = NOW + 7 * DAY
+    for _ in range(2):
+        tried = set[str]()
+        for _ in range(3):
+            expired = cluster.expired()
+            assert len(expired) <= EXPIRED_AT_ONCE
+            assert cluster.expired(frozenset(f"uid-{name}" for name in expired)) == set()
+            tried |= expired
+            cluster.now += 1
+        assert tried == names
 
 
 def test_an_old_job_whose_time_to_live_is_extended_stays() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from laneway.api.node_lease import RENEW_SECONDS
+from laneway.operator.pacing import HEARTBEAT_LISTS_PER_SILENCE
 from laneway.operator.state.heartbeats import Heartbeats
+from laneway.scheduling.config.operator_config import TimeoutsConfig
 
 INTERVAL, SILENCE = 10.0, 40.0
 
@@ -51,3 +54,14 @@ def test_a_lease_that_is_gone_makes_no_agent_live() -> None:
     assert beats.silent(SILENCE) == {"a"}
     lists(beats, {})
     assert beats.silent(SILENCE) == frozenset(), "the node itself is gone"
+
+
+def test_with_the_shortest_silence_that_may_be_configured_an_agent_that_renews_is_never_silent() -> None:
+    (shortest,) = (
+        each.ge for each in TimeoutsConfig.model_fields["silent_node_seconds"].metadata if hasattr(each, "ge")
+    )
+    beats, renewed = Heartbeats(), RENEW_SECONDS + 1.0
+    interval = shortest / HEARTBEAT_LISTS_PER_SILENCE * 1.001  # a timer is never early
+    for number in range(200):
+        beats.listed({"a": str(int(number * interval / renewed))}, {"a"}, interval)
+        assert beats.silent(shortest) == frozenset()

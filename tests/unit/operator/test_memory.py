@@ -338,9 +338,38 @@ class WithMemory(RuleBasedStateMachine):
         self.now += seconds
         self.cache.heartbeats.listed({}, self.known("gpu_nodes"), seconds)
 
+    @rule(data=st.data(), seconds=st.sampled_from([None, 0, 2000]))
+    def change_time_to_live(self, data: st.DataObject, seconds: int | None) -> None:
+        if self.known("jobs"):
+            name = data.draw(st.sampled_from(self.known("jobs")))
+            raw = self.raw[f"jobs/{name}"]
+            metadata = {**raw["metadata"], "generation": raw["metadata"]["generation"] + 1}
+            spec = {**raw["spec"], "ttlSecondsAfterFinished": seconds}
+            self.put("jobs", name, {**raw, "metadata": metadata, "spec": spec})
+
+    @rule(data=st.data(), with_pods=st.booleans())
+    def end_a_job(self, data: st.DataObject, with_pods: bool) -> None:
+        """Its status says that it has ended; its workers may still run."""
+        running = [record for record in self.cache.jobs.records() if record.placed]
+        if not running:
+            return
+        job = data.draw(st.sampled_from(sorted(running, key=lambda record: record.name)))
+        status = transitions.succeeded(job.status, "done", self.now, self.now)
+        self.put("jobs", job.name, {**self.raw[f"jobs/{job.name}"], "status": status.to_json()})
+        for pod in () if with_pods else self.gangs().get(job.name, ()):
+            self.drop("pods", pod)
+
     @rule()
     def list_everything(self) -> None:
         self.cache.condense_ended_jobs()
+
+    @rule(data=st.data())
+    def list_everything_as_workers_go(self, data: st.DataObject) -> None:
+        self.now += 400.0
+        self.list_everything()
+        for job in data.draw(st.sets(st.sampled_from(sorted(self.gangs())))) if self.gangs() else ():
+            for pod in self.gangs()[job]:
+                self.drop("pods", pod)
 
     @rule(carried_out=st.sampled_from(["all", "all", "statuses", "nothing"]))
     def cycle(self, carried_out: str) -> None:
@@ -432,9 +461,11 @@ class WithMemory(RuleBasedStateMachine):
 
 def _without_estimates(result: CycleResult) -> dict[str, JobWrite]:
     """The writes by uid, without the periodic estimates of waiting jobs, and without when figures came: a fresh cycle has just
-    seen them."""
+    seen them. Nor are there deletions of jobs that ended long ago: a fresh cycle has just seen when they expire."""
     found = {}
     for write in result.writes:
+        if write.job.settled and write.after.expired:
+            continue
         status, known = _without_times(write.status), _without_times(write.job.status)
         after = write.after
         acts = (

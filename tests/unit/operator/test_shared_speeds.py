@@ -35,8 +35,14 @@ ALONE_SECONDS = 0.5
 BESIDE = frozenset({"ns/other"})
 
 
-def count(at: float, iterations: int, sharers: frozenset[str] = BESIDE, attempt: int = 1) -> Count:
-    return Count(at, iterations, attempt, sharers)
+def count(
+    at: float,
+    iterations: int,
+    sharers: frozenset[str] = BESIDE,
+    attempt: int = 1,
+    models: frozenset[str] = frozenset({"A100"}),
+) -> Count:
+    return Count(at, iterations, attempt, sharers, models)
 
 
 def note(book: SpeedBook, at: Count, profile: ProfileStatus | None = PROFILE) -> MeasuredSpeed | None:
@@ -58,6 +64,18 @@ def test_the_pace_alone_is_that_of_a_time_without_sharers_where_there_was_one() 
     found = note(book, count(200, 175))
     assert found is not None
     assert found.ratio == pytest.approx(50 / 125)
+
+
+def test_a_pace_on_other_gpu_models_says_nothing() -> None:
+    book, slower = SpeedBook(), frozenset({"T4"})
+    note(book, count(0, 0, frozenset()))
+    note(book, count(100, 1000, frozenset()))
+    book.note("other", "ns/template", count(100, 0, models=slower), None)
+    assert book.note("other", "ns/template", count(200, 50, models=slower), None) is None
+    slow = PROFILE.model_copy(update={"iteration_microseconds": 1_900_000})
+    found = book.note("other", "ns/template", count(300, 95, models=slower), slow)
+    assert found is not None
+    assert found.ratio == pytest.approx(45 * 2 / 100)
 
 
 def test_of_the_reported_times_the_shortest_counts() -> None:

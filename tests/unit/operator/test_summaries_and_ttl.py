@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from laneway.api.rfc3339 import format_time
 from laneway.operator.lifecycle import transitions
+from laneway.operator.lifecycle.between_attempts import expires_seconds
 from laneway.operator.state.records.job_record import parse_job
 from laneway.scheduling.config.operator_config import TimeoutsConfig
 
 from tests.unit.operator.builders import (
     NOW,
+    TIMEOUTS,
     a_gpu_node,
     a_job,
     a_view,
@@ -28,6 +30,15 @@ def test_an_ended_job_expires_after_its_ttl() -> None:
     assert reconciled_job_of(ended).due_seconds == pytest.approx(NOW + 20)
     assert not reconciled_job_of(ended).expired
     assert reconciled_job_of(ended, now=NOW + 20).expired
+
+
+@pytest.mark.parametrize("details", [True, False])
+def test_an_end_that_was_seen_late_is_there_to_be_read_for_its_ttl(details: bool) -> None:
+    """The operator was away, or the node's clock is slow."""
+    job = a_job().spec(ttlSecondsAfterFinished=30).placed("n1").running()
+    ended = job.after(transitions.succeeded, "done", NOW - 1000, NOW - 10).record
+    ended = ended if details else ended.without_details()
+    assert expires_seconds(ended, TIMEOUTS) == pytest.approx(NOW + 20)
 
 
 def ended_job(**spec: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Job, JobState, PreemptionReason, Profile, Scheduler
@@ -70,6 +71,17 @@ def test_one_of_two_that_are_slower_together_leaves_and_does_not_come_back() -> 
     assert key in found.waiting
 
 
+@pytest.mark.parametrize(("reads", "computes"), [(0.4, 0.5), (0.5, 0.4), (0.4, 0.4), (0.3, 0.6), (0.6, 0.3)])
+@pytest.mark.parametrize("first", ["reads", "computes"])
+def test_of_two_that_gain_as_little_the_last_in_order_leaves(
+    first: str, reads: float, computes: float
+) -> None:
+    jobs = [each.priority(5) if each.made.key == first else each for each in (READS, COMPUTES)]
+    scheduler = cluster(*jobs)
+    measured(scheduler, reads, computes)
+    assert evicted(scheduler) == [next(each.made.key for each in jobs if each.made.key != first)]
+
+
 def test_it_goes_to_another_gpu() -> None:
     scheduler = cluster(READS, COMPUTES, gpus=2)
     measured(scheduler, 0.4, 0.5)
@@ -100,6 +112,16 @@ def test_a_job_leaves_only_after_its_minimum_run_time() -> None:
     due = scheduler.next_decision_seconds(NOW + 499)
     assert due is not None
     assert len(evicted(scheduler, due)) == 1
+
+
+def test_who_was_there_first_does_not_leave_because_who_joined_is_protected() -> None:
+    joined = JobBuilder(replace(COMPUTES.made, started_seconds=NOW))
+    scheduler = cluster(READS, joined, min_run_seconds=500.0)
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+    due = scheduler.next_decision_seconds(NOW)
+    assert due == NOW + 500
+    assert evicted(scheduler, due) == ["computes"]
 
 
 def test_who_may_not_be_preempted_stays() -> None:

@@ -17,18 +17,24 @@ from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.placement.policy import SharesGPUs
 from laneway.scheduling.state.measured_speeds import groups_of
 
+_DIGITS = 6
+"""Gains that are the same up to these are a tie: they differ by rounding errors."""
+
 
 def separate(session: Session) -> None:
-    """Stop the jobs that gain too little by sharing: of each group the one that gains least."""
+    """Stop the jobs that gain too little by sharing: of each group the one that gains least, on a tie the last in order. Two jobs
+    always gain the same.
+    """
     policy, measured = session.policies.placement, session.state.measured
     review, measured.to_review, measured.due_seconds = measured.to_review, set(), math.inf
     if not isinstance(policy, SharesGPUs):
         return
-    gains = sorted((_gain(session, policy, key), key) for key in review)
+    gains = {key: _gain(session, policy, key) for key in review}
+    too_little = {key: gain for key, gain in gains.items() if gain < policy.keep_gain_ratio}
+    session.state.refresh_drifting(too_little, session.now_seconds)
+    last_first = sorted(too_little, key=session.state.ranking.sort_keys.__getitem__, reverse=True)
     changed: set[str] = set()
-    for gain, key in gains:
-        if gain >= policy.keep_gain_ratio:
-            break
+    for key in sorted(last_first, key=lambda each: round(too_little[each], _DIGITS)):
         job = session.state.jobs[key]
         sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group}
         if changed & sharers or key in session.decision.preemptions:
@@ -37,7 +43,9 @@ def separate(session: Session) -> None:
             continue
         protected_seconds = session.policies.preemption.protected_until_seconds(job)
         if protected_seconds > session.now_seconds:
-            measured.to_review.add(key)
+            # It leaves later; nobody leaves in its place, mostly one that was there before it.
+            changed |= sharers
+            measured.to_review |= sharers
             measured.due_seconds = min(measured.due_seconds, protected_seconds)
             continue
         changed |= sharers

@@ -60,6 +60,9 @@ class JobCache:
         self._expired: set[str] = set()
         """Those whose time has come."""
 
+        self._tried_seconds: dict[str, float] = {}
+        """When the deletion of a job that is still there had ended: others go first then."""
+
         self._on_node: defaultdict[str, set[str]] = defaultdict(set)
         """Jobs with a pod on a node, and those that avoid it. A change of the node takes them out; a job that still belongs
         there is put back when it is reconciled for that change."""
@@ -84,7 +87,8 @@ class JobCache:
         in_flight: Collection[str],
         now_seconds: float,
     ) -> set[str]:
-        """Reconcile the changed jobs; return the uids of these, and of those that are gone. Jobs that ended long ago are left out.
+        """Reconcile the changed jobs; return the uids of these, and of those that are gone. Jobs that ended long ago are left out
+        but for the first time: until then they may have held GPUs.
 
         Args:
             state: what is known of the cluster.
@@ -94,10 +98,10 @@ class JobCache:
             now_seconds: Unix time.
         """
         self._changed |= self._take_changes(delta, history, now_seconds)
-        self._take_expired(in_flight, now_seconds)
         gone = {uid for uid in self._changed if uid not in state.jobs}
         for uid in gone:
             self._forget(uid)
+        self._take_expired(in_flight, now_seconds)
         ready = {uid for uid in self._changed - gone if uid not in in_flight or uid not in self.jobs}
         self._changed -= gone | ready
         ready |= self._take_measured(in_flight)
@@ -105,13 +109,14 @@ class JobCache:
             state, self._timeouts, now_seconds, history.refusals, history.template_refusals
         )
         settled = {uid for uid in ready if self._is_settled(state, uid)}
+        settles = {uid for uid in settled if uid in self.jobs and not self.jobs[uid].job.settled}
         for uid in settled:
             self._settle(state.jobs[uid])
         for uid in sorted(ready - settled):
             self._reconcile(state.jobs[uid], state.pods.get(uid, ()), context)
             if uid in in_flight:
                 self._changed.add(uid)
-        return (ready - settled) | gone
+        return (ready - settled) | settles | gone
 
     def assume(self, uid: str, reconciled: ReconciledJob) -> None:
         """Have a job count as what it is to be, until its writes have ended."""
@@ -127,12 +132,16 @@ class JobCache:
     def _settle(self, record: JobRecord) -> None:
         uid = record.uid
         self._put(uid, ReconciledJob(record, None))
-        self._expiries.put(uid, expires_seconds(record, self._timeouts))
+        tried_seconds = self._tried_seconds.get(uid, -math.inf)
+        self._expiries.put(uid, max(tried_seconds, expires_seconds(record, self._timeouts)))
 
     def _take_expired(self, in_flight: Collection[str], now_seconds: float) -> None:
-        """Have the next few expired jobs reconciled, so that they are deleted."""
-        under_way = sum(uid in in_flight for uid in self._expired)
-        for _ in range(under_way, EXPIRED_AT_ONCE):
+        """Have the next few expired jobs reconciled, so that they are deleted; those that could not be deleted go behind the others."""
+        for tried in self._expired.difference(in_flight):
+            self._tried_seconds[tried] = now_seconds
+            self._expiries.put(tried, now_seconds)
+        self._expired.intersection_update(in_flight)
+        for _ in range(len(self._expired), EXPIRED_AT_ONCE):
             if (uid := self._expiries.first_due(now_seconds)) is None:
                 return
             self._expiries.forget(uid)
@@ -199,6 +208,7 @@ class JobCache:
         for timers in (self._due, self._expiries):
             timers.forget(uid)
         self._measured.pop(uid, None)
+        self._tried_seconds.pop(uid, None)
         self.jobs.pop(uid, None)
         for members in (
             self._expired,

@@ -2,8 +2,8 @@
 
 A node reports the number of iterations of each session, with the time of the report. Between two reports, while the same jobs are on a
 job's GPUs, their difference is the job's pace. Over its pace alone it is the speed that the scheduler compares with what it predicted.
-The pace alone is that of a time in which a job of the template shared no GPU; until there was one, the shortest iteration that such a job
-reported, loading data included.
+The pace alone is that of a time in which a job of the template shared no GPU, on GPUs of the same models; until there was one, the
+shortest iteration that such a job reported, loading data included.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.sessions import Hold, measured_profile
 from laneway.scheduling import JobState
 
-_MOST_TEMPLATES = 4096
+_MOST_KINDS = 4096
+
+_Kind = tuple[str, frozenset[str]]
+"""A template, and the models of the GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class Count:
     sharers: frozenset[str]
     """Keys of the other jobs on any of its GPUs."""
 
+    models: frozenset[str]
+    """Of its GPUs."""
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
@@ -45,17 +51,17 @@ class MeasuredSpeed:
 
 
 class SpeedBook:
-    """Counts of running jobs, and the paces of templates alone."""
+    """Counts of running jobs, and the paces of templates alone, by the models of the GPUs."""
 
     def __init__(self) -> None:
         self._since: dict[str, Count] = {}
         """By uid: the first count with the present sharers, or the one at the last measurement."""
 
-        self._alone_seconds: dict[str, float] = {}
-        """By template: the time of an iteration while nobody shared the GPUs."""
+        self._alone_seconds: dict[_Kind, float] = {}
+        """The time of an iteration while nobody shared the GPUs."""
 
-        self._shortest_seconds: dict[str, float] = {}
-        """By template: the shortest mean time of an iteration that was reported."""
+        self._shortest_seconds: dict[_Kind, float] = {}
+        """The shortest mean time of an iteration that was reported."""
 
     def forget(self, uid: str) -> None:
         """Forget a job that is gone, or does not run."""
@@ -72,7 +78,8 @@ class SpeedBook:
             count: what is counted now.
             profile: what its nodes measured; None: nothing yet.
         """
-        self._note_profile(template, profile)
+        kind = (template, count.models)
+        self._note_profile(kind, profile)
         since = self._since.get(uid)
         if (
             since is None
@@ -86,19 +93,17 @@ class SpeedBook:
             return None
         self._since[uid] = count
         if not count.sharers:
-            _remember(self._alone_seconds, template, seconds / iterations)
+            _remember(self._alone_seconds, kind, seconds / iterations)
             return None
-        alone_seconds = self._alone_seconds.get(template) or self._shortest_seconds.get(template)
+        alone_seconds = self._alone_seconds.get(kind) or self._shortest_seconds.get(kind)
         if not alone_seconds:
             return None
         return MeasuredSpeed(min(1.0, iterations * alone_seconds / seconds), count.sharers)
 
-    def _note_profile(self, template: str, profile: ProfileStatus | None) -> None:
+    def _note_profile(self, kind: _Kind, profile: ProfileStatus | None) -> None:
         if profile is not None and profile.iteration_microseconds:
             seconds = (profile.iteration_microseconds + profile.data_microseconds) / 1e6
-            _remember(
-                self._shortest_seconds, template, min(seconds, self._shortest_seconds.get(template, seconds))
-            )
+            _remember(self._shortest_seconds, kind, min(seconds, self._shortest_seconds.get(kind, seconds)))
 
 
 def count_of(reconciled: ReconciledJob, state: ClusterState) -> Count | None:
@@ -117,6 +122,7 @@ def count_of(reconciled: ReconciledJob, state: ClusterState) -> Count | None:
         iterations=min(hold.session.iterations for hold in mine),
         attempt=job.status.attempt,
         sharers=sharers,
+        models=frozenset(hold.gpu.model for hold in mine),
     )
 
 
@@ -140,8 +146,8 @@ def _jobs_on(mine: list[Hold], uid: str, state: ClusterState) -> Iterator[str]:
                     yield state.jobs[pod.job_uid].key
 
 
-def _remember(times: dict[str, float], template: str, seconds: float) -> None:
-    times.pop(template, None)
-    times[template] = seconds
-    if len(times) > _MOST_TEMPLATES:
+def _remember(times: dict[_Kind, float], kind: _Kind, seconds: float) -> None:
+    times.pop(kind, None)
+    times[kind] = seconds
+    if len(times) > _MOST_KINDS:
         del times[next(iter(times))]

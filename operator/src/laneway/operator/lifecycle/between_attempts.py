@@ -156,7 +156,8 @@ def expires_seconds(job: JobRecord, timeouts: TimeoutsConfig) -> float:
         ttl_seconds = timeouts.ended_job_seconds or None
     if ttl_seconds is None or completed is None or job.deleting:
         return math.inf
-    return parse_time(completed) + ttl_seconds
+    # The time counts from when the operator saw the end: it may have been away, and a node's clock may be slow.
+    return max(parse_time(completed), job.ended_seconds or 0.0) + ttl_seconds
 
 
 def _until_gone(

@@ -98,7 +98,10 @@ class JobRecord:
         end = ConditionType.COMPLETE
         if not is_true(self.status.conditions, end):
             end = ConditionType.FAILED
-        status = TrainingJobStatus(conditions=_ended_by(end), completion_time=self.status.completion_time)
+        completed, seen_seconds = self.status.completion_time, self.ended_seconds
+        if completed is not None and seen_seconds is not None and parse_time(completed) < seen_seconds:
+            completed = format_time(seen_seconds)  # the conditions no longer say when
+        status = TrainingJobStatus(conditions=_ended_by(end), completion_time=completed)
         return replace(
             self, namespace=sys.intern(self.namespace), settled=True, desired=None, problem="", status=status
         )

@@ -17,10 +17,11 @@ their node selectors, and a job that avoids next to nothing counts as one that m
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from laneway.scheduling.gpus.numbering import Pool
@@ -35,11 +36,22 @@ _IDLE_STEPS = 4
 _NEXT_TO_NOTHING = 64
 """A job that avoids less than this part of the GPUs counts as one that avoids none: a few nodes on which it has failed, say."""
 
+_MOST_SETS = 64
+"""Sets of nodes that are told apart, those of the fewest nodes first. Jobs with another one count as jobs that may run anywhere: else who
+submits jobs with a set of nodes each would make every decision slow."""
+
 _WHOLE = 2**40
 """Parts are integers, of this many in all, so that sums are exact."""
 
 _ROUNDING = 1e-6
 """The rounding error of a number of steps."""
+
+
+class _Usable(NamedTuple):
+    """GPUs that a job can use."""
+
+    classes: tuple[GPUClass, ...]
+    avoided: frozenset[int]
 
 
 class Group(NamedTuple):
@@ -51,6 +63,11 @@ class Group(NamedTuple):
 
     avoided: frozenset[int] = frozenset()
     """Numbers of the nodes that they are kept away from."""
+
+    @property
+    def usable(self) -> _Usable:
+        """The GPUs that they can use."""
+        return _Usable(self.classes, self.avoided)
 
 
 class _Entry(NamedTuple):
@@ -84,10 +101,9 @@ class _Guarantee(NamedTuple):
 class _Cells:
     """The pools of GPUs, divided into cells: two pools are in one cell if the same jobs can use them."""
 
-    def __init__(self, pools: Sequence[Pool], capacity: Sequence[int], groups: Iterable[Group]) -> None:
+    def __init__(self, pools: Sequence[Pool], capacity: Sequence[int], sets: Iterable[_Usable]) -> None:
         pools_of = {
-            group[1:]: [number for number, pool in enumerate(pools) if _may_use(group, pool)]
-            for group in groups
+            each: [number for number, pool in enumerate(pools) if _may_use(each, pool)] for each in sets
         }
         users: list[list[int]] = [[] for _ in pools]
         for number, usable in enumerate(pools_of.values()):
@@ -96,6 +112,7 @@ class _Cells:
         cells: dict[tuple[int, ...], int] = {}
         self._cell_of = [cells.setdefault(tuple(each), len(cells)) for each in users]
         self._of = {key: sorted({self._cell_of[pool] for pool in usable}) for key, usable in pools_of.items()}
+        self._apart: Collection[_Usable] = self._of.keys()
         self.capacity = self.sums(capacity)
         """By cell, in percent of a GPU."""
 
@@ -106,12 +123,15 @@ class _Cells:
             found[cell] += percent
         return found
 
-    def __contains__(self, group: Group) -> bool:
-        return group[1:] in self._of
+    def tell_apart(self, sets: Collection[_Usable]) -> bool:
+        """Tell these sets of GPUs apart from now on; False: they are not all known."""
+        self._apart = sets
+        return all(each in self._of for each in sets)
 
     def of(self, group: Group) -> list[int]:
-        """Return the cells whose GPUs a group can use."""
-        return self._of[group[1:]]
+        """Return the cells whose GPUs a group can use, as far as that is told apart."""
+        usable = group.usable
+        return self._of[usable if usable in self._apart else usable._replace(avoided=frozenset())]
 
 
 class Contention:
@@ -213,8 +233,9 @@ class Contention:
         return found
 
     def _guaranteed(self) -> Iterator[tuple[Group, _Guarantee]]:
-        if self._cells is None or not all(group in self._cells for group in self._members):
-            self._cells = _Cells(self._pools, self._capacity, self._members)
+        sets = _told_apart({group.usable for group in self._members})
+        if self._cells is None or not self._cells.tell_apart(sets):
+            self._cells = _Cells(self._pools, self._capacity, sets)
         cells = self._cells
         idle_percent, waiting = cells.sums(self._idle), self._waiting_on(cells)
         left = dict.fromkeys(cells.capacity, _WHOLE)
@@ -278,8 +299,22 @@ class Contention:
         return found
 
 
-def _may_use(group: Group, pool: Pool) -> bool:
-    return pool.gpu_class in group.classes and pool.node not in group.avoided
+def _told_apart(sets: Set[_Usable]) -> Set[_Usable]:
+    """Return the sets that are told apart, with those of the jobs that may run anywhere. It depends on nothing but the sets."""
+    anywhere = {each._replace(avoided=frozenset()) for each in sets}
+    others = sets - anywhere
+    if len(others) > _MOST_SETS:
+        others = set(heapq.nsmallest(_MOST_SETS, others, key=_by_nodes))
+    return others | anywhere
+
+
+def _by_nodes(usable: _Usable) -> tuple[object, ...]:
+    # The hash of a set of integers is the same in every process.
+    return -len(usable.avoided), hash(usable.avoided), usable.classes
+
+
+def _may_use(usable: _Usable, pool: Pool) -> bool:
+    return pool.gpu_class in usable.classes and pool.node not in usable.avoided
 
 
 def _rounded(fair: int, capacity: int) -> float:

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laneway.scheduling.fairness import contention as module
 from laneway.scheduling.fairness.contention import Contention, Group
 from laneway.scheduling.gpus.numbering import Pool
 from laneway.scheduling.model.gpu_class import GPUClass, class_of
@@ -139,6 +140,29 @@ def test_idle_gpus_on_other_nodes_are_owed_to_nobody() -> None:
     shares.set_idle([400, 0, 0, 0])
     shares.refresh()
     assert shares.share("0-0") == pytest.approx(0.5 / 30, rel=0.05)
+
+
+def test_of_many_sets_of_nodes_those_of_the_fewest_nodes_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job with a set of nodes of its own costs a decision nothing then, and is guaranteed what it would be anywhere."""
+    monkeypatch.setattr(module, "_MOST_SETS", 2)
+    pools = [Pool(node, A100) for node in range(4)]
+    narrow = [Group(0, (A100,), frozenset({0, 1, 2, 3} - {node})) for node in range(2)]
+    wide = Group(0, (A100,), frozenset({0}))
+
+    def shares_of(*groups: Group) -> tuple[float, ...]:
+        found = Contention()
+        found.set_capacity(pools, [800] * 4)
+        for number, group in enumerate(groups):
+            found.add(str(number), group, 1600 if number else 800)
+        found.refresh()
+        return tuple(found.share(str(number)) for number in range(len(groups)))
+
+    apart = shares_of(*narrow)
+    assert shares_of(*narrow, wide)[0] < apart[0], "the wide one counts on all nodes"
+    assert shares_of(*narrow, wide) == shares_of(*narrow, Group(0, (A100,)))
+    assert shares_of(wide, narrow[0]) != shares_of(Group(0, (A100,)), narrow[0])
 
 
 def test_who_has_left_does_not_count() -> None:

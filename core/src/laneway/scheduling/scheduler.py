@@ -1,7 +1,8 @@
 """The scheduler: the entry point for the operator and the simulator.
 
 Callers report changes, and a decision costs only as much as they do. It is the same decision that a new scheduler would make
-from the full state: the kept state saves time and changes no decision.
+from the full state: the kept state saves time and changes no decision. There is one exception: the fair share counts the GPUs that the
+decision before left idle, so the first decision of a new scheduler may owe a gang another part of the time.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ is far above capacity and the order policy has to choose: all guarantees togethe
 
 φ is rounded down to one of 16 steps for each halving, so that a job that comes or goes rarely changes anybody's guarantee.
 
-A gang often waits beside idle GPUs because they are too few for it. It is guaranteed at least the part of φ that is idle and that no
-narrower job waits for: others lose nothing by that. A job that is narrower than what is idle waits for other reasons: these GPUs
-are kept for a gang that goes first, and the jobs that were preempted for the gang are not to go before it.
+A gang often waits beside idle GPUs because they are too few for it. It is guaranteed at least the part of φ that is idle: others lose
+nothing by that. Idle is what the last decision left idle. GPUs that have just become free will mostly be taken by the next decision, and
+those that it keeps for a gang are not idle.
 
 GPUs that the same jobs can use are counted together, as one *cell*. There are few: jobs differ by the models that they accept and by
 their node selectors, and a job that avoids next to nothing counts as one that may run anywhere.
@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from laneway.scheduling.gpus.numbering import Pool
@@ -73,29 +72,8 @@ class Group(NamedTuple):
 class _Entry(NamedTuple):
     group: Group
     percent: int
-    waits: bool
     counts_in: Group
     """Without avoided nodes if they are next to nothing."""
-
-
-class _Guarantee(NamedTuple):
-    """What each job of a group is guaranteed."""
-
-    fair_share: float
-    idle_percent: int
-    """Of all GPUs that they can use together, rounded down to a quarter."""
-
-    widths: tuple[int, ...]
-    """Of waiting jobs, rising, in percent of a GPU."""
-
-    left_idle: tuple[int, ...]
-    """The quarters of the GPUs that are idle and that no narrower job waits for, by the number of these widths that are narrower."""
-
-    def share(self, percent: int) -> float:
-        """Return the part of the time for a job that needs this much."""
-        there, not_there = self.fair_share**3, (1 - self.fair_share) ** 3
-        idle = self.left_idle[bisect_left(self.widths, percent)] if percent >= self.idle_percent else 0
-        return self.fair_share * max(idle / _IDLE_STEPS, there / (there + not_there))
 
 
 class _Cells:
@@ -151,14 +129,11 @@ class Contention:
         self._demand: Counter[Group] = Counter()
         """In percent of a GPU."""
 
-        self._waiting: dict[Group, Counter[int]] = defaultdict(Counter)
-        """By width: how many jobs wait."""
-
         self._moved: set[str] = set()
         """Jobs that have joined or left a group since the last refresh."""
 
         self._cells: _Cells | None = None
-        self._guarantees: dict[Group, _Guarantee] = {}
+        self._guarantees: dict[Group, float] = {}
         self._changed = False
 
     def set_capacity(self, pools: Sequence[Pool], percent: Sequence[int]) -> None:
@@ -175,7 +150,7 @@ class Contention:
             self._capacity_on[pool.node][pool.gpu_class] += offered
             self._capacity_of[pool.gpu_class] += offered
         for key, entry in entries:
-            self.add(key, entry.group, entry.percent, waits=entry.waits)
+            self.add(key, entry.group, entry.percent)
 
     def set_idle(self, percent: Sequence[int]) -> None:
         """Set what is idle of each pool, in percent of a GPU."""
@@ -183,20 +158,19 @@ class Contention:
             self._idle = list(percent)
             self._changed = True
 
-    def add(self, key: str, group: Group, percent: int, *, waits: bool = False) -> None:
+    def add(self, key: str, group: Group, percent: int) -> None:
         """Count a job, or count it in another way.
 
         Args:
             key: the job.
             group: its priority, and the GPUs that it can use.
             percent: what it needs, in percent of a GPU.
-            waits: whether it holds nothing.
         """
         before = self._entries.get(key)
-        if before is not None and before[:3] == (group, percent, waits):
+        if before is not None and before[:2] == (group, percent):
             return
         self.remove(key)
-        entry = self._entries[key] = _Entry(group, percent, waits, self._counts_in(group))
+        entry = self._entries[key] = _Entry(group, percent, self._counts_in(group))
         self._members[entry.counts_in].add(key)
         self._count(key, entry, 1)
 
@@ -210,10 +184,7 @@ class Contention:
     def share(self, key: str) -> float:
         """Return the part of the time that a job is guaranteed, as of the last refresh."""
         entry = self._entries.get(key)
-        guarantee = None if entry is None else self._guarantees.get(entry.counts_in)
-        if entry is None or guarantee is None:
-            return 0.0
-        return guarantee.share(entry.percent)
+        return 0.0 if entry is None else self._guarantees.get(entry.counts_in, 0.0)
 
     def refresh(self) -> set[str]:
         """Bring the guarantees up to date; return the jobs whose guarantee may have changed."""
@@ -222,7 +193,6 @@ class Contention:
         self._changed = False
         for group in [group for group, members in self._members.items() if not members]:
             del self._members[group], self._demand[group]
-            self._waiting.pop(group, None)
         if len(self._counted_as) > 2 * len(self._entries):  # most avoid what no job avoids any more
             self._counted_as.clear()
         before, self._guarantees = self._guarantees, dict(self._guaranteed())
@@ -232,12 +202,12 @@ class Contention:
                 found |= members
         return found
 
-    def _guaranteed(self) -> Iterator[tuple[Group, _Guarantee]]:
+    def _guaranteed(self) -> Iterator[tuple[Group, float]]:
         sets = _told_apart({group.usable for group in self._members})
         if self._cells is None or not self._cells.tell_apart(sets):
             self._cells = _Cells(self._pools, self._capacity, sets)
         cells = self._cells
-        idle_percent, waiting = cells.sums(self._idle), self._waiting_on(cells)
+        idle_percent = cells.sums(self._idle)
         left = dict.fromkeys(cells.capacity, _WHOLE)
         for priority in sorted({group.priority for group in self._members}, reverse=True):
             groups = [group for group in self._members if group.priority == priority]
@@ -247,13 +217,7 @@ class Contention:
                 capacity = sum(cells.capacity[cell] for cell in cells.of(group))
                 fair = sum(cells.capacity[cell] * parts[cell] for cell in cells.of(group))
                 idle = sum(idle_percent[cell] for cell in cells.of(group))
-                widths, left_idle = _left_idle(idle, waiting, cells, group)
-                yield (
-                    group,
-                    _Guarantee(
-                        _rounded(fair, capacity), capacity * left_idle[0] // _IDLE_STEPS, widths, left_idle
-                    ),
-                )
+                yield group, _guarantee(_rounded(fair, capacity), _IDLE_STEPS * idle // max(1, capacity))
             for cell, part in wanted.items():
                 left[cell] = max(0, left[cell] - part)
 
@@ -267,25 +231,10 @@ class Contention:
                 wanted[cell] += part
         return wanted
 
-    def _waiting_on(self, cells: _Cells) -> dict[int, Counter[int]]:
-        """Return, by width and cell, the part of the cell that waiting jobs want together."""
-        found: dict[int, Counter[int]] = defaultdict(Counter)
-        for group, jobs in self._waiting.items():
-            capacity = sum(cells.capacity[cell] for cell in cells.of(group))
-            for width, number in jobs.items():
-                part = number * width * _WHOLE // max(1, capacity)
-                for cell in cells.of(group):
-                    found[width][cell] += part
-        return found
-
     def _count(self, key: str, entry: _Entry, sign: int) -> None:
         self._changed = True
         self._moved.add(key)
         self._demand[entry.counts_in] += sign * entry.percent
-        if entry.waits:
-            self._waiting[entry.counts_in][entry.percent] += sign
-            if not self._waiting[entry.counts_in][entry.percent]:
-                del self._waiting[entry.counts_in][entry.percent]
 
     def _counts_in(self, group: Group) -> Group:
         found = self._counted_as.get(group)
@@ -325,25 +274,7 @@ def _rounded(fair: int, capacity: int) -> float:
     return 2.0 ** (-steps / _STEPS_PER_HALVING) if steps <= _MOST_STEPS else 0.0
 
 
-def _left_idle(
-    idle: int, waiting: Mapping[int, Mapping[int, int]], cells: _Cells, group: Group
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the widths of waiting jobs, and the quarters that are idle beside the jobs of the first widths; up to no quarter.
-
-    Args:
-        idle: of the GPUs that the group can use, in percent of a GPU.
-        waiting: by width and cell, see :meth:`Contention._waiting_on`.
-        cells: all of them.
-        group: whose GPUs count.
-    """
-    of_group = cells.of(group)
-    capacity = sum(cells.capacity[cell] for cell in of_group)
-    unused, widths = idle * _WHOLE, []
-    quarters = [_IDLE_STEPS * idle // max(1, capacity)]
-    for width in sorted(waiting):
-        if quarters[-1] == 0:
-            break
-        unused -= sum(cells.capacity[cell] * waiting[width].get(cell, 0) for cell in of_group)
-        widths.append(width)
-        quarters.append(_IDLE_STEPS * max(0, unused // _WHOLE) // max(1, capacity))
-    return tuple(widths), tuple(quarters)
+def _guarantee(fair_share: float, idle_steps: int) -> float:
+    """Return the part of the time that each job of a group is guaranteed."""
+    there, not_there = fair_share**3, (1 - fair_share) ** 3
+    return fair_share * max(idle_steps / _IDLE_STEPS, there / (there + not_there))

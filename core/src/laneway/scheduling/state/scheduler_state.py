@@ -93,6 +93,7 @@ class SchedulerState:
         self._evictable_until = Timers()
         """When running jobs will have too much unsaved work to be evicted."""
 
+        self._holders_known = False
         self._set_cluster(nodes)
 
     def set_nodes(self, nodes: Sequence[Node]) -> bool:
@@ -173,13 +174,16 @@ class SchedulerState:
 
     def refresh(self, now_seconds: float) -> None:
         """Bring ranks, allocations and the waiting queue up to date."""
-        self._refresh_stale(now_seconds)
+        if not self._holders_known:  # else all GPUs would count as idle
+            self._holders_known = True
+            self._refresh_stale(now_seconds)
+        # Idle is what the last decision left idle, so this comes before its assumptions are undone.
         if self.policies.order.bounds_waiting:
             idle = zip(self.capacity(IDLE).idle_percent(), self._overcommitted_percent, strict=True)
             self.contention.set_idle([max(0, percent - beyond) for percent, beyond in idle])
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
-            self._refresh_stale(now_seconds)
+        self._refresh_stale(now_seconds)
         self.measured.learn(self.speeds, self.jobs, self.allocations)
 
     def _refresh_stale(self, now_seconds: float) -> None:
@@ -250,6 +254,7 @@ class SchedulerState:
 
     def _set_cluster(self, nodes: Sequence[Node]) -> None:
         self.allocations = Allocations(nodes)
+        self._holders_known = False
         self.cluster_capacity = ClusterCapacity(self.allocations)
         self.avoided: dict[str, frozenset[int]] = {}
         self._capacities: dict[View, FreeCapacity] = {}
@@ -299,7 +304,7 @@ class SchedulerState:
         classes = tuple(gpu_class for gpu_class, _ in choices)
         group = Group(job.priority, classes, self.avoided.get(job.key, frozenset()))
         least_percent = min(share_percent for _, share_percent in choices)
-        self.contention.add(job.key, group, job.demand.gpus * least_percent, waits=not job.placement)
+        self.contention.add(job.key, group, job.demand.gpus * least_percent)
 
     def _count_capacity(self) -> None:
         if not self.policies.order.bounds_waiting:

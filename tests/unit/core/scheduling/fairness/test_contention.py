@@ -55,28 +55,6 @@ def test_idle_gpus_are_owed_to_those_who_wait() -> None:
     assert shares.share("0") > busy
 
 
-def test_idle_gpus_that_a_job_could_start_on_raise_nothing() -> None:
-    """They are kept for a job before it; that this one waits for them is no reason to go first."""
-    shares = with_jobs(*[800] * 4, 300, 400)
-    busy = shares.share("4")
-    shares.set_idle([400])
-    shares.refresh()
-    assert shares.share("4") == busy
-    assert shares.share("5") > busy
-
-
-def test_idle_gpus_that_narrower_jobs_wait_for_raise_nothing() -> None:
-    """They are not idle for long: a job has just ended."""
-    shares = with_jobs(*[800] * 4)
-    shares.set_idle([400])
-    shares.add("narrow", Group(0, (A100,)), 100, waits=True)
-    shares.refresh()
-    beside_one = shares.share("0")
-    shares.add("narrow", Group(0, (A100,)), 400, waits=True)
-    shares.refresh()
-    assert shares.share("0") < 0.1 * beside_one
-
-
 def test_higher_priorities_come_off_the_capacity() -> None:
     shares = contention()
     shares.add("high", Group(10, (A100,)), 400)

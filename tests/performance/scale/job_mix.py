@@ -84,14 +84,15 @@ def _place(gpu: int, rank: int) -> WorkerPlacementStatus:
 
 
 def _trainer(source: random.Random, name: str) -> Raw:
-    batch = source.choice((32, 64, 128, 256))
+    image = source.choice(_IMAGES)
+    batch = 32 << _IMAGES.index(image) % 4
     env = [{"name": "BATCH_SIZE", "value": str(batch)}]
     if source.random() < 0.5:
         env.append({"name": "RUN", "value": name})
     return {
         "name": "trainer",
-        "image": f"example.invalid/{source.choice(_IMAGES)}:{source.randint(1, 3)}",
-        "command": ["python", "train.py", f"--optimizer={source.choice(('adam', 'sgd'))}"],
+        "image": f"example.invalid/{image}:{source.randint(1, 2)}",
+        "command": ["python", f"train_{image}.py"],
         "env": env,
         "resources": {"requests": {"cpu": str(source.choice((1, 2, 4))), "memory": f"{2 * batch}Mi"}},
     }

@@ -13,7 +13,7 @@ from laneway.operator.state.resources import PODS
 from laneway.operator.watch.apiserver import Raw
 
 from tests.performance.scale.client import for_each, watching
-from tests.performance.scale.operator_figures import decisions, moment_of
+from tests.performance.scale.operator_figures import counts, decisions, moment_of
 from tests.performance.scale.run import NAMESPACE, Run
 
 _FREED_PERCENT = 10
@@ -53,7 +53,7 @@ def _figures(run: Run, log: str, began: float, first_bound: float) -> dict[str, 
     leads, first_cycle = moment_of(log, "this replica leads"), moment_of(log, "cycle")
     if leads is None or first_cycle is None:
         raise RuntimeError(f"the operator logged no cycle: {log[-3000:]}")
-    used = run.of_operator()
+    used, counted = run.of_operator(), counts(run.operator)
     took = time.time() - began
     return {
         "seconds": took,
@@ -62,6 +62,8 @@ def _figures(run: Run, log: str, began: float, first_bound: float) -> dict[str, 
         "from_lead_to_end_of_first_cycle_seconds": first_cycle - leads,
         "to_first_start_seconds": first_bound - began,
         "decisions": asdict(decisions(log)),
+        "preemptions": counted.preemptions,
+        "api_writes": dict(sorted(counted.writes.items())),
         "operator_cpu_seconds": used.cpu_seconds,
         "operator_cpu_percent": 100 * used.cpu_seconds / took,
         "operator_memory_mib": used.memory_mib,

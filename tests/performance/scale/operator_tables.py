@@ -12,7 +12,7 @@ _PHASES = {
     "told": "those that wait are told why, events are written",
     "idle": "nothing happens",
     "preempting": "agents report sessions and renew Leases from now on; jobs may be preempted",
-    "idle_with_agents": "nothing happens",
+    "idle_with_agents": "nothing happens; agents go on",
     "jobs_come_and_go": "2 jobs a second end, and as many come",
     "restart": "the operator was killed and begins again",
     "idle_none_waits": "nothing happens, and nothing waits",
@@ -87,7 +87,8 @@ def _steps(found: Any) -> list[Row]:
     placed = f"{single['placed_jobs']:,} of {single['submitted_jobs']:,} jobs"
     return [
         ["idle, of a core", f"{found['idle']['operator_cpu_percent']:.1f} %", "2 %"],
-        ["after `kill -9`, from the new process to its lead", f"{again['to_lead_seconds']:.1f} s", ""],
+        ["after `kill -9`, until the new process serves metrics", f"{again['to_serving_seconds']:.1f} s", ""],
+        ["until it leads; the old lease runs out after 15 s", f"{again['to_lead_seconds']:.1f} s", ""],
         ["from there to the first start", f"{again['from_lead_to_first_start_seconds']:.1f} s", "1 s"],
         [
             "from there to the end of the first cycle",

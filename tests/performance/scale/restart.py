@@ -50,13 +50,15 @@ async def restart(run: Run) -> dict[str, Any]:
 
 
 def _figures(run: Run, log: str, began: float, first_bound: float) -> dict[str, Any]:
-    leads, first_cycle = moment_of(log, "this replica leads"), moment_of(log, "cycle")
-    if leads is None or first_cycle is None:
+    messages = ("serving metrics and health", "this replica leads", "cycle")
+    serves, leads, first_cycle = (moment_of(log, message) for message in messages)
+    if serves is None or leads is None or first_cycle is None:
         raise RuntimeError(f"the operator logged no cycle: {log[-3000:]}")
     used, counted = run.of_operator(), counts(run.operator)
     took = time.time() - began
     return {
         "seconds": took,
+        "to_serving_seconds": serves - began,
         "to_lead_seconds": leads - began,
         "from_lead_to_first_start_seconds": first_bound - leads,
         "from_lead_to_end_of_first_cycle_seconds": first_cycle - leads,

@@ -16,6 +16,9 @@ from hack.cluster.pki import Authority, Credential, Identity, ensure_signing_key
 CLUSTER_DOMAIN = "cluster.local"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 
+NODE_GRACE_SECONDS = 20
+"""Quicker than kube-controller-manager's default of 50, so that tests which stop a node need not wait as long."""
+
 _FRONT_PROXY = "front-proxy-client"
 _SERVICE_ACCOUNT_ISSUER = f"https://kubernetes.default.svc.{CLUSTER_DOMAIN}"
 
@@ -205,7 +208,9 @@ def apiserver_command(
     return _command(program, flags)
 
 
-def controller_manager_command(program: Path, files: ControlPlaneFiles) -> list[str]:
+def controller_manager_command(
+    program: Path, files: ControlPlaneFiles, node_grace_seconds: int = NODE_GRACE_SECONDS
+) -> list[str]:
     """Each controller has its own service account, so that RBAC applies to it."""
     kubeconfig = files.kubeconfig("kubeconfigs/kube-controller-manager", "system:kube-controller-manager")
     serving = files.serving("kube-controller-manager")
@@ -226,8 +231,7 @@ def controller_manager_command(program: Path, files: ControlPlaneFiles) -> list[
             "service-cluster-ip-range": files.endpoints.service_cidr,
             # A lone replica: waiting for a dead predecessor's lease would only slow a restart down.
             "leader-elect": "false",
-            # Quicker than the default 40 s and 5 min, so that tests which stop a node need not wait as long.
-            "node-monitor-grace-period": "20s",
+            "node-monitor-grace-period": f"{node_grace_seconds}s",
             "node-monitor-period": "2s",
             "profiling": "false",
         },

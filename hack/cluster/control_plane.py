@@ -24,6 +24,7 @@ from typing import Self
 from hack.cluster.build import ensure_built
 from hack.cluster.commands import die_with_parent
 from hack.cluster.components import (
+    NODE_GRACE_SECONDS,
     ControlPlaneFiles,
     Endpoints,
     apiserver_command,
@@ -42,11 +43,13 @@ class LoopbackControlPlane:
 
     `controllers=True` also runs kube-controller-manager: service accounts, garbage collection by owner references
     and the deletion of namespaces then work. Without it pods may name no service account that has not been made.
+    It takes a node for dead that has shown no sign of life for `node_grace_seconds`.
     """
 
-    def __init__(self, *, controllers: bool = False) -> None:
+    def __init__(self, *, controllers: bool = False, node_grace_seconds: int = NODE_GRACE_SECONDS) -> None:
         self._names = ["etcd", "kube-apiserver"] + (["kube-controller-manager"] if controllers else [])
         self._controllers = controllers
+        self._node_grace_seconds = node_grace_seconds
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -64,6 +67,11 @@ class LoopbackControlPlane:
         for name in reversed(list(self._processes)):
             self.kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of its programs."""
+        return tuple(self._names)
 
     @property
     def kubectl(self) -> Path:
@@ -171,7 +179,7 @@ class LoopbackControlPlane:
             # Where no controller makes the service account "default", the admission plugin that wants it refuses every pod.
             disabled = () if self._controllers else ("ServiceAccount",)
             return apiserver_command(program, self.files, disabled_admission=disabled, publish_endpoint=False)
-        return controller_manager_command(program, self.files)
+        return controller_manager_command(program, self.files, self._node_grace_seconds)
 
     def _health(self, name: str) -> Callable[[], bool]:
         endpoints, files = self.endpoints, self.files

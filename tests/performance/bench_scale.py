@@ -2,7 +2,7 @@
 
     python -m tests.performance.bench_scale --results docs/measurements --only operator
 
-``operator`` is the operator in all parts of a day, about 15 minutes; ``watches`` compares kopf with a raw stream of TrainingJobs, about
+``operator`` is the operator in all parts of a day, about 30 minutes; ``watches`` compares kopf with a raw stream of TrainingJobs, about
 10 minutes; ``heartbeats`` compares statuses with Leases as the signs of life of 10,000 nodes, about 15 minutes. Another size than a part's own is printed and written only where ``--results`` is another folder.
 """
 

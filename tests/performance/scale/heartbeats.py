@@ -18,15 +18,12 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from laneway.api import names
-from laneway.api.node_lease import DURATION_SECONDS, RENEW_SECONDS, lease_name
-from laneway.api.rfc3339 import format_time
-from laneway.operator.state.resources import GPU_NODES, LEASES
-from laneway.operator.watch.apiserver import APPLY_PATCH, Raw
+from laneway.api.node_lease import RENEW_SECONDS
 
 from tests.performance.scale import objects
 from tests.performance.scale.client import PARALLEL, for_each
-from tests.performance.scale.scenario import SYSTEM, Run, main
+from tests.performance.scale.leases import AgentLeases
+from tests.performance.scale.run import SYSTEM, Run, main
 from tests.support.operator.operator_process import OperatorProcess
 
 MEASURED_SECONDS = 30.0
@@ -60,30 +57,28 @@ class Heartbeats(Run):
 
     async def measure(self) -> dict[str, Any]:
         """Return the figures of each load, of both times."""
-        self._versions: dict[int, str] = {}
+        leases = AgentLeases(self.api)
         self._iterations = 0
-        await self._make_nodes()
-        await for_each(partial(self._create_lease, number) for number in range(self._nodes))
+        await self.make_nodes()
+        await for_each(partial(leases.create, number) for number in range(self.nodes))
         rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in LOADS}
         for name in (*LOADS, *reversed(LOADS)):
-            rounds[name].append(await self._round(name, LOADS[name]))
-        return {"nodes": self._nodes, "seconds": MEASURED_SECONDS, "rounds": rounds}
+            rounds[name].append(await self._round(name, LOADS[name], leases))
+        return {"nodes": self.nodes, "seconds": MEASURED_SECONDS, "rounds": rounds}
 
-    async def _round(self, name: str, load: Load) -> dict[str, Any]:
-        self._say(name)
-        await for_each(partial(self._write, load.trains, number) for number in range(self._nodes))
-        folder = self._folder / f"{name}-{self._iterations}"
-        self._operator = OperatorProcess(
-            folder, self._cluster.kubeconfig, SYSTEM, {"metricsPort": 0, "logLevel": "debug"}
-        )
+    async def _round(self, name: str, load: Load, leases: AgentLeases) -> dict[str, Any]:
+        self.say(name)
+        await for_each(partial(self._write, load.trains, number) for number in range(self.nodes))
+        folder = self.folder / f"{name}-{self._iterations}"
+        self.operator = OperatorProcess(folder, self.cluster.kubeconfig, SYSTEM, self.config)
         milliseconds: list[float] = []
-        with self._operator:
-            await self._until_it_leads()
+        with self.operator:
+            await self.until_it_leads()
             await asyncio.sleep(SETTLED_SECONDS)
-            found = await self._phase(lambda: self._play(load, milliseconds))
+            found = await self.phase(lambda: self._play(load, leases, milliseconds))
         milliseconds.sort()
         wanted = sum(
-            self._nodes / seconds * MEASURED_SECONDS
+            self.nodes / seconds * MEASURED_SECONDS
             for seconds in (load.renew_seconds, load.write_seconds)
             if seconds
         )
@@ -93,12 +88,12 @@ class Heartbeats(Run):
             found["request_p99_milliseconds"] = milliseconds[int(0.99 * (len(milliseconds) - 1))]
         return found
 
-    async def _play(self, load: Load, milliseconds: list[float]) -> None:
+    async def _play(self, load: Load, leases: AgentLeases, milliseconds: list[float]) -> None:
         """Play all agents for a while; note the duration of each request."""
         end = time.monotonic() + MEASURED_SECONDS
         loops = [asyncio.sleep(MEASURED_SECONDS)]
         if load.renew_seconds:
-            loops.append(self._repeat(self._renew, load.renew_seconds, end, milliseconds))
+            loops.append(self._repeat(leases.renew, load.renew_seconds, end, milliseconds))
         if load.write_seconds:
             loops.append(
                 self._repeat(partial(self._write, load.trains), load.write_seconds, end, milliseconds)
@@ -113,25 +108,15 @@ class Heartbeats(Run):
 
         async def work() -> None:
             for number in numbers:
-                due = began + number * interval / self._nodes
+                due = began + number * interval / self.nodes
                 if max(due, time.monotonic()) >= end:
                     return
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 sent = time.monotonic()
-                await act(number % self._nodes)
+                await act(number % self.nodes)
                 milliseconds.append(1e3 * (time.monotonic() - sent))
 
         await asyncio.gather(*(work() for _ in range(PARALLEL)))
-
-    async def _create_lease(self, number: int) -> None:
-        answer = await self._api.request("POST", LEASES.path(SYSTEM), body=_lease(number))
-        self._versions[number] = answer["metadata"]["resourceVersion"]
-
-    async def _renew(self, number: int) -> None:
-        body = _lease(number)
-        body["metadata"]["resourceVersion"] = self._versions[number]
-        answer = await self._api.request("PUT", LEASES.path(SYSTEM, body["metadata"]["name"]), body=body)
-        self._versions[number] = answer["metadata"]["resourceVersion"]
 
     async def _write(self, trains: bool, number: int) -> None:
         body = objects.agents_word(number)
@@ -139,28 +124,7 @@ class Heartbeats(Run):
             self._iterations += 100
             for gpu in body["status"]["gpus"]:
                 gpu["sessions"] = [objects.a_session(gpu, self._iterations)]
-        await self._api.request(
-            "PATCH",
-            GPU_NODES.path(name=objects.node_name(number), subresource="status"),
-            query={"fieldManager": names.NODE_FIELD_MANAGER, "force": "true"},
-            body=body,
-            content_type=APPLY_PATCH,
-        )
-
-
-def _lease(number: int) -> Raw:
-    node = objects.node_name(number)
-    spec = {
-        "holderIdentity": node,
-        "leaseDurationSeconds": DURATION_SECONDS,
-        "renewTime": format_time(time.time()),
-    }
-    return {
-        "apiVersion": LEASES.api_version,
-        "kind": LEASES.kind,
-        "metadata": {"name": lease_name(node)},
-        "spec": spec,
-    }
+        await self.write_as_agent(body)
 
 
 if __name__ == "__main__":

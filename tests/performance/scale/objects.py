@@ -11,6 +11,12 @@ from laneway.api.rfc3339 import format_time
 from laneway.operator.watch.apiserver import Raw
 
 GPUS_PER_NODE = 8
+MODELS = ("A100", "H100")
+"""Three nodes of four have the first."""
+
+POOLS = ("common", "research")
+"""Label of the nodes: four of five have the first."""
+
 _GIB = 2**30
 _SEED = 7
 
@@ -18,6 +24,11 @@ _SEED = 7
 def node_name(number: int) -> str:
     """Return the name of a node."""
     return f"n{number:04d}"
+
+
+def node_number(name: str) -> int:
+    """Return the number of a node."""
+    return int(name[1:])
 
 
 def a_node(number: int) -> Raw:
@@ -34,7 +45,11 @@ def a_node(number: int) -> Raw:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "pool": POOLS[number % 5 == 4]},
+        },
         "status": {"capacity": capacity, "allocatable": capacity, "conditions": [condition]},
     }
 
@@ -57,7 +72,7 @@ def agents_word(number: int) -> Raw:
         {
             "uuid": f"GPU-{node_name(number)}-{index}",
             "index": index,
-            "model": "A100",
+            "model": MODELS[number % 4 == 3],
             "memoryBytes": 80 * _GIB,
             "allocatableBytes": 79 * _GIB,
             "allocatablePercent": 100,
@@ -73,9 +88,9 @@ def agents_word(number: int) -> Raw:
     }
 
 
-def a_session(gpu: Raw, iterations: int) -> Raw:
-    """Return what an agent says of a plain pod's container that trains on a whole GPU."""
-    return {
+def a_session(gpu: Raw, iterations: int, **whose: object) -> Raw:
+    """Return what an agent says of a container that trains: a plain pod's on a whole GPU, unless ``whose`` says otherwise."""
+    session = {
         "key": f"{gpu['index']:016x}",
         "namespace": "elsewhere",
         "pod": f"trains-on-{gpu['uuid'].lower()}",
@@ -97,6 +112,7 @@ def a_session(gpu: Raw, iterations: int) -> Raw:
         "dataMilliseconds": iterations,
         "heldBytes": 45 * _GIB,
     }
+    return session | whose
 
 
 def gang_sizes(jobs: int) -> Iterator[int]:

@@ -12,14 +12,16 @@ import asyncio
 import json
 import time
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from laneway.operator.state.resources import PODS, TRAINING_JOBS
 
 from tests.performance.scale.bare_client import BareClient
 from tests.performance.scale.client import delete_if_there, for_each
-from tests.performance.scale.scenario import CONFIG, NAMESPACE, SYSTEM, Run, main
+from tests.performance.scale.run import NAMESPACE, SYSTEM, Run, main
+from tests.performance.scale.submission import submission
 from tests.performance.scale.watched_operator import SENT
+from tests.performance.scale.yardstick import bound_by_client
 from tests.support.operator.operator_process import OperatorProcess
 
 ORDER = ("raw", "kopf", "kopf", "raw", "raw", "kopf")
@@ -28,41 +30,48 @@ REACTIONS, REACTIONS_A_SECOND = 200, 10.0
 
 
 class WatchComparison(Run):
-    """One run of all rounds."""
+    """One run of all rounds. No agent renews a Lease, and no job is preempted."""
+
+    config: ClassVar[dict[str, Any]] = {
+        "metricsPort": 0,
+        "logLevel": "debug",
+        "timeouts": {"silentNodeSeconds": 86_400},
+        "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 86_400}}},
+    }
 
     async def measure(self) -> dict[str, Any]:
         """Return the figures of each round, by watch."""
-        await self._make_nodes()
-        bare = await self._bare_client()
+        await self.make_nodes()
+        bare = await bound_by_client(self)
         rounds: dict[str, list[dict[str, float]]] = {watch: [] for watch in ORDER}
         for watch in ORDER:
             rounds[watch].append(await self._round(watch, bare))
             await self._remove_jobs()
         return {
-            "nodes": self._nodes,
-            "gpus": self._gpus,
-            "jobs": self._jobs,
+            "nodes": self.nodes,
+            "gpus": self.gpus,
+            "jobs": self.jobs,
             "order": ORDER,
             "rounds": rounds,
         }
 
     async def _round(self, watch: str, bare: BareClient) -> dict[str, float]:
-        self._say(f"TrainingJobs are watched by {watch}")
+        self.say(f"TrainingJobs are watched by {watch}")
         module = ("tests.performance.scale.watched_operator", watch)
-        folder = self._folder / f"{watch}-{self._made}"
-        self._operator = OperatorProcess(folder, self._cluster.kubeconfig, SYSTEM, CONFIG, module)
-        with self._operator:
-            await self._until_it_leads()
-            submitted = await self._submission(bare)
-            await self._until_told()
+        folder = self.folder / f"{watch}-{len(self.workers)}"
+        self.operator = OperatorProcess(folder, self.cluster.kubeconfig, SYSTEM, self.config, module)
+        with self.operator:
+            await self.until_it_leads()
+            submitted = await submission(self, bare)
+            await self.until_settled()
             await self._annotate()
         milliseconds = sorted(
             json.loads(line)["milliseconds"]
-            for line in self._operator.log.splitlines()
+            for line in self.operator.log.splitlines()
             if '"message": "reaction"' in line
         )
         if not milliseconds:
-            raise RuntimeError(f"no annotation reached the cache: {self._operator.log[-3000:]}")
+            raise RuntimeError(f"no annotation reached the cache: {self.operator.log[-3000:]}")
         return {
             "pods_bound_a_second": submitted["pods_bound_a_second"],
             "all_bound_after_seconds": submitted["all_bound_after_seconds"],
@@ -76,21 +85,19 @@ class WatchComparison(Run):
     async def _remove_jobs(self) -> None:
         at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         for resource in (TRAINING_JOBS, PODS):
-            listed = await self._api.request("GET", resource.path(NAMESPACE))
+            listed = await self.api.request("GET", resource.path(NAMESPACE))
             names_there = [each["metadata"]["name"] for each in listed["items"]]
             del listed
             await for_each(
-                partial(delete_if_there, self._api, resource.path(NAMESPACE, name), at_once)
+                partial(delete_if_there, self.api, resource.path(NAMESPACE, name), at_once)
                 for name in names_there
             )
 
     async def _annotate(self) -> None:
         """Write the time of the request into jobs, one after another."""
-        listed = await self._api.request(
-            "GET", TRAINING_JOBS.path(NAMESPACE), query={"limit": str(REACTIONS)}
-        )
+        listed = await self.api.request("GET", TRAINING_JOBS.path(NAMESPACE), query={"limit": str(REACTIONS)})
         for job in listed["items"]:
-            await self._api.request(
+            await self.api.request(
                 "PATCH",
                 TRAINING_JOBS.path(NAMESPACE, job["metadata"]["name"]),
                 body={"metadata": {"annotations": {SENT: repr(time.time())}}},

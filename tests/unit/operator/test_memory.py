@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,7 @@ from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.scheduling.config.operator_config import OperatorConfig
+from laneway.scheduling.fairness.contention import Contention
 
 from tests.unit.operator.builders import (
     GIB,
@@ -58,6 +60,9 @@ class WithMemory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # What the decision before left idle is the one thing that a new scheduler cannot know.
+        self._idle = patch.object(Contention, "set_idle", lambda self, percent: None)
+        self._idle.start()
         self.now = NOW
         self.versions = 1
         self.made = 0
@@ -66,6 +71,9 @@ class WithMemory(RuleBasedStateMachine):
         self.remembering = Cycle(CONFIG)
         self.refusals: dict[tuple[str, int], str] = {}
         self.written: dict[str, float] = {}
+
+    def teardown(self) -> None:
+        self._idle.stop()
 
     # ---- the cluster
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,7 @@ from laneway.scheduling import (
     Scheduler,
     policies,
 )
+from laneway.scheduling.fairness.contention import Contention
 
 from tests.unit.core.scheduling.builders import NOW, a_job, a_node, a_snapshot
 from tests.unit.core.scheduling.strategies import HOSTS, jobs, nodes
@@ -56,10 +58,16 @@ class WithMemory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # What the decision before left idle is the one thing that a new scheduler cannot know.
+        self._idle = patch.object(Contention, "set_idle", lambda self, percent: None)
+        self._idle.start()
         self.now = 1000.0
         self.made = 0
         self.jobs: dict[str, Job] = {}
         self.avoid: dict[str, frozenset[str]] = {}
+
+    def teardown(self) -> None:
+        self._idle.stop()
 
     @initialize(nodes=nodes(), chosen=ORDERS, pausing=st.booleans())
     def begin(self, nodes: tuple[Node, ...], chosen: Policies, pausing: bool) -> None:

@@ -8,6 +8,7 @@ import json
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -38,7 +39,7 @@ _HARDLY_ANY_A_SECOND = 6.0
 """Writes: leases, attained service, estimates that have moved."""
 
 
-class Run:
+class Run(ABC):
     """One run of a benchmark; each benchmark has a class of its own.
 
     Attributes:
@@ -65,9 +66,9 @@ class Run:
         self.workers: dict[str, int] = {}
         self._began = time.monotonic()
 
+    @abstractmethod
     async def measure(self) -> dict[str, Any]:
         """Return all figures."""
-        raise NotImplementedError
 
     def a_job(self, name: str, workers: int) -> Raw:
         """Return a gang job to submit."""

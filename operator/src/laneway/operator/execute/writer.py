@@ -16,8 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from laneway.api import names
-from laneway.api.names import JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
+from laneway.api.names import GANG_SERVICE, JOB_UID_LABEL, OPERATOR_FIELD_MANAGER
 from laneway.api.training_job_status import TrainingJobStatus
 from laneway.operator.cycle.node_orders import NodeWrite
 from laneway.operator.cycle.templates import ProfileWrite
@@ -117,9 +116,8 @@ class Writer:
             Refused: the API server does not take it, or its name belongs to somebody else.
             ApiError, FencedOff, UnknownOutcome
         """
-        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
         try:
-            pod = await self._send_object("create", PODS, PODS.path(job.namespace), manifest, query)
+            pod = await self._create(PODS, job.namespace, manifest)
         except ApiError as error:
             if error.status != 409 or error.reason != "AlreadyExists":
                 raise
@@ -169,18 +167,17 @@ class Writer:
             ApiError, FencedOff, UnknownOutcome
         """
         # A quota of Services that is used up refuses a creation before anybody looks whether there is something to create.
-        wanted, path = gang_service(namespace), SERVICES.path(namespace)
+        wanted = gang_service(namespace)
         try:
-            found = await self._api.request("GET", SERVICES.path(namespace, names.GANG_SERVICE))
+            found = await self._api.request("GET", SERVICES.path(namespace, GANG_SERVICE))
         except ApiError as error:
             if error.status != 404:
                 raise
-            query = {"fieldManager": OPERATOR_FIELD_MANAGER}
-            found = await self._send_object("create", SERVICES, path, wanted, query)
+            found = await self._create(SERVICES, namespace, wanted)
         spec = found["spec"]
         if any(spec.get(field) != wanted["spec"][field] for field in _SERVICE_FIELDS):
             raise Refused(
-                f"the Service {names.GANG_SERVICE} of this namespace is not as gangs need it to find each other: rename it if it is "
+                f"the Service {GANG_SERVICE} of this namespace is not as gangs need it to find each other: rename it if it is "
                 "yours, else delete it, and Laneway makes it again"
             )
 
@@ -340,17 +337,18 @@ class Writer:
             "update", LEASES, "PUT", LEASES.path(namespace, name), query=query, body=lease
         )
 
-    async def _send_object(
-        self, verb: str, resource: Resource, path: str, manifest: Raw, query: dict[str, str]
-    ) -> Raw:
+    async def _create(self, resource: Resource, namespace: str, manifest: Raw) -> Raw:
         """Create an object.
 
         Raises:
             Refused: the API server does not take it.
             ApiError, FencedOff, UnknownOutcome
         """
+        query = {"fieldManager": OPERATOR_FIELD_MANAGER}
         try:
-            return await self._send(verb, resource, "POST", path, query=query, body=manifest)
+            return await self._send(
+                "create", resource, "POST", resource.path(namespace), query=query, body=manifest
+            )
         except ApiError as error:
             if error.status != 409 and is_refusal(error.status, error.message):
                 name = manifest["metadata"]["name"]

@@ -11,8 +11,9 @@ one, three a whole one, two are gangs of single GPUs, one is a gang with several
 one of five has a node selector, one of fifty keeps away from the nodes where it failed. Each job has a profile of its own. Every
 ten seconds of simulated time, preempted jobs leave their GPUs, new jobs replace finished ones, and jobs move between queues. A
 decision that preempts, or that could start more jobs, is followed by another at once, as in the operator. Cycles are timed in the
-steady state, after the cluster has filled up; the cold one is the first of a new scheduler. With *shared memory*, GPUs offer 200
-percent, so each start depends on the profiles of the jobs there.
+steady state, after the cluster has filled up; the cold one is the first of a new scheduler. Those in between are reported apart: the
+jobs that came together become preemptible together. With *shared memory*, GPUs offer 200 percent, so each start depends on the
+profiles of the jobs there.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ from laneway.scheduling.model.snapshot import StageSeconds
 
 SIZES = (1_000, 3_000, 10_000)
 STEP_SECONDS = 10.0
-WARM_UP_SECONDS = 1500.0
+WARM_UP_SECONDS = 4000.0
+"""All jobs come at once at the start, so for some time many may be preempted at the same moment. From about 3,000 s on, as many wait as
+later."""
+
 MEAN_RUN_SECONDS = 20_000.0
 SHARES_PERCENT = (10, 20, 25, 33, 40, 50, 75)
 GPUS_PER_NODE = 8
@@ -82,6 +86,10 @@ class Speed:
     processor_p99_milliseconds: float
     """On the processor's clock: without the time in which other work had the core."""
 
+    filling_p99_milliseconds: float
+    """Of the cycles before the steady state, without the cold one."""
+
+    filling_largest_milliseconds: float
     started: int
     preempted: int
     waiting: int
@@ -285,8 +293,10 @@ def measure(gpus: int, cycles: int, policy: str | None = None, *, shared_memory:
     chosen = policies(order=policy)
     churn = Churn(gpus, chosen, shared_memory=shared_memory)
     cold = churn.cycle()
+    filling = []
     while churn.now_seconds < WARM_UP_SECONDS:
-        churn.cycle()
+        filling.append(churn.cycle().seconds)
+    filling.sort()
     churn.started = churn.preempted = 0
     timed = [churn.cycle() for _ in range(cycles)]
     churn.collector.stop()
@@ -306,6 +316,8 @@ def measure(gpus: int, cycles: int, policy: str | None = None, *, shared_memory:
         uncollected_p99_milliseconds=1e3
         * _quantile(sorted(cycle.seconds - cycle.collector_seconds for cycle in timed), 0.99),
         processor_p99_milliseconds=1e3 * _quantile(sorted(cycle.processor_seconds for cycle in timed), 0.99),
+        filling_p99_milliseconds=1e3 * _quantile(filling, 0.99),
+        filling_largest_milliseconds=1e3 * filling[-1],
         started=churn.started,
         preempted=churn.preempted,
         waiting=churn.waiting,

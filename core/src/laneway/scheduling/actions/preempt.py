@@ -21,7 +21,7 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.state.ranking import SortKey
 
-MAX_PREEMPTORS = 32
+MAX_PREEMPTORS = 16
 """Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
 cycle short, so that its snapshot stays current."""
 

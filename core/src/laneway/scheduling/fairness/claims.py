@@ -33,6 +33,7 @@ class Claim(NamedTuple):
 
 
 NO_CLAIM = Claim(first=False)
+_WAITS_FIRST = Claim(first=True)
 
 
 def quantum_seconds(preemption_cost_seconds: float) -> float:
@@ -53,9 +54,10 @@ def claim(job: Job, share: float, quantum: float, now_seconds: float) -> Claim:
         return _while_running(job, share, quantum, now_seconds)
     if not job.competes:
         return NO_CLAIM
-    if owed_seconds(job, share, now_seconds) >= quantum - _SLACK_SECONDS:
-        return Claim(first=True)
-    return Claim(first=False, until_seconds=first_since_seconds(job, share, quantum))
+    since_seconds = first_since_seconds(job, share, quantum)
+    if since_seconds <= now_seconds:
+        return _WAITS_FIRST
+    return NO_CLAIM if since_seconds == math.inf else Claim(False, since_seconds)
 
 
 def first_since_seconds(job: Job, share: float, quantum: float) -> float:
@@ -66,19 +68,12 @@ def first_since_seconds(job: Job, share: float, quantum: float) -> float:
     return job.competes_since_seconds + waits_until
 
 
-def owed_seconds(job: Job, share: float, now_seconds: float) -> float:
-    """Return the run time that a job is owed; negative: it has had more than it is guaranteed."""
-    return share * job.total_waited_seconds(now_seconds) - (1 - share) * job.ran_seconds(now_seconds)
-
-
 def _while_running(job: Job, share: float, quantum: float, now_seconds: float) -> Claim:
     started_seconds = job.created_seconds if job.started_seconds is None else job.started_seconds
-    owed = owed_seconds(job, share, now_seconds)
-    owed_at_start = owed + (1 - share) * max(0.0, now_seconds - started_seconds)
-    if (
-        owed_at_start < quantum / 2
-    ):  # it did not start because it was owed a quantum; the share may have changed a little since
-        return NO_CLAIM
+    ran_before_seconds = job.ran_seconds(now_seconds) - max(0.0, now_seconds - started_seconds)
+    owed_at_start = share * job.waited_before_seconds - (1 - share) * ran_before_seconds
+    if owed_at_start < quantum / 2:
+        return NO_CLAIM  # it did not start because it was owed a quantum; the share may have changed a little since
     until_seconds = started_seconds + max(quantum, LONGEST_QUANTUM_SECONDS)
     if share < 1:
         counted_seconds = now_seconds if job.as_of_seconds is None else job.as_of_seconds

@@ -106,7 +106,12 @@ class JobCache:
         self._changed -= gone | ready
         ready |= self._take_measured(in_flight)
         context = ReconcileContext(
-            state, self._timeouts, now_seconds, history.refusals, history.template_refusals
+            state,
+            self._timeouts,
+            now_seconds,
+            history.refusals,
+            history.template_refusals,
+            history.watched_since_seconds,
         )
         settled = {uid for uid in ready if self._is_settled(state, uid)}
         settles = {uid for uid in settled if uid in self.jobs and not self.jobs[uid].job.settled}

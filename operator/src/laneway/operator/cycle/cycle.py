@@ -16,6 +16,7 @@ from functools import partial
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.cycle.binding import may_bind
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
@@ -280,7 +281,9 @@ class Cycle:
             refused=partial(self._sync.refused, record),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
-        return job_write(record, after, pods, self._sync.templates.of(record))
+        write = job_write(record, after, pods, self._sync.templates.of(record))
+        binds = self._config.bind_pods and may_bind(write, this.cluster)
+        return replace(write, binds=True) if binds else write
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:
         record = this.cluster.jobs[uid]

@@ -34,9 +34,9 @@ class BindingComparison(Run):
             with self.operator:
                 await self.until_it_leads()
                 submitted = await submission(self, bare)
-                told = await self.phase(self.until_settled)
+                reported = await self.phase(self.until_settled)
             await self.remove_jobs()
-            rounds[binds].append(_figures(submitted, told))
+            rounds[binds].append(_figures(submitted, reported))
         return {
             "nodes": self.nodes,
             "gpus": self.gpus,
@@ -46,9 +46,9 @@ class BindingComparison(Run):
         }
 
 
-def _figures(submitted: dict[str, Any], told: dict[str, Any]) -> dict[str, float]:
+def _figures(submitted: dict[str, Any], reported: dict[str, Any]) -> dict[str, float]:
     """Return the figures of a round from those of its parts."""
-    writes = [sum(part["api_writes"].values()) for part in (submitted, told)]
+    writes = [sum(part["api_writes"].values()) for part in (submitted, reported)]
     return {
         "pods_bound_a_second": submitted["pods_bound_a_second"],
         "of_the_bare_client_percent": submitted["of_the_bare_client_percent"],

@@ -117,7 +117,7 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
 
 
 def test_the_cycle_knows_since_when_this_replica_has_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica that has led before begins anew: it has not seen what happened meanwhile."""
+    """A replica that has led before begins again: it has not seen what happened meanwhile."""
     fake, seen, run = _FakeTime(), list[tuple[float, float]](), Cycle.run
 
     async def relist(*arguments: object) -> None:

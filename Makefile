@@ -80,7 +80,7 @@ bench-client: setup ## The client with real PyTorch: start, cost, offload, fit; 
 RESULTS ?= docs/measurements
 
 .PHONY: bench-scale
-bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about an hour; ONLY=operator, watches or heartbeats, RESULTS=folder SIZE="--nodes 300 --jobs 1500"
+bench-scale: programs ## The operator with thousands of jobs on nodes simulated by kwok; about an hour; ONLY=operator, watches, binding or heartbeats, RESULTS=folder SIZE="--nodes 300 --jobs 1500"
 	$(PYTHON) -m tests.performance.bench_scale --results "$(RESULTS)" --only "$(ONLY)" $(SIZE)
 
 BEFORE ?= docs/measurements

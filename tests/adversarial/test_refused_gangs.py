@@ -1,4 +1,4 @@
-"""A gang that kube-scheduler refuses does not preempt the same jobs again and again.
+"""A gang that kube-scheduler or a kubelet refuses does not preempt the same jobs again and again.
 
 Four hours of the operator's own cycle, in simulated time, with a kube-scheduler that counts CPUs and may have further reasons.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from laneway.api import names
 from laneway.api.rfc3339 import format_time
 from laneway.operator.cycle.cycle import Cycle
@@ -36,16 +37,19 @@ GPUS, CPUS = 4, 32
 class World:
     """Two nodes whose other pods take CPUs, the operator, and a kube-scheduler."""
 
-    def __init__(self, others_cpus: int) -> None:
+    def __init__(self, others_cpus: int, config: OperatorConfig = CONFIG) -> None:
         self.now = NOW
         self.versions = 1
         self.cache = ClusterCache(lambda: self.now)
         self.raw: dict[str, dict[str, Any]] = {}
-        self.cycle = Cycle(CONFIG)
+        self.cycle = Cycle(config)
         self.preempted: Counter[str] = Counter()
+        self.bound = 0
+        """Pods that the operator bound."""
+
         self.others_cpus = {"n1": others_cpus, "n2": others_cpus}
         self.refuses: set[str] = set()
-        """Jobs whose workers kube-scheduler refuses for a reason of its own."""
+        """Jobs whose workers kube-scheduler, or the kubelet of a pod that was bound without it, refuses for a reason of its own."""
 
         for node in self.others_cpus:
             self.report(node)
@@ -53,7 +57,7 @@ class World:
     def report(self, name: str) -> None:
         """The kubelet and the node agent say what is on a node."""
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(NOW)}
-        offered = {"cpu": str(CPUS), "memory": "512Gi", "pods": "110"}
+        offered = {"cpu": str(CPUS), "memory": "512Gi", "pods": "110", names.GPU_PERCENT: str(100 * GPUS)}
         node = {
             "metadata": {"name": name, "uid": name},
             "status": {"conditions": [ready], "allocatable": offered},
@@ -103,6 +107,7 @@ class World:
         while self.now < until:
             for name in self.others_cpus:
                 self.report(name)
+            self.kubelets()
             self.kube_scheduler()
             state = self.cache.state(CONFIG.timeouts.silent_node_seconds)
             result = self.cycle.run(state, WriteHistory({}, {}), self.now)
@@ -123,17 +128,37 @@ class World:
             node = parse_worker_pod(raw).node
             if raw["spec"].get("nodeName"):
                 continue
-            if left[node] >= _cpus(raw) and raw["metadata"]["labels"][names.JOB_LABEL] not in self.refuses:
+            if left[node] >= _cpus(raw) and not self.is_refused(raw):
                 left[node] -= _cpus(raw)
-                running = {"running": {"startedAt": format_time(self.now)}}
-                status = {"phase": "Running", "containerStatuses": [{"name": "trainer", "state": running}]}
-                changed = {**raw, "spec": {**raw["spec"], "nodeName": node}, "status": status}
-                self.put("pods", key.removeprefix("pods/"), changed)
+                self.start(key, {**raw, "spec": {**raw["spec"], "nodeName": node}})
             elif not raw["status"].get("conditions"):
                 refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
                 says = {"message": "Insufficient cpu.", "lastTransitionTime": format_time(self.now)}
                 status = {"phase": "Pending", "conditions": [{**refusal, **says}]}
                 self.put("pods", key.removeprefix("pods/"), {**raw, "status": status})
+
+    def kubelets(self) -> None:
+        """Start the pods that the operator has bound, or refuse them."""
+        for key, raw in list(self.raw.items()):
+            if not key.startswith("pods/") or "nodeName" not in raw["spec"]:
+                continue
+            if self.is_refused(raw):
+                status = {
+                    "phase": "Failed",
+                    "reason": "OutOfcpu",
+                    "message": "Node didn't have enough resource",
+                }
+                self.put("pods", key.removeprefix("pods/"), {**raw, "status": status})
+            elif raw["status"]["phase"] == "Pending":
+                self.start(key, raw)
+
+    def is_refused(self, pod: dict[str, Any]) -> bool:
+        return pod["metadata"]["labels"][names.JOB_LABEL] in self.refuses
+
+    def start(self, key: str, pod: dict[str, Any]) -> None:
+        running = {"running": {"startedAt": format_time(self.now)}}
+        status = {"phase": "Running", "containerStatuses": [{"name": "trainer", "state": running}]}
+        self.put("pods", key.removeprefix("pods/"), {**pod, "status": status})
 
     def carry_out(self, write: JobWrite) -> None:
         job = write.job
@@ -141,7 +166,8 @@ class World:
             self.put("jobs", job.name, {**self.raw[f"jobs/{job.name}"], "status": write.status.to_json()})
         for worker in write.creates:
             assert job.desired is not None
-            pod = worker_pod(job, job.desired.spec, worker, write.status.attempt)
+            pod = worker_pod(job, job.desired.spec, worker, write.status.attempt, bound=write.binds)
+            self.bound += write.binds
             pod["metadata"]["uid"] = f"uid-{self.versions}"
             pod["status"] = {"phase": "Pending"}
             self.put("pods", pod["metadata"]["name"], pod)
@@ -162,9 +188,9 @@ def _cpus(pod: dict[str, Any]) -> int:
     return int((resources.get("requests") or {}).get("cpu", 0))
 
 
-def two_old_gangs(others_cpus: int) -> World:
+def two_old_gangs(others_cpus: int, config: OperatorConfig = CONFIG) -> World:
     """Both nodes are full of gangs in a later queue."""
-    world = World(others_cpus)
+    world = World(others_cpus, config)
     for name in ("old-1", "old-2"):
         world.submit(name, 4)
     world.go_on(6 * 3600)
@@ -186,15 +212,17 @@ def test_a_gang_that_lacks_cpus_preempts_nobody() -> None:
     assert world.runs("new")
 
 
-def test_a_gang_that_is_refused_for_another_reason_preempts_once_until_something_changes() -> None:
-    world = two_old_gangs(others_cpus=20)
+@pytest.mark.parametrize("binds", [False, True])
+def test_a_gang_that_is_refused_for_another_reason_preempts_once_until_something_changes(binds: bool) -> None:
+    world = two_old_gangs(20, CONFIG.model_copy(update={"bind_pods": binds}))
+    assert world.bound == (8 if binds else 0)
     world.refuses.add("new")
     world.submit("new", 8)
     world.go_on(FOUR_HOURS)
     assert world.preempted == Counter({"old-1": 1, "old-2": 1})
     assert world.runs("old-1")
     assert world.runs("old-2")
-    assert "kube-scheduler refused its workers" in world.waiting("new")["unblock"]
+    assert "refused its workers" in world.waiting("new")["unblock"]
     world.others_cpus["n1"] = 10
     world.refuses.clear()
     world.go_on(1200)

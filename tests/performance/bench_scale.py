@@ -3,7 +3,8 @@
     python -m tests.performance.bench_scale --results docs/measurements --only operator
 
 ``operator`` is the operator in all parts of a day, about 30 minutes; ``watches`` compares kopf with a raw stream of TrainingJobs, about
-10 minutes; ``heartbeats`` compares statuses with Leases as the signs of life of 10,000 nodes, about 15 minutes. Another size than a part's own is printed and written only where ``--results`` is another folder.
+10 minutes; ``binding`` compares kube-scheduler with the operator (``bindPods``), about 10 minutes; ``heartbeats`` compares statuses with
+Leases as the signs of life of 10,000 nodes, about 15 minutes. Another size than a part's own is printed and written only where ``--results`` is another folder.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Part:
 PARTS = {
     "operator": Part("scale.scenario", "operator-scale.json", 1000, 5000),
     "watches": Part("scale.watches", "operator-watches.json", 300, 1500),
+    "binding": Part("scale.binding", "binding.json", 300, 1500),
     "heartbeats": Part("scale.heartbeats", "heartbeats.json", 10_000, 0),
 }
 PAGE_RESULTS = Path("docs/measurements")

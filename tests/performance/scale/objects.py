@@ -65,7 +65,7 @@ def a_gpu_node(number: int) -> Raw:
 
 
 def agents_word(number: int) -> Raw:
-    """Return what a node's agent applies to its GPUNode's status: eight free GPUs, and the time."""
+    """Return what a node's agent applies to its GPUNode's status: eight free GPUs, a DaemonSet's pod, and the time."""
     now = format_time(time.time())
     ready = {"type": "Ready", "status": "True", "reason": "Played", "message": "", "lastTransitionTime": now}
     gpus = [
@@ -84,7 +84,13 @@ def agents_word(number: int) -> Raw:
         "apiVersion": names.API_VERSION,
         "kind": "GPUNode",
         "metadata": {"name": node_name(number)},
-        "status": {"conditions": [ready], "observedAt": now, "gpuCount": len(gpus), "gpus": gpus},
+        "status": {
+            "conditions": [ready],
+            "observedAt": now,
+            "otherPodsRequests": {"cpu": "100m", "pods": "1"},
+            "gpuCount": len(gpus),
+            "gpus": gpus,
+        },
     }
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from laneway.api import names
-from laneway.operator.state.resources import GPU_NODES, NODES, TRAINING_JOBS
+from laneway.operator.state.resources import GPU_NODES, NODES, PODS, TRAINING_JOBS
 from laneway.operator.watch.apiserver import APPLY_PATCH, ApiError, ApiServer, Raw, connect
 
 from tests.performance.scale import objects
-from tests.performance.scale.client import for_each
+from tests.performance.scale.client import delete_if_there, for_each
 from tests.performance.scale.cluster import ScaleCluster
 from tests.performance.scale.operator_figures import counts, decisions
 from tests.performance.scale.process_figures import ProcessFigures, figures_of_process
@@ -30,6 +30,14 @@ NAMESPACE = "scale"
 BARE = "bare"
 ENDED = "ended"
 SYSTEM = "laneway-system"
+
+JOBS_ONLY: dict[str, Any] = {
+    "metricsPort": 0,
+    "logLevel": "debug",
+    "timeouts": {"silentNodeSeconds": 86_400},
+    "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 86_400}}},
+}
+"""A configuration of the operator: no agent renews a Lease, and no job is preempted."""
 
 _LEADS_WITHIN_SECONDS = 60.0
 _ACCOUNTS_WITHIN_SECONDS = 60.0
@@ -85,6 +93,17 @@ class Run(ABC):
         """Return the jobs that have GPUs."""
         listed = await self.api.request("GET", TRAINING_JOBS.path(NAMESPACE))
         return [job for job in listed["items"] if is_placed(job)]
+
+    async def remove_jobs(self) -> None:
+        """Remove all jobs and pods at once."""
+        at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        for resource in (TRAINING_JOBS, PODS):
+            listed = await self.api.request("GET", resource.path(NAMESPACE))
+            found = [each["metadata"]["name"] for each in listed["items"]]
+            del listed
+            await for_each(
+                partial(delete_if_there, self.api, resource.path(NAMESPACE, name), at_once) for name in found
+            )
 
     async def delete_job(self, name: str) -> None:
         """Delete a job; the garbage collector deletes its pods."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from statistics import mean, median
 from typing import Any
@@ -21,17 +21,39 @@ def _watches(found: Any) -> Iterator[str]:
         ("from a change to the cache, p50, ms", "reaction_p50_milliseconds", "{:.1f}"),
         ("from a change to the cache, p99, ms", "reaction_p99_milliseconds", "{:.1f}"),
     )
-    yield from table(
-        ["", "raw stream", "kopf", "kopf over raw"],
-        (
-            _compared(title, text, *(_values(found, watch, name) for watch in ("raw", "kopf")))
-            for title, name, text in rows
-        ),
+    yield from _in_turns(found, {"raw": "raw stream", "kopf": "kopf"}, "kopf over raw", rows)
+
+
+def _binding(found: Any) -> Iterator[str]:
+    yield f"{found['nodes']:,} nodes with {found['gpus']:,} GPUs, {found['jobs']:,} gang jobs of 1 to 8 workers. "
+    yield f"Rounds in the order {', '.join(found['order'])}; a cell shows the median, least and most.\n\n"
+    rows = (
+        ("pods bound a second", "pods_bound_a_second", "{:.0f}"),
+        ("of the bare client, %", "of_the_bare_client_percent", "{:.0f}"),
+        ("until all are bound, s", "all_bound_after_seconds", "{:.0f}"),
+        ("until all run, s", "all_run_after_seconds", "{:.0f}"),
+        ("the operator's writes until all run", "writes_until_all_run", "{:,.0f}"),
+        ("and afterwards", "writes_afterwards", "{:,.0f}"),
+        ("kube-apiserver's processor time until all run, s", "apiserver_cpu_seconds", "{:.1f}"),
+        ("kube-scheduler's, s", "scheduler_cpu_seconds", "{:.1f}"),
     )
+    titles = {"off": "kube-scheduler binds", "on": "the operator binds"}
+    yield from _in_turns(found, titles, "change", rows)
 
 
-def _values(found: Any, watch: str, name: str) -> list[float]:
-    return sorted(each[name] for each in found["rounds"][watch])
+def _in_turns(
+    found: Any, titles: dict[str, str], change: str, rows: Iterable[tuple[str, str, str]]
+) -> Iterator[str]:
+    """Yield a table that compares two variants; ``titles`` by their names, ``rows``: title, figure and format."""
+    cells = (
+        _compared(title, text, *(_values(found, variant, name) for variant in titles))
+        for title, name, text in rows
+    )
+    yield from table(["", *titles.values(), change], cells)
+
+
+def _values(found: Any, variant: str, name: str) -> list[float]:
+    return sorted(each[name] for each in found["rounds"][variant])
 
 
 def _compared(title: str, text: str, raw: list[float], kopf: list[float]) -> list[str]:
@@ -92,6 +114,7 @@ SCALE = Block(
     {
         "operator-scale": ("The operator with a thousand nodes and thousands of jobs", operator_tables),
         "operator-watches": ("TrainingJobs on kopf and on the raw stream", _watches),
+        "binding": ("Pods bound by kube-scheduler and by the operator", _binding),
         "heartbeats": ("Signs of life of the nodes' agents", _heartbeats),
     },
 )

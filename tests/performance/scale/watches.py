@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
-from laneway.operator.state.resources import PODS, TRAINING_JOBS
+from laneway.operator.state.resources import TRAINING_JOBS
 
 from tests.performance.scale.bare_client import BareClient
-from tests.performance.scale.client import delete_if_there, for_each
-from tests.performance.scale.run import NAMESPACE, SYSTEM, Run, main
+from tests.performance.scale.run import JOBS_ONLY, NAMESPACE, SYSTEM, Run, main
 from tests.performance.scale.submission import submission
 from tests.performance.scale.watched_operator import SENT
 from tests.performance.scale.yardstick import bound_by_client
@@ -30,14 +28,9 @@ REACTIONS, REACTIONS_A_SECOND = 200, 10.0
 
 
 class WatchComparison(Run):
-    """One run of all rounds. No agent renews a Lease, and no job is preempted."""
+    """One run of all rounds."""
 
-    config: ClassVar[dict[str, Any]] = {
-        "metricsPort": 0,
-        "logLevel": "debug",
-        "timeouts": {"silentNodeSeconds": 86_400},
-        "scheduling": {"preemption": {"policy": "lowest-first", "options": {"minRunSeconds": 86_400}}},
-    }
+    config = JOBS_ONLY
 
     async def measure(self) -> dict[str, Any]:
         """Return the figures of each round, by watch."""
@@ -46,7 +39,7 @@ class WatchComparison(Run):
         rounds: dict[str, list[dict[str, float]]] = {watch: [] for watch in ORDER}
         for watch in ORDER:
             rounds[watch].append(await self._round(watch, bare))
-            await self._remove_jobs()
+            await self.remove_jobs()
         return {
             "nodes": self.nodes,
             "gpus": self.gpus,
@@ -81,17 +74,6 @@ class WatchComparison(Run):
             "reaction_p50_milliseconds": milliseconds[len(milliseconds) // 2],
             "reaction_p99_milliseconds": milliseconds[int(0.99 * (len(milliseconds) - 1))],
         }
-
-    async def _remove_jobs(self) -> None:
-        at_once = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        for resource in (TRAINING_JOBS, PODS):
-            listed = await self.api.request("GET", resource.path(NAMESPACE))
-            names_there = [each["metadata"]["name"] for each in listed["items"]]
-            del listed
-            await for_each(
-                partial(delete_if_there, self.api, resource.path(NAMESPACE, name), at_once)
-                for name in names_there
-            )
 
     async def _annotate(self) -> None:
         """Write the time of the request into jobs, one after another."""

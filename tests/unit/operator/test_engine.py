@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 from laneway.operator import engine as engine_module
+from laneway.operator.cycle.cycle import Cycle, CycleResult
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.engine import Engine
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Gauges, Metrics
@@ -112,3 +114,33 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
         runner.run(play())
     first, again = listed
     assert again - first == pytest.approx(want_seconds, abs=1)
+
+
+def test_the_cycle_knows_since_when_this_replica_has_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that has led before begins again: it has not seen what happened meanwhile."""
+    fake, seen, run = _FakeTime(), list[tuple[float, float]](), Cycle.run
+
+    async def relist(*arguments: object) -> None:
+        return
+
+    def observed(cycle: Cycle, state: Any, history: WriteHistory, *arguments: Any) -> CycleResult:
+        seen.append((fake.now_seconds, history.watched_since_seconds))
+        return run(cycle, state, history, *arguments)
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+    monkeypatch.setattr(Cycle, "run", observed)
+
+    async def play() -> None:
+        engine = an_engine(ClusterCache(lambda: 0.0), lambda: fake.now_seconds, leads=True)
+        task = asyncio.create_task(engine.run())
+        for leads in (True, False, True):
+            cast(Any, engine._leadership).leads = leads
+            await asyncio.sleep(100)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with asyncio.Runner(loop_factory=lambda: _Loop(fake)) as runner:
+        runner.run(play())
+    first, second = seen[0][0], next(now for now, _ in seen if now >= 1_200)
+    assert {since for _, since in seen} == {first, second}
+    assert {since for now, since in seen if now < 1_200} == {first}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 from laneway.api.rfc3339 import format_time
+from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.templates import NOTHING_KNOWN
+from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import job_write
 from laneway.operator.lifecycle import accounting, transitions
 from laneway.operator.lifecycle.reconciled_job import ReconciledJob
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.scheduling import JobState
+from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import (
     NOW,
@@ -92,6 +95,18 @@ class TestAWorkerWithoutALane:
         status = self.reconciled(counted.record, lane=None, turns=0).job.status
         assert (status.state, status.reason) == ("Waiting", "WaitingForLane")
         assert status.executed_milliseconds == 80_000
+
+    def test_nor_is_that_of_a_minute_in_which_the_operator_was_there(self) -> None:
+        running = a_job().placed("n1", at=NOW - 90).running(since=NOW - 80).record
+        pod = a_pod(running).running(since=NOW - 80).record
+        waiting = a_gpu_node("n1", sessions={0: [a_session(pod, state="Waiting", lane=None, turns=0)]})
+        executed = []
+        for watched in (-1000, -60, -59):
+            history = WriteHistory({}, {}, watched_since_seconds=NOW + watched)
+            result = Cycle(OperatorConfig()).run(a_view([running], [pod], [waiting]), history, NOW)
+            (write,) = result.writes
+            executed.append(write.status.executed_milliseconds)
+        assert executed == [80_000, 80_000, 0], "one that has only begun has not seen whether it had a lane"
 
     def test_service_since_a_lane_was_granted_is_not_taken_back(self) -> None:
         job = a_job().placed("n1", at=NOW - 90).running(since=NOW - 80)

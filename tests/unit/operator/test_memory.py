@@ -437,7 +437,7 @@ class WithMemory(RuleBasedStateMachine):
         return self.cache.state(CONFIG.timeouts.silent_node_seconds)
 
     def history(self) -> WriteHistory:
-        return WriteHistory(self.refusals, self.written)
+        return WriteHistory(self.refusals, self.written, watched_since_seconds=NOW)
 
     def decided(self) -> CycleResult:
         result = self.remembering.run(self.state(), self.history(), self.now)

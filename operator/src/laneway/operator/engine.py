@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -82,6 +83,7 @@ class Engine:
         self._due_seconds = 0.0
         self._wakes_later: asyncio.TimerHandle | None = None
         self._listed_seconds: float | None = None
+        self._watched_since_seconds = math.inf
         self._list_again = False
         self._lists_later: asyncio.TimerHandle | None = None
         self._asked_seconds: float | None = None
@@ -164,7 +166,11 @@ class Engine:
         executor = self._executor
         state = self._cache.state(self._config.timeouts.silent_node_seconds)
         self._metrics.silent_nodes.set(len(state.silent_nodes & state.gpu_nodes.keys()))
-        history = replace(executor.history(), template_refusals=self._trials.refusals)
+        history = replace(
+            executor.history(),
+            template_refusals=self._trials.refusals,
+            watched_since_seconds=self._watched_since_seconds,
+        )
         with paused_collector():
             result = self._cycle.run(state, history, now_seconds, executor.in_flight)
         if result.problem:
@@ -237,6 +243,7 @@ class Engine:
         self._forget_changes()  # else they become more and more while another leads
         self._trials.forget()
         self._listed_seconds = self._asked_seconds = None
+        self._watched_since_seconds = math.inf
         self._metrics.silent_nodes.set(0)
         self._metrics.show(no_job_gauges)
 
@@ -253,6 +260,7 @@ class Engine:
             await self._list_all()
             if listed_seconds is None:
                 self._forget_changes()  # the first cycle looks at everything in any case
+                self._watched_since_seconds = now_seconds
             self._listed_seconds = now_seconds
         while self._executor.needs_refresh:
             uid, job = next(iter(self._executor.needs_refresh.items()))

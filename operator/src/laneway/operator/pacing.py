@@ -7,6 +7,7 @@ What an administrator may want to change is in :mod:`laneway.scheduling.config.o
 | a cycle after a change | ``debounceMilliseconds``, at least 3 times the last decision | most time goes to taking changes in |
 | a cycle when something is due | at least 50 times the last decision's processor time | due steps can wait for others |
 | explanations | ``explanationsPerSecond``, saved up over ``explainSeconds`` | thousands of waiting jobs must not flood etcd |
+| figures of a job that runs | a tenth of its running time, ``explainSeconds`` to 300 s | nor must thousands of running ones |
 | a failed write | again after 1 s | the API server needs its time |
 | a gang that failed or did not start | doubles from ``restartBackoffSeconds`` to 300 s | a broken job must not spin |
 """
@@ -67,13 +68,23 @@ SERVICE_SEEN_SECONDS = 10.0
 DEFERRED_AGAIN_SECONDS = 1.0
 """Deferred statuses are looked at again after this at the earliest."""
 
-FIRST_COUNT_SECONDS = 60.0
-"""When the service of an attempt is written for the first time, if nothing else was to be written. From then on, a missing lane
-takes no service back."""
+STARTING_TOLD_SECONDS = 15.0
+"""How far a gang has come is told from then on after its placement: most gangs run by then, and that is one write less of each start."""
+
+_FIGURES_AGE_RATIO = 0.1
+_LONGEST_FIGURES_SECONDS = 300.0
+"""The figures of a job that runs are at most a tenth of its running time old, and at most this: with thousands of running jobs, some
+figure is new at any time. The metrics have them at once."""
 
 MANY_STARTS = 32
 EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
 """While more jobs than this start, this part of the allowance for explanations remains: the API server is busy with pods."""
+
+# ---- service
+
+WATCHED_SECONDS = 60.0
+"""A job that has run for this while the operator watched is taken to have its lanes. From then on, a missing lane takes no service
+back."""
 
 # ---- writes
 
@@ -156,6 +167,11 @@ def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
     """
     rest_seconds = min(REST_PER_IDLE_DECISION * decision_cpu_seconds, LONGEST_IDLE_REST_SECONDS)
     return max(due_in_seconds, rest_seconds, SHORTEST_IDLE_REST_SECONDS)
+
+
+def figures_interval_seconds(explain_seconds: float, ran_seconds: float) -> float:
+    """Return the time between two writes of new figures of a job that has run for ``ran_seconds``; ``explain_seconds``: at least."""
+    return max(explain_seconds, min(_FIGURES_AGE_RATIO * ran_seconds, _LONGEST_FIGURES_SECONDS))
 
 
 def explain_interval_seconds(waiting: int) -> float:

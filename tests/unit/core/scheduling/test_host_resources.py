@@ -132,7 +132,7 @@ def test_a_job_that_may_not_preempt_takes_idle_gpus_only() -> None:
     new = asking("new", 4, preempts=False)
     found = planned([with_cpus("a", 8, 1)], old, new)
     assert not found.preemptions
-    assert "kube-scheduler refused its workers" in found.waiting["new"].unblock
+    assert "kube-scheduler or a kubelet refused its workers" in found.waiting["new"].unblock
     assert set(planned([with_cpus("a", 8, 2)], old, new).starts) == {"new"}
     assert set(planned([with_cpus("a", 8, 1)], old, asking("new", 4)).preemptions) == {"old"}
 

@@ -255,6 +255,11 @@ class OperatorConfig(Model):
         description="Namespaces whose TrainingJobs the operator runs; it reads and writes no other's objects. Empty: all. No two operators "
         "may share a node.",
     )
+    bind_pods: bool = Field(
+        default=False,
+        description="Create the pods of a gang on their nodes, without kube-scheduler, where neither volumes nor anything else in the template "
+        "needs it. For nodes on which hardly any other pods start.",
+    )
     scheduling: SchedulingConfig = SchedulingConfig()
     lanes: LaneConfig = Field(
         default=LaneConfig(),

@@ -24,7 +24,7 @@ def backoff_seconds(first_seconds: float, times: int) -> float:
 
 
 def refusal_pause_seconds(times: int) -> float:
-    """Return for how long at least no job is preempted for a gang that kube-scheduler refused for the n-th time in a row."""
+    """Return for how long at least no job is preempted for a gang that kube-scheduler or kubelets refused for the n-th time in a row."""
     return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(times - 1, 10), _LONGEST_PAUSE_SECONDS)
 
 

@@ -16,6 +16,7 @@ from functools import partial
 
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus
+from laneway.operator.cycle.binding import may_bind
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
 from laneway.operator.cycle.job_cache import JobCache
 from laneway.operator.cycle.job_figures import job_gauges
@@ -27,11 +28,13 @@ from laneway.operator.cycle.templates import ProfileWrite
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.cycle.writes import JobWrite, job_write
 from laneway.operator.lifecycle import accounting, transitions
+from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.pacing import (
     DEFERRED_AGAIN_SECONDS,
-    FIRST_COUNT_SECONDS,
     PROFILES_PER_NAMESPACE,
+    STARTING_TOLD_SECONDS,
     explain_interval_seconds,
+    figures_interval_seconds,
 )
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.profile_record import ProfileRecord
@@ -278,17 +281,30 @@ class Cycle:
             refused=partial(self._sync.refused, record),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
-        return job_write(record, after, pods, self._sync.templates.of(record))
+        write = job_write(record, after, pods, self._sync.templates.of(record))
+        binds = self._config.bind_pods and may_bind(write, this.cluster)
+        return replace(write, binds=True) if binds else write
 
     def _defer_figures(self, this: CycleState, uid: str, status: TrainingJobStatus) -> None:
         record = this.cluster.jobs[uid]
         if record.deleting or not record.managed:
             return
-        if (status is not record.status and status != record.status) or record.wrong_summary:
+        if record.wrong_summary:
             self._defer(this, uid)
-        elif transitions.counts_since_start(status):
-            since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, this.now_seconds)
-            self._deferred.defer(uid, since_seconds + FIRST_COUNT_SECONDS)
+        elif status is not record.status and status != record.status:
+            self._deferred.defer(uid, self._figures_due_seconds(this, uid, status))
+
+    def _figures_due_seconds(self, this: CycleState, uid: str, status: TrainingJobStatus) -> float:
+        """Return when new figures of a job are to be written."""
+        now_seconds, state = this.now_seconds, self._jobs.jobs[uid].state
+        interval_seconds, earliest_seconds = float(self._config.cycle.explain_seconds), 0.0
+        if state is JobState.RUNNING:
+            since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
+            interval_seconds = figures_interval_seconds(interval_seconds, now_seconds - since_seconds)
+        elif state is JobState.STARTING:
+            since_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
+            earliest_seconds = since_seconds + STARTING_TOLD_SECONDS
+        return max(earliest_seconds, this.history.written_seconds.get(uid, 0.0) + interval_seconds)
 
     def _defer(self, this: CycleState, uid: str, *, at_once: bool = False) -> None:
         written_seconds = this.history.written_seconds.get(uid, 0.0)
@@ -348,7 +364,7 @@ def _merely_explains(write: JobWrite) -> bool:
         write.after.state is JobState.WAITING
         and not write.changes_objects
         and not write.job.placed
-        and all(each.reason == "Accepted" for each in write.after.events)
+        and all(each.reason == ACCEPTED for each in write.after.events)
     )
 
 

@@ -68,7 +68,7 @@ class JobCache:
         there is put back when it is reconciled for that change."""
 
         self._refused_on: defaultdict[str, set[str]] = defaultdict(set)
-        """Jobs that kube-scheduler refused on a node; taken out as above, and when a worker leaves the node."""
+        """Jobs that kube-scheduler or the kubelet refused on a node; taken out as above, and when a worker leaves the node."""
 
         self._nodes_of: dict[str, frozenset[str]] = {}
         """The nodes of both, by job."""
@@ -106,7 +106,12 @@ class JobCache:
         self._changed -= gone | ready
         ready |= self._take_measured(in_flight)
         context = ReconcileContext(
-            state, self._timeouts, now_seconds, history.refusals, history.template_refusals
+            state,
+            self._timeouts,
+            now_seconds,
+            history.refusals,
+            history.template_refusals,
+            history.watched_since_seconds,
         )
         settled = {uid for uid in ready if self._is_settled(state, uid)}
         settles = {uid for uid in settled if uid in self.jobs and not self.jobs[uid].job.settled}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from laneway.api.job_conditions import ConditionType
 from laneway.api.training_job_status import TrainingJobStatus, WaitingStatus
 from laneway.operator.lifecycle import pausing, transitions
+from laneway.operator.lifecycle.admission import ACCEPTED
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconciledJob
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.scheduling import (
@@ -71,8 +72,10 @@ def with_decision(
             f"worker {each.worker} on {each.node}: {', '.join(each.gpus)}" for each in workers
         )
         event = JobEvent("Placed", f"Placed {message} (attempt {status.attempt}).")
-        started = reconciled.becomes(status, event)
-        return replace(started, state=JobState.STARTING, holds=workers)
+        # In one write with the placement, that the spec is valid is worth no event of its own.
+        before = tuple(each for each in reconciled.events if each.reason != ACCEPTED)
+        started = reconciled.becomes(status)
+        return replace(started, events=(*before, event), state=JobState.STARTING, holds=workers)
     if (preemption := decision.preemptions.get(job.key)) is not None:
         return _preempt(reconciled.becomes(status), preemption, pods, now_seconds)
     if job.key in decision.resumes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,6 +20,9 @@ class WriteHistory:
 
     template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
     """By job uid and generation: why the API server would refuse the pods of its template."""
+
+    watched_since_seconds: float = math.inf
+    """Since when this replica has watched the cluster without a break; infinite: it has only begun."""
 
     busy_profiles: Collection[str] = ()
     """Keys of TrainingProfiles that are being written, or rest after a failure."""

@@ -32,6 +32,9 @@ class JobWrite:
     creates: tuple[WorkerPlacementStatus, ...] = ()
     """Workers whose pods are to be made."""
 
+    binds: bool = False
+    """Whether the operator binds these pods itself, and not kube-scheduler."""
+
     profile: ProfileStatus | None = None
     """What is known of their template; None: nothing."""
 

@@ -270,7 +270,10 @@ class Executor:
                 await self._writer.create_pod(job, manifest)
 
         profile = None if write.profile is None else to_node(write.profile)
-        await _together(create(worker_pod(job, spec, worker, attempt, profile)) for worker in write.creates)
+        await _together(
+            create(worker_pod(job, spec, worker, attempt, profile, bound=write.binds))
+            for worker in write.creates
+        )
 
     async def _ensure_service(self, namespace: str) -> None:
         """Ensure the Service of a namespace's gangs, without which workers do not find each other. No watch covers Services, so it is

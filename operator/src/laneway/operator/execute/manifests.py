@@ -2,7 +2,7 @@
 
 A worker's pod has the same name in every attempt, so the API server itself refuses to run a worker twice. The pod is pinned
 to its node by a required node affinity and goes through kube-scheduler as any other: taints, volumes, CPU and memory keep
-their meaning.
+their meaning. With ``bindPods`` some pods are bound when they are created (:mod:`laneway.operator.cycle.binding`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def worker_pod(
     worker: WorkerPlacementStatus,
     attempt: int,
     profile: TemplateProfile | None = None,
+    *,
+    bound: bool = False,
 ) -> dict[str, Any]:
     """Return the pod of one worker.
 
@@ -45,12 +47,15 @@ def worker_pod(
         worker: which one, and where it goes.
         attempt: which start of the gang it belongs to.
         profile: what is known of the job's template.
+        bound: whether it is created on its node, without kube-scheduler.
     """
     template = copy.deepcopy(spec.template)
     metadata = template.get("metadata") or {}
     pod_spec: dict[str, Any] = template["spec"]
     name = worker_name(job.name, worker.worker)
     _pin(pod_spec, worker.node)
+    if bound:
+        pod_spec["nodeName"] = worker.node
     trainer = trainer_of(pod_spec["containers"])
     resources = trainer.setdefault("resources", {})
     resources["limits"] = {

@@ -14,6 +14,9 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.priority_class import PriorityClassRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 
+ACCEPTED = "Accepted"
+"""Reason of the event that tells that a spec is valid."""
+
 _UNBLOCK = {
     "InvalidSpec": "Correct the spec.",
     "InvalidTemplate": "Correct the template.",
@@ -42,7 +45,7 @@ def admit(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Recon
     status = _observed(transitions.admitted(job.status, now_seconds), job)
     if is_admitted(job):
         return reconciled.becomes(status)
-    return reconciled.becomes(status, JobEvent("Accepted", "The spec is valid; the job may be scheduled."))
+    return reconciled.becomes(status, JobEvent(ACCEPTED, "The spec is valid; the job may be scheduled."))
 
 
 def is_admitted(job: JobRecord) -> bool:

@@ -31,7 +31,7 @@ def end_attempt(
         return _after_failure(reconciled, backoff_limit, result, end_seconds, context)
     status = transitions.unplaced(status, result.reason, message, end_seconds, now_seconds)
     status = _counted_in_a_row(status, result, ran)
-    if result.reason == DisruptionReason.WORKER_UNSCHEDULABLE:
+    if result.reason in (DisruptionReason.WORKER_UNSCHEDULABLE, DisruptionReason.WORKER_REFUSED):
         refusal = new_refusal(reconciled.job, result.avoid, context)
         status = transitions.changed(status, scheduler_refusal=refusal)
     if result.avoid and timeouts.avoid_node_seconds:

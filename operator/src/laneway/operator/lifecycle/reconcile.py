@@ -30,6 +30,7 @@ from laneway.operator.lifecycle.gang import (
 from laneway.operator.lifecycle.progress import progress_made
 from laneway.operator.lifecycle.reconciled_job import JobEvent, ReconcileContext, ReconciledJob
 from laneway.operator.lifecycle.unsaved_work import with_saved_work
+from laneway.operator.pacing import WATCHED_SECONDS
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.state.sessions import (
@@ -116,7 +117,7 @@ def _follow(
     if starts:
         reconciled = _start(reconciled, attempt, result, now_seconds)
     no_turn = job.status.turns == job.status.turns_before_attempt
-    unseen = no_turn and pause is None and transitions.counts_since_start(job.status)
+    unseen = no_turn and pause is None and _unwatched(job.status, context)
     if (starts or unseen) and any(without_lane(pod, context.state.sessions) for pod in mine):
         # As far as is known, it has had no lane yet in this attempt: the time is not charged, and its wait continues.
         status = transitions.changed(
@@ -132,6 +133,13 @@ def _follow(
     if pause is not None:
         return _follow_pause(reconciled, pause, terms.deadline_seconds, mine, context)
     return _go_on(reconciled, terms, mine, result, context)
+
+
+def _unwatched(status: TrainingJobStatus, context: ReconcileContext) -> bool:
+    """Whether a job may have been without a lane since its start, as far as this replica has seen."""
+    running_seconds = transitions.since_seconds(status, ConditionType.RUNNING, context.now_seconds)
+    watched_seconds = context.now_seconds - max(running_seconds, context.watched_since_seconds)
+    return watched_seconds < WATCHED_SECONDS and transitions.counts_since_start(status)
 
 
 def _start(

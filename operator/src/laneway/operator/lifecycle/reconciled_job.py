@@ -92,3 +92,6 @@ class ReconcileContext:
 
     template_refusals: Mapping[tuple[str, int], str] = field(default_factory=lambda: MappingProxyType({}))
     """By job uid and generation: what the API server said of a pod template when it was asked whether it would take it."""
+
+    watched_since_seconds: float = math.inf
+    """Since when this replica has watched the cluster without a break; infinite: it has only begun."""

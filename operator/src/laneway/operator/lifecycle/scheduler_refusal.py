@@ -1,6 +1,6 @@
-"""After kube-scheduler refused workers of a job, no other job is preempted for it until something changes.
+"""After kube-scheduler or a kubelet refused workers of a job, no other job is preempted for it until something changes.
 
-The planner knows what pods request, but not all that kube-scheduler checks (volumes, anti-affinity, host ports). A refused gang that
+The planner knows what pods request, but not all that these check (volumes, anti-affinity, host ports, devices). A refused gang that
 preempts again finds the same refusal, and its victims have stopped in vain.
 """
 

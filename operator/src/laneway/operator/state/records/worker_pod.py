@@ -21,10 +21,13 @@ _LONGEST_WORDS = 1000
 _KUBELET_REFUSALS = (
     "UnexpectedAdmissionError",
     "NodeAffinity",
-    "NodeShutdown",
-    "Terminated",
+    "NodePorts",
+    "TaintToleration",
     "TopologyAffinityError",
 )
+"""And those that begin with ``OutOf``. Source: ``pkg/kubelet/lifecycle/predicate.go`` of Kubernetes."""
+
+_NODE_SHUTDOWNS = ("NodeShutdown", "Terminated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
     scheduled = condition.get("PodScheduled") or {}
     unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
     refusal = _refusal(status)
+    disruption = _disruption(condition.get("DisruptionTarget")) or _shutdown(status)
     return WorkerPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -155,7 +159,7 @@ def parse_worker_pod(raw: dict[str, Any]) -> WorkerPod:
         finished_seconds=_finished_seconds(states, phase),
         failure=_failure(status) if phase == "Failed" and not refusal else None,
         refusal=refusal,
-        disruption=_disruption(condition.get("DisruptionTarget")),
+        disruption=disruption,
         unschedulable=scheduled.get("message", "no reason given") if unschedulable else "",
         unschedulable_since_seconds=_time(scheduled.get("lastTransitionTime")) if unschedulable else None,
         profile=_profile(annotations.get(names.PROFILE_ANNOTATION)),
@@ -252,6 +256,13 @@ def _refusal(status: dict[str, Any]) -> str:
     if status.get("phase") != "Failed" or not (reason in _KUBELET_REFUSALS or reason.startswith("OutOf")):
         return ""
     return f"the kubelet refused it: {reason}: {status.get('message') or 'no message'}"
+
+
+def _shutdown(status: dict[str, Any]) -> str:
+    reason = status.get("reason") or ""
+    if status.get("phase") != "Failed" or reason not in _NODE_SHUTDOWNS:
+        return ""
+    return f"{reason}: {status.get('message') or 'no message'}"
 
 
 def _disruption(condition: dict[str, Any] | None) -> str:

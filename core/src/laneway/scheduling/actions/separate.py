@@ -24,6 +24,9 @@ _DIGITS = 6
 def separate(session: Session) -> None:
     """Stop the jobs that gain too little by sharing: of each group the one that gains least, on a tie the last in order. Two jobs
     always gain the same.
+
+    One that would lose too much unsaved work leaves once it has saved. Until then no job that comes before it leaves in its place.
+    One that may never leave (it is not preemptible, or starts over each time) is passed over.
     """
     policy, measured = session.policies.placement, session.state.measured
     review, measured.to_review, measured.due_seconds = measured.to_review, set(), math.inf
@@ -32,14 +35,20 @@ def separate(session: Session) -> None:
     gains = {key: _gain(session, policy, key) for key in review}
     too_little = {key: gain for key, gain in gains.items() if gain < policy.keep_gain_ratio}
     session.state.refresh_drifting(too_little, session.now_seconds)
-    last_first = sorted(too_little, key=session.state.ranking.sort_keys.__getitem__, reverse=True)
+    place = session.state.ranking.sort_keys
+    last_first = sorted(too_little, key=place.__getitem__, reverse=True)
     changed: set[str] = set()
+    spared: set[str] = set()
     for key in sorted(last_first, key=lambda each: round(too_little[each], _DIGITS)):
         job = session.state.jobs[key]
         sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group}
         if changed & sharers or key in session.decision.preemptions:
             continue
-        if not job.preemptible or not may_be_evicted(job, job.priority, session.now_seconds):
+        if not job.preemptible or job.starts_over or key in spared:
+            continue
+        if not may_be_evicted(job, job.priority, session.now_seconds):
+            measured.to_review |= sharers
+            spared.update(each for each in sharers if place[each] < place[key])
             continue
         protected_seconds = session.policies.preemption.protected_until_seconds(job)
         if protected_seconds > session.now_seconds:

@@ -103,6 +103,21 @@ def test_others_of_their_templates_do_not_join_either() -> None:
     assert all(worker.gpus != ("n/0",) for worker in starts.get("next", ()))
 
 
+def test_what_is_too_slow_on_one_gpu_model_is_tried_on_another() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, 0.4, 0.5)
+    (key,) = evicted(scheduler)
+    leave(scheduler, next(each.made for each in (READS, COMPUTES) if each.made.key == key))
+    large = a_node("large", 1, model="H100", percent=400)
+    scheduler.set_nodes([a_node("n", 1, percent=400), large])
+    other = {"reads": "computes", "computes": "reads"}[key]
+    template = next(each.made for each in (READS, COMPUTES) if each.made.key == other)
+    there = a_job("there").runs_on("large/0").made
+    scheduler.observe(replace(template, key="there", placement=there.placement))
+    (worker,) = scheduler.decide(NOW + 1).starts[key]
+    assert worker.gpus == ("large/0",)
+
+
 def test_a_job_leaves_only_after_its_minimum_run_time() -> None:
     reads, computes = (JobBuilder(replace(each.made, started_seconds=NOW)) for each in (READS, COMPUTES))
     scheduler = cluster(reads, computes, min_run_seconds=500.0)

@@ -7,7 +7,6 @@ remembered for jobs of their kinds, so that no such group forms again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import Session
@@ -15,7 +14,7 @@ from laneway.scheduling.model.plan import PreemptionReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.placement.policy import SharesGPUs
-from laneway.scheduling.state.measured_speeds import groups_of
+from laneway.scheduling.state.measured_speeds import Group, groups_of
 
 _DIGITS = 6
 """Gains that are the same up to these are a tie: they differ by rounding errors."""
@@ -41,7 +40,7 @@ def separate(session: Session) -> None:
     spared: set[str] = set()
     for key in sorted(last_first, key=lambda each: round(too_little[each], _DIGITS)):
         job = session.state.jobs[key]
-        sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group}
+        sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group.jobs}
         if changed & sharers or key in session.decision.preemptions:
             continue
         if not job.preemptible or job.starts_over or key in spared:
@@ -68,12 +67,12 @@ def _gain(session: Session, policy: SharesGPUs, key: str) -> float:
     job, groups = state.jobs.get(key), groups_of(key, state.allocations)
     if job is None or job.state is not JobState.RUNNING or not state.measured.is_measured(key, groups):
         return math.inf
-    gains = [policy.gain_ratio(job, _others(job, group), state.speeds) for group in groups]
+    gains = [policy.gain_ratio(job, _others(job, group), state.speeds.on(group.model)) for group in groups]
     return math.fsum(gains) / len(gains)
 
 
-def _others(job: Job, group: Sequence[Job]) -> list[Job]:
-    return [other for other in group if other.key != job.key]
+def _others(job: Job, group: Group) -> list[Job]:
+    return [other for other in group.jobs if other.key != job.key]
 
 
 def _message(session: Session, policy: SharesGPUs, job: Job) -> str:

@@ -23,7 +23,7 @@ from laneway.scheduling import Job, Policies, WorkerPlacement
 from laneway.scheduling.config.registry import DEFAULTS
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.model.interference import Interference, load_of
-from laneway.scheduling.model.shared_speeds import SharedSpeeds
+from laneway.scheduling.model.shared_speeds import SharedSpeeds, SpeedsByModel
 from laneway.scheduling.placement.lanes import Lanes as LanesPlacement
 from laneway.simulator import Report, Simulation, TraceJob, make_nodes, read_trace, report
 from laneway.simulator.models.lanes import GPUSpeeds, Lanes
@@ -76,12 +76,24 @@ class KnownSpeeds(SharedSpeeds):
         return self._speeds.speed_ratios([load_of(job.profile) for job in jobs])
 
 
+class KnownOnEach(SpeedsByModel):
+    """The same speeds on GPUs of each model."""
+
+    def __init__(self, speeds: KnownSpeeds) -> None:
+        super().__init__()
+        self._speeds = speeds
+
+    def on(self, model: str) -> KnownSpeeds:
+        """Return the speeds."""
+        return self._speeds
+
+
 @dataclass(frozen=True)
 class KnowsTruth:
     """The placement of jobs that share GPUs, by their real speeds."""
 
     policy: LanesPlacement
-    speeds: KnownSpeeds
+    speeds: KnownOnEach
 
     def place(self, job: Job, capacity: FreeCapacity) -> tuple[WorkerPlacement, ...] | None:
         """Place a job by the policy."""
@@ -157,7 +169,7 @@ def _run(
 
 def _knowing(policies: Policies, truth: Truth) -> Policies:
     assert isinstance(policies.placement, LanesPlacement)
-    return replace(policies, placement=KnowsTruth(policies.placement, KnownSpeeds(truth.speeds)))
+    return replace(policies, placement=KnowsTruth(policies.placement, KnownOnEach(KnownSpeeds(truth.speeds))))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from kubernetes import config
 from laneway.api.node_lease import lease_name
+from laneway.node_agent.report.gpu_node_api import KubernetesWriter
+from laneway.node_agent.report.no_gpus_publisher import REPAIR_SECONDS, NoGPUsPublisher
+from laneway.node_agent.report.node_lease import NodeLease
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
@@ -275,3 +279,43 @@ def test_with_the_charts_rights_a_node_writes_its_own_object_and_no_other(
     other.start("--port", "0")
     eventually("another node's is refused", lambda: "a node may write its own GPUNode only" in other.log)
     assert cluster.gpu_node(other.name) == {}
+
+
+class MovedClock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = time.time()
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def realtime(self) -> float:
+        return self.seconds
+
+
+def test_a_gpu_node_without_gpus_is_repaired_and_otherwise_left_alone(cluster: Cluster) -> None:
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    api = config.new_client_from_config(str(cluster.plane.kubeconfig))
+    writer, clock = KubernetesWriter(name, api), MovedClock()
+    publisher = NoGPUsPublisher(writer, NodeLease(name, "default", writer, clock), clock)
+
+    def published() -> dict[str, Any]:
+        clock.seconds += REPAIR_SECONDS
+        publisher.publish("no driver")
+        return cluster.gpu_node(name)
+
+    first = published()
+    (ready,) = first["status"]["conditions"]
+    assert (ready["type"], ready["status"], ready["message"]) == ("Ready", "False", "no driver")
+    assert published()["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    gpu = {"uuid": "GPU-old", "index": 0, "model": "A100", "memoryBytes": 1, "allocatableBytes": 1}
+    gpu |= {"allocatablePercent": 100, "healthy": True}
+    backup = json.dumps(
+        {"status": {"gpuCount": 1, "gpus": [gpu], "conditions": [{**ready, "status": "True"}]}}
+    )
+    cluster.kubectl("patch", "gpunode", name, "--subresource=status", "--type=merge", "-p", backup)
+    assert cluster.gpu_node(name)["status"]["gpuCount"] == 1
+    assert published()["status"] == first["status"]
+    cluster.kubectl("delete", "gpunode", name)
+    assert published()["status"] == first["status"]

@@ -21,7 +21,7 @@ from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
 
 OPERATOR_CONFIG: dict[str, Any] = copy.deepcopy(FAST)
-OPERATOR_CONFIG["timeouts"]["silentNodeSeconds"] = 15
+OPERATOR_CONFIG["timeouts"]["silentNodeSeconds"] = 20
 
 
 @pytest.fixture

@@ -162,9 +162,12 @@ def test_the_process_that_writes_checkpoints_counts_for_its_container() -> None:
     )
     assert shown(bench)[0].saved_work == found
     assert shown(bench)[0].report is None, "the script itself reports nothing"
-    other.die()
     writes.die()
-    assert shown(bench)[0].saved_work == found
+    assert shown(bench)[0].saved_work == SavedWorkStatus(
+        unsaved_since="2023-11-14T22:13:20.000000Z", loaded_from="2023-11-14T22:11:50.000000Z"
+    ), "who lives has saved nothing"
+    other.die()
+    assert shown(bench)[0].saved_work == found.model_copy(update={"ended": True})
 
 
 def test_a_process_that_starts_again_in_its_container_has_saved_nothing_yet() -> None:
@@ -176,3 +179,6 @@ def test_a_process_that_starts_again_in_its_container_has_saved_nothing_yet() ->
     second.session.saved_work = SavedWork(HEARD + 60)
     found = shown(bench)[0].saved_work
     assert found == SavedWorkStatus(unsaved_since="2023-11-14T22:14:20.000000Z", checkpointed=False)
+    second.die()
+    ended = found.model_copy(update={"ended": True})
+    assert shown(bench)[0].saved_work == ended, "it wrote no checkpoint, though the one before it did"

@@ -58,6 +58,17 @@ def test_other_pods_are_taken_off_what_the_node_offers() -> None:
         assert dict(host_of(view).amounts)["cpu"] == 1000 * cpus  # type: ignore[union-attr]
 
 
+def test_a_pod_that_passes_by_keeps_a_job_waiting_and_no_longer() -> None:
+    job = asking("big", 6).visited().record
+    waiting = {}
+    for cpus in (3, 1, 9):
+        view = a_view([job], [], [with_others(cpus)], [offering(8)])
+        result = Cycle(OperatorConfig()).run(view, WriteHistory({}, {}), NOW)
+        waiting[cpus] = result.waiting["ns/big"].code if result.waiting else None
+    held = WaitingCode.HELD_BY_OTHER_PODS
+    assert waiting == {3: held, 1: None, 9: held}
+
+
 def test_a_worker_counts_once_with_what_was_injected_into_its_pod() -> None:
     job = asking("a", 2).placed("n1").running().record
     builder = a_pod(job).running()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from laneway.api.gpu_node import SavedWorkStatus
-from laneway.api.rfc3339 import format_time
+from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job_status import ProgressStatus, TrainingJobStatus
 from laneway.operator.lifecycle import transitions
 from laneway.operator.lifecycle.unsaved_work import (
@@ -15,6 +15,7 @@ from laneway.operator.lifecycle.unsaved_work import (
     unsaved_seconds,
     with_saved_work,
 )
+from laneway.operator.state.sessions import saved_works
 
 from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_pod, a_session, a_view, decided, write_of
 
@@ -127,6 +128,23 @@ def test_the_user_is_told_once_that_no_checkpoint_is_written() -> None:
     reported = a_view([job.with_status(write.status)], [pod], [a_gpu_node("n1", sessions=sessions)])
     again = write_of(decided(reported, NOW), job.name)
     assert again is None or not again.after.events
+
+
+@pytest.mark.parametrize("gone", [{"state": "Allocated", "ended": True}, {"state": "Ended"}])
+def test_what_an_ended_process_saved_does_not_count_for_those_that_live(gone: dict[str, Any]) -> None:
+    """Two processes of one container train on a GPU each. One saves and ends; the container lives."""
+    pod = a_pod(a_job().placed("n1").running(NOW - 2000).record).running(NOW - 2000).record
+    saved = {"unsavedSince": format_time(NOW - 10), "checkpointed": True, "ended": "ended" in gone}
+    ended = a_session(pod, state=gone["state"], savedWork=saved)
+    lives = a_session(pod, savedWork={"unsavedSince": format_time(NOW - 1990)})
+
+    def said(*sessions: dict[str, Any]) -> list[float]:
+        by_gpu = {gpu: [session] for gpu, session in enumerate(sessions)}
+        view = a_view(pods=[pod], gpu_nodes=[a_gpu_node("n1", sessions=by_gpu)])
+        return [NOW - parse_time(each.unsaved_since) for each in saved_works([pod], view.sessions)]
+
+    assert said(ended, lives) == said(lives, ended) == [1990]
+    assert said(ended) == [10], "nobody else knows"
 
 
 def test_a_job_that_has_ended_has_no_unsaved_work() -> None:

@@ -47,12 +47,14 @@ class SavedWorkStatus(Status):
     unsaved_since: Time = Field(
         description="When the last complete checkpoint was begun; without one, when the training began."
     )
-    checkpointed: bool = Field(
-        default=False, description="Whether a process of the container has written a checkpoint."
-    )
+    checkpointed: bool = Field(default=False, description="Whether unsavedSince is the time of a checkpoint.")
     loaded_from: Time | None = Field(
         default=None,
         description="When the newest checkpoint was written that was loaded before the training began; absent: none was.",
+    )
+    ended: bool = Field(
+        default=False,
+        description="Whether the processes that saw this have ended; what they had not saved is lost.",
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import JobState, Node, PlacementMode, Policies, Scheduler, StartEstimate, policies
-from laneway.scheduling.explain.forecast import Claim, Holder, estimated_starts
-from laneway.scheduling.model.gpu_class import GPUClass, class_of
+from laneway.scheduling.explain.forecast import Claim, GPUGroup, Holder, estimated_starts
+from laneway.scheduling.model.gpu_class import class_of
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node
 
@@ -168,7 +168,7 @@ class TestWhenItMayStart:
         assert estimated("paused", [node], paused, running).start_seconds is None
 
 
-CLASS: GPUClass = class_of(a_node("n", 1).gpus[0])
+GROUP = GPUGroup(class_of(a_node("n", 1).gpus[0]))
 
 
 @settings(max_examples=50)
@@ -179,13 +179,13 @@ CLASS: GPUClass = class_of(a_node("n", 1).gpus[0])
 def test_nobody_is_promised_what_is_not_free(
     held: list[tuple[int, float]], wanted: list[tuple[int, float]]
 ) -> None:
-    holders = [Holder(f"h{at}", CLASS, 100 * gpus, NOW + left) for at, (gpus, left) in enumerate(held)]
+    holders = [Holder(f"h{at}", GROUP, 100 * gpus, NOW + left) for at, (gpus, left) in enumerate(held)]
     claims = [
-        Claim(f"j{at}", (0, 0), frozenset({CLASS}), 100 * gpus, runs)
+        Claim(f"j{at}", (0, 0), frozenset({GROUP}), 100 * gpus, runs)
         for at, (gpus, runs) in enumerate(wanted)
     ]
     free = 300
-    starts = estimated_starts(claims, holders, {CLASS: free}, NOW, 30.0)
+    starts = estimated_starts(claims, holders, {GROUP: free}, NOW, 30.0)
     most = free + sum(holder.percent for holder in holders)
     assert all(claim.key in starts for claim in claims if claim.percent <= most)
     for moment in starts.values():

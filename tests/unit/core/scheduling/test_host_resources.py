@@ -19,6 +19,7 @@ from laneway.scheduling import (
 )
 from laneway.scheduling.config.registry import PLACEMENT
 from laneway.scheduling.model.host_resources import format_amount
+from laneway.scheduling.model.plan import NOT_COMPETING
 from laneway.scheduling.validation import Holdings, check_decision
 
 from tests.unit.core.scheduling.builders import GIB, JobBuilder, a_job, a_node, gpus_of, planned
@@ -64,11 +65,37 @@ def test_who_never_fits_is_told_the_resource() -> None:
     found = planned([with_cpus("a", 6), with_cpus("b", 4)], asking("new", 8))
     assert found.waiting["new"].code is WaitingCode.WORKER_LARGER_THAN_NODE
     assert found.waiting["new"].message == (
-        "Each of its workers requests 8 CPUs; no node has as much, and a has the most for jobs: 6 CPUs."
+        "Each of its workers requests 8 CPUs; no node has as much, and a has the most: 6 CPUs."
     )
     found = planned([with_cpus("a", 6), with_cpus("b", 4)], asking("new", 4, workers=3))
     assert found.waiting["new"].code is WaitingCode.NOT_ENOUGH_GPUS
     assert "can hold 2 of them" in found.waiting["new"].message
+
+
+def test_pods_that_may_end_do_not_make_a_job_too_large_for_ever() -> None:
+    """They are no workers: nobody is preempted for their CPUs, and the wait for them gives no claim."""
+    capacity = HostResources.of({"cpu": 8000})
+    nodes = [replace(with_cpus(name, left), host_capacity=capacity) for name, left in (("a", 2), ("b", 3))]
+    runs = asking("runs", 1).served(9000).runs_on("b/0")
+    found = planned(nodes, runs, asking("new", 6))
+    assert not found.preemptions
+    assert found.waiting["new"].code is WaitingCode.HELD_BY_OTHER_PODS
+    assert found.waiting["new"].code in NOT_COMPETING
+    assert found.waiting["new"].message == (
+        "It needs 1 GPU. Each of its workers requests 6 CPUs: the nodes have as much, but other pods hold some of it, "
+        "and b has the most left: 3 CPUs."
+    )
+    gang = planned(nodes, asking("new", 2, workers=3))
+    assert gang.waiting["new"].code is WaitingCode.HELD_BY_OTHER_PODS, "for one of three workers"
+    too_large = planned(nodes, asking("new", 9))
+    assert too_large.waiting["new"].code is WaitingCode.WORKER_LARGER_THAN_NODE
+    assert "a has the most: 8 CPUs" in too_large.waiting["new"].message
+
+
+def test_a_node_that_is_cordoned_and_full_of_other_pods_is_unavailable() -> None:
+    """Its other pods are not the only obstacle."""
+    node = replace(with_cpus("a", 2), host_capacity=HostResources.of({"cpu": 8000}), schedulable=False)
+    assert planned([node], asking("new", 6)).waiting["new"].code is WaitingCode.NODES_UNAVAILABLE
 
 
 def test_who_waits_for_cpus_is_told_so() -> None:

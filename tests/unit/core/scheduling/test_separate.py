@@ -103,6 +103,21 @@ def test_others_of_their_templates_do_not_join_either() -> None:
     assert all(worker.gpus != ("n/0",) for worker in starts.get("next", ()))
 
 
+def test_what_is_too_slow_on_one_gpu_model_is_tried_on_another() -> None:
+    scheduler = cluster(READS, COMPUTES)
+    measured(scheduler, 0.4, 0.5)
+    (key,) = evicted(scheduler)
+    leave(scheduler, next(each.made for each in (READS, COMPUTES) if each.made.key == key))
+    large = a_node("large", 1, model="H100", percent=400)
+    scheduler.set_nodes([a_node("n", 1, percent=400), large])
+    other = {"reads": "computes", "computes": "reads"}[key]
+    template = next(each.made for each in (READS, COMPUTES) if each.made.key == other)
+    there = a_job("there").runs_on("large/0").made
+    scheduler.observe(replace(template, key="there", placement=there.placement))
+    (worker,) = scheduler.decide(NOW + 1).starts[key]
+    assert worker.gpus == ("large/0",)
+
+
 def test_a_job_leaves_only_after_its_minimum_run_time() -> None:
     reads, computes = (JobBuilder(replace(each.made, started_seconds=NOW)) for each in (READS, COMPUTES))
     scheduler = cluster(reads, computes, min_run_seconds=500.0)
@@ -128,6 +143,43 @@ def test_who_may_not_be_preempted_stays() -> None:
     scheduler = cluster(READS.never_preempted(), COMPUTES.never_preempted())
     measured(scheduler, 0.4, 0.5)
     assert evicted(scheduler) == []
+
+
+def with_unsaved_work(job: JobBuilder, seconds: float = 5000.0) -> JobBuilder:
+    return JobBuilder(replace(job.made, unsaved_seconds=seconds, as_of_seconds=NOW))
+
+
+def test_who_would_lose_its_work_leaves_once_it_has_saved_and_nobody_before_it_in_its_place() -> None:
+    scheduler = cluster(READS, with_unsaved_work(COMPUTES))
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+    assert evicted(scheduler, NOW + 60) == []
+    scheduler.observe(with_unsaved_work(COMPUTES, 0.0).made)
+    assert evicted(scheduler, NOW + 61) == ["computes"]
+
+
+def test_of_two_that_would_lose_their_work_neither_leaves() -> None:
+    scheduler = cluster(with_unsaved_work(READS), with_unsaved_work(COMPUTES))
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+
+
+def test_who_comes_after_a_job_that_would_lose_its_work_leaves() -> None:
+    """Of three, the second gains least and has not saved; the first gains less than the last, which leaves."""
+    before = does(a_job("before"), 0.5).priority(1).runs_on("n/0")
+    jobs = (before, with_unsaved_work(READS), COMPUTES)
+    scheduler = cluster(*jobs)
+    for key, ratio in (("before", 0.3), ("reads", 0.2), ("computes", 0.3)):
+        others = frozenset(each.made.key for each in jobs) - {key}
+        scheduler.report_speed(key, ratio, others)
+    assert evicted(scheduler) == ["computes"]
+
+
+def test_who_never_resumes_does_not_keep_others_for_ever() -> None:
+    starts_over = JobBuilder(replace(COMPUTES.made, starts_over=True))
+    scheduler = cluster(READS, starts_over)
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == ["reads"]
 
 
 def test_a_speed_beside_other_jobs_than_now_does_not_count() -> None:

@@ -7,7 +7,6 @@ remembered for jobs of their kinds, so that no such group forms again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import Session
@@ -15,7 +14,7 @@ from laneway.scheduling.model.plan import PreemptionReason
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.placement.policy import SharesGPUs
-from laneway.scheduling.state.measured_speeds import groups_of
+from laneway.scheduling.state.measured_speeds import Group, groups_of
 
 _DIGITS = 6
 """Gains that are the same up to these are a tie: they differ by rounding errors."""
@@ -24,6 +23,9 @@ _DIGITS = 6
 def separate(session: Session) -> None:
     """Stop the jobs that gain too little by sharing: of each group the one that gains least, on a tie the last in order. Two jobs
     always gain the same.
+
+    One that would lose too much unsaved work leaves once it has saved. Until then no job that comes before it leaves in its place.
+    One that may never leave (it is not preemptible, or starts over each time) is passed over.
     """
     policy, measured = session.policies.placement, session.state.measured
     review, measured.to_review, measured.due_seconds = measured.to_review, set(), math.inf
@@ -32,14 +34,20 @@ def separate(session: Session) -> None:
     gains = {key: _gain(session, policy, key) for key in review}
     too_little = {key: gain for key, gain in gains.items() if gain < policy.keep_gain_ratio}
     session.state.refresh_drifting(too_little, session.now_seconds)
-    last_first = sorted(too_little, key=session.state.ranking.sort_keys.__getitem__, reverse=True)
+    place = session.state.ranking.sort_keys
+    last_first = sorted(too_little, key=place.__getitem__, reverse=True)
     changed: set[str] = set()
+    spared: set[str] = set()
     for key in sorted(last_first, key=lambda each: round(too_little[each], _DIGITS)):
         job = session.state.jobs[key]
-        sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group}
+        sharers = {other.key for group in groups_of(key, session.state.allocations) for other in group.jobs}
         if changed & sharers or key in session.decision.preemptions:
             continue
-        if not job.preemptible or not may_be_evicted(job, job.priority, session.now_seconds):
+        if not job.preemptible or job.starts_over or key in spared:
+            continue
+        if not may_be_evicted(job, job.priority, session.now_seconds):
+            measured.to_review |= sharers
+            spared.update(each for each in sharers if place[each] < place[key])
             continue
         protected_seconds = session.policies.preemption.protected_until_seconds(job)
         if protected_seconds > session.now_seconds:
@@ -59,12 +67,12 @@ def _gain(session: Session, policy: SharesGPUs, key: str) -> float:
     job, groups = state.jobs.get(key), groups_of(key, state.allocations)
     if job is None or job.state is not JobState.RUNNING or not state.measured.is_measured(key, groups):
         return math.inf
-    gains = [policy.gain_ratio(job, _others(job, group), state.speeds) for group in groups]
+    gains = [policy.gain_ratio(job, _others(job, group), state.speeds.on(group.model)) for group in groups]
     return math.fsum(gains) / len(gains)
 
 
-def _others(job: Job, group: Sequence[Job]) -> list[Job]:
-    return [other for other in group if other.key != job.key]
+def _others(job: Job, group: Group) -> list[Job]:
+    return [other for other in group.jobs if other.key != job.key]
 
 
 def _message(session: Session, policy: SharesGPUs, job: Job) -> str:

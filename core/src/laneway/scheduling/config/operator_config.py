@@ -135,7 +135,7 @@ class TimeoutsConfig(Model):
     )
     silent_node_seconds: int = Field(
         default=40,
-        ge=15,  # agents renew every 10 s, and it is looked for four times in this time
+        ge=20,  # agents renew every 10 to 11 s; a renewal that finds no connection is repeated after up to 4.25 s
         le=86_400,
         description="A node whose agent has not renewed its Lease for this long gets no new workers. Those that are there run on.",
     )

@@ -1,8 +1,8 @@
 """Forecasts when waiting jobs start, by simulating the order from the remaining run times.
 
-GPUs of a class are counted, not placed. No new jobs arrive, and victims do not return. So forecasts are too early if GPUs are
-fragmented or many new jobs go first, and too late if jobs end early. The error is measured: ``make bench-scheduling
-ONLY=estimates``.
+GPUs of a group are counted, not placed; CPUs and memory are not counted. No new jobs arrive, and victims do not return. So
+forecasts are too early if GPUs are fragmented, CPUs are short or many new jobs go first, and too late if jobs end early. The
+error is measured: ``make bench-scheduling ONLY=estimates``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from laneway.scheduling.gpus.views import Level
 from laneway.scheduling.model.gpu_class import GPUClass
@@ -23,12 +24,20 @@ _MOST_MOMENTS = 512
 """The most moments simulated; the first waiting jobs start within them."""
 
 
+class GPUGroup(NamedTuple):
+    """GPUs of one class, on nodes that can hold workers of the same jobs."""
+
+    gpu_class: GPUClass
+    lacks: tuple[int, ...] = ()
+    """Numbers of the requests of waiting jobs for which these nodes have too little, even if no job were there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A job that holds GPUs."""
 
     key: str
-    gpu_class: GPUClass
+    group: GPUGroup
     percent: int
     """Percent of all of its GPUs together."""
 
@@ -47,8 +56,8 @@ class Claim:
 
     key: str
     level: Level
-    classes: frozenset[GPUClass]
-    """The classes of usable GPUs that it can run on; empty: all suitable nodes are unavailable, and it gets no estimate."""
+    groups: frozenset[GPUGroup]
+    """The usable GPUs that it can run on; empty: it waits for nodes or for pods that are no workers, and gets no estimate."""
 
     percent: int
     """The percent of these together that it needs."""
@@ -87,7 +96,7 @@ def expected_left_seconds(job: Job, now_seconds: float, *, trust: bool = True) -
 def estimated_starts(
     line: Sequence[Claim],
     holders: Iterable[Holder],
-    free_percent: Mapping[GPUClass, int],
+    free_percent: Mapping[GPUGroup, int],
     now_seconds: float,
     departure_seconds: float,
 ) -> dict[str, float]:
@@ -99,7 +108,7 @@ def estimated_starts(
     Args:
         line: the waiting jobs, in order.
         holders: the jobs that hold GPUs.
-        free_percent: what is free of each class now.
+        free_percent: what is free of each group now.
         now_seconds: the moment.
         departure_seconds: the time until a victim is gone.
     """
@@ -108,7 +117,7 @@ def estimated_starts(
     for claim in line:
         if claim.is_preemptor:
             simulation.start(claim, starts[claim.key])
-    waiting = [claim for claim in line if claim.classes and not claim.is_preemptor]
+    waiting = [claim for claim in line if claim.groups and not claim.is_preemptor]
     while waiting and simulation.advance():
         left = []
         for claim in waiting:
@@ -127,7 +136,7 @@ class _Simulation:
     def __init__(
         self,
         holders: Iterable[Holder],
-        free_percent: Mapping[GPUClass, int],
+        free_percent: Mapping[GPUGroup, int],
         now_seconds: float,
         departure_seconds: float,
     ) -> None:
@@ -159,7 +168,7 @@ class _Simulation:
 
     def try_to_start(self, claim: Claim) -> float | None:
         """Start a job if it can start now; return when it starts."""
-        free_percent = sum(self._free.get(each, 0) for each in claim.classes)
+        free_percent = sum(self._free.get(each, 0) for each in claim.groups)
         start_seconds = self._now_seconds
         if free_percent < claim.percent:
             victims = self._victims(claim, claim.percent - free_percent)
@@ -172,19 +181,19 @@ class _Simulation:
         return start_seconds
 
     def start(self, claim: Claim, start_seconds: float) -> None:
-        """Give a job GPUs, from the fullest classes first; a shortage is taken from the emptiest class."""
+        """Give a job GPUs, from the fullest groups first; a shortage is taken from the emptiest group."""
         short_percent = claim.percent
-        for gpu_class in sorted(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
-            taken_percent = max(0, min(short_percent, self._free.get(gpu_class, 0)))
-            if gpu_class == max(claim.classes, key=lambda each: (self._free.get(each, 0), each)):
+        for group in sorted(claim.groups, key=lambda each: (self._free.get(each, 0), each)):
+            taken_percent = max(0, min(short_percent, self._free.get(group, 0)))
+            if group == max(claim.groups, key=lambda each: (self._free.get(each, 0), each)):
                 taken_percent = short_percent
             if taken_percent:
                 short_percent -= taken_percent
-                self._free[gpu_class] = self._free.get(gpu_class, 0) - taken_percent
+                self._free[group] = self._free.get(group, 0) - taken_percent
                 self._hold(
                     Holder(
-                        f"{claim.key} {gpu_class.model} {gpu_class.allocatable_bytes}",
-                        gpu_class,
+                        f"{claim.key} {group}",
+                        group,
                         taken_percent,
                         start_seconds + claim.run_seconds,
                         start_seconds + claim.falls_after_seconds,
@@ -198,7 +207,7 @@ class _Simulation:
         for holder in sorted(self._fallen.values(), key=lambda each: (each.falls_to, each.key), reverse=True):
             if short_percent <= 0:
                 break
-            if holder.falls_to > claim.level and holder.gpu_class in claim.classes:
+            if holder.falls_to > claim.level and holder.group in claim.groups:
                 found.append(holder)
                 short_percent -= holder.percent
         return found if short_percent <= 0 else None
@@ -213,4 +222,4 @@ class _Simulation:
         holder = self._held.pop(key, None)
         self._fallen.pop(key, None)
         if holder is not None:
-            self._free[holder.gpu_class] = self._free.get(holder.gpu_class, 0) + holder.percent
+            self._free[holder.group] = self._free.get(holder.group, 0) + holder.percent

@@ -14,6 +14,7 @@ from statistics import median
 from laneway.scheduling.explain.forecast import (
     SHORTEST_SECONDS,
     Claim,
+    GPUGroup,
     Holder,
     estimated_starts,
     expected_left_seconds,
@@ -21,6 +22,7 @@ from laneway.scheduling.explain.forecast import (
 from laneway.scheduling.gpus.allocations import Allocation, AllocationStatus
 from laneway.scheduling.gpus.views import IDLE, Level
 from laneway.scheduling.model.gpu_class import GPUClass
+from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Job, JobState, WorkerPlacement
 from laneway.scheduling.state.scheduler_state import SchedulerState
@@ -36,6 +38,8 @@ _NOTHING_KNOWN_SECONDS = 600.0
 """The assumed run time while no job has run yet."""
 
 _PREEMPTORS = (WaitingCode.AWAITING_PREEMPTION, WaitingCode.AWAITING_RELEASE)
+_NOT_BY_JOBS = (WaitingCode.NODES_UNAVAILABLE, WaitingCode.HELD_BY_OTHER_PODS)
+"""Reasons that last though jobs end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,17 @@ def start_estimates(
     """
     line = [key for key, reason in waiting.items() if reason.position and _is_in_line(state.jobs[key])]
     first = list(islice(line, ESTIMATED))
-    holders = _Holders(state, now_seconds, trust_durations)
+    groups = _Groups(state, [state.as_scheduled(key).demand.requests for key in first])
+    holders = _Holders(state, groups, now_seconds, trust_durations)
     falls = _falls(state, first, now_seconds)
-    claims = [_claim(state, key, waiting[key], holders, falls) for key in first]
+    claims = [_claim(state, key, waiting[key], groups, holders, falls) for key in first]
     starts = (
-        estimated_starts(claims, holders.all, holders.free_percent(), now_seconds, _DEPARTURE_SECONDS)
+        estimated_starts(claims, holders.all, groups.free_percent, now_seconds, _DEPARTURE_SECONDS)
         if keys
         else {}
     )
     position = {key: at for at, key in enumerate(line)}
-    classes = {claim.key: claim.classes for claim in claims}
+    usable = {claim.key: claim.groups for claim in claims}
     found = {}
     for key in keys:
         at = position.get(key, 0)
@@ -88,33 +93,74 @@ def start_estimates(
         found[key] = StartEstimate(
             ahead=tuple(reversed(line[max(0, at - _NAMED_AHEAD) : at])),
             start_seconds=start_seconds,
-            basis="" if start_seconds is None else holders.basis(classes[key]),
+            basis="" if start_seconds is None else holders.basis(usable[key]),
         )
     return found
+
+
+class _Groups:
+    """The usable GPUs, by class and by the requests for which their nodes have too little."""
+
+    def __init__(self, state: SchedulerState, requests: Iterable[HostResources]) -> None:
+        self._allocations = allocations = state.allocations
+        self._requests = list(dict.fromkeys(each for each in requests if each))
+        self._lacks: dict[HostResources | None, tuple[int, ...]] = {None: ()}
+        index = allocations.index(allocations.track(IDLE))
+        self.free_percent = {
+            GPUGroup(each): index.of_class(each).free_sum for each in allocations.usable_classes
+        }
+        """What is free of each now."""
+
+        for node, numbers in enumerate(allocations.gpus_of_node):
+            if self._lacking(node):
+                for number in allocations.usable.intersection(numbers):
+                    group, free = self.of_gpu(number), index.free[number]
+                    self.free_percent[group] = self.free_percent.get(group, 0) + free
+                    self.free_percent[GPUGroup(group.gpu_class)] -= free
+
+    def of_gpu(self, number: int) -> GPUGroup:
+        """Return the group of a GPU."""
+        lacks = self._lacking(self._allocations.node_numbers[number])
+        return GPUGroup(self._allocations.classes[number], lacks)
+
+    def usable(self, classes: Collection[GPUClass], requests: HostResources) -> frozenset[GPUGroup]:
+        """Return the groups of these classes whose nodes can hold a worker with these requests."""
+        asked = self._requests.index(requests) if requests else None
+        return frozenset(
+            each for each in self.free_percent if each.gpu_class in classes and asked not in each.lacks
+        )
+
+    def _lacking(self, node: int) -> tuple[int, ...]:
+        host = self._allocations.nodes[node].host
+        found = self._lacks.get(host)
+        if found is None:
+            most = (self._allocations.most_workers(node, each) for each in self._requests)
+            found = self._lacks[host] = tuple(at for at, workers in enumerate(most) if not workers)
+        return found
 
 
 class _Holders:
     """The jobs that hold GPUs, and for how long."""
 
-    def __init__(self, state: SchedulerState, now_seconds: float, trust: bool) -> None:
+    def __init__(self, state: SchedulerState, groups: _Groups, now_seconds: float, trust: bool) -> None:
         self._state, self._now_seconds, self._trust = state, now_seconds, trust
         self.all: list[Holder] = []
-        self._said: dict[GPUClass, tuple[int, int]] = {}
-        """By class: the number of jobs that hold some of it, and the number of those with a known run time."""
+        self._said: dict[GPUGroup, tuple[int, int]] = {}
+        """By group: the number of jobs that hold some of it, and the number of those with a known run time."""
 
         runs = []
         for entry in state.allocations.of_job.values():
             if entry.status in (AllocationStatus.PAUSED, AllocationStatus.PIPELINED) or not entry.shares:
                 continue
-            gpu_class = state.allocations.classes[entry.shares[0][0]]
+            group = groups.of_gpu(entry.shares[0][0])
             left_seconds, said = expected_left_seconds(entry.job, now_seconds, trust=trust)
             if entry.status is AllocationStatus.RELEASING:
                 left_seconds, said = _DEPARTURE_SECONDS, True
             else:
                 runs.append(entry.job.ran_seconds(now_seconds) + left_seconds)
-            held, known = self._said.get(gpu_class, (0, 0))
-            self._said[gpu_class] = (held + 1, known + said)
-            self.all.append(self._holder(entry, gpu_class, left_seconds))
+            held, known = self._said.get(group, (0, 0))
+            self._said[group] = (held + 1, known + said)
+            self.all.append(self._holder(entry, group, left_seconds))
         self.typical_seconds = median(runs) if runs else _NOTHING_KNOWN_SECONDS
 
     def run_seconds(self, job: Job) -> float:
@@ -124,15 +170,9 @@ class _Holders:
             return left_seconds
         return self.typical_seconds
 
-    def free_percent(self) -> dict[GPUClass, int]:
-        """Return what is free of each class now."""
-        allocations = self._state.allocations
-        index = allocations.index(allocations.track(IDLE))
-        return {each: index.of_class(each).free_sum for each in allocations.usable_classes}
-
-    def basis(self, classes: Iterable[GPUClass]) -> str:
-        """Return the basis of an estimate for a job that can run on these classes, as a sentence."""
-        held, known = (sum(self._said.get(each, (0, 0))[at] for each in classes) for at in (0, 1))
+    def basis(self, groups: Iterable[GPUGroup]) -> str:
+        """Return the basis of an estimate for a job that can run on these GPUs, as a sentence."""
+        held, known = (sum(self._said.get(each, (0, 0))[at] for each in groups) for at in (0, 1))
         jobs = "1 job holds" if held == 1 else f"{held} jobs hold"
         if held == known:
             return f"{jobs} GPUs that it can use; all run times are known."
@@ -141,7 +181,7 @@ class _Holders:
             "long again as they have."
         )
 
-    def _holder(self, entry: Allocation, gpu_class: GPUClass, left_seconds: float) -> Holder:
+    def _holder(self, entry: Allocation, group: GPUGroup, left_seconds: float) -> Holder:
         now_seconds = self._now_seconds
         ends_seconds = now_seconds + left_seconds
         state, key, job = self._state, entry.job.key, entry.job
@@ -153,7 +193,7 @@ class _Holders:
             and state.is_evictable(job, now_seconds)
         )
         if not may_fall or not state.policies.order.preempts_by_queue:
-            return Holder(key, gpu_class, entry.percent, ends_seconds)
+            return Holder(key, group, entry.percent, ends_seconds)
         level = state.level(key)
         protected_seconds = state.policies.preemption.protected_until_seconds(job)
         until_seconds = state.ranking.ranks[key].until_seconds
@@ -161,7 +201,7 @@ class _Holders:
         if until_seconds < math.inf:
             falls_to, falls_seconds = (level[0], level[1] + 1), max(until_seconds, protected_seconds)
         falls_seconds = max(falls_seconds, now_seconds)
-        return Holder(key, gpu_class, entry.percent, ends_seconds, falls_seconds, falls_to)
+        return Holder(key, group, entry.percent, ends_seconds, falls_seconds, falls_to)
 
 
 def _is_in_line(job: Job) -> bool:
@@ -197,6 +237,7 @@ def _claim(
     state: SchedulerState,
     key: str,
     reason: WaitingReason,
+    groups: _Groups,
     holders: _Holders,
     falls: Mapping[str, tuple[float, Level]],
 ) -> Claim:
@@ -208,7 +249,7 @@ def _claim(
     return Claim(
         key,
         level,
-        frozenset(gpu_class for gpu_class, _ in choices),
+        frozenset() if reason.code in _NOT_BY_JOBS else groups.usable(dict(choices), job.demand.requests),
         share_percent * job.demand.gpus,
         holders.run_seconds(job),
         reason.code in _PREEMPTORS,

@@ -108,7 +108,7 @@ class Allocations:
         self._on_node: list[dict[str, tuple[int, Allocation]]] = [{} for _ in self.nodes]
         """By node and job: the workers there, of jobs whose pods request anything."""
 
-        self._offered: list[Left | None] = [_offered(node) for node in self.nodes]
+        self._offered: list[Left | None] = [_amounts(node.host) for node in self.nodes]
         self._limits_hosts = any(each is not None for each in self._offered)
         self._limits = [
             (
@@ -161,7 +161,7 @@ class Allocations:
             return False
         self.nodes = nodes
         for number, node in changed:
-            self._offered[number] = _offered(node)
+            self._offered[number] = _amounts(node.host)
             self._limits_hosts |= node.host is not None
             for gpu in node.gpus:
                 place = self.number[gpu.uuid]
@@ -370,8 +370,20 @@ class Allocations:
 
     def most_workers(self, node: int, requests: HostResources) -> float:
         """Return how many workers with these requests a node could take if no job were there."""
-        offered = self._offered[node]
-        return math.inf if offered is None or not requests else workers_within(requests, offered)
+        return _workers_within(requests, self._offered[node])
+
+    def most_workers_alone(self, node: int, requests: HostResources) -> float:
+        """Return how many workers with these requests a node could take if no pod at all were there."""
+        return _workers_within(requests, self.left_alone(node))
+
+    def left_alone(self, node: int) -> Left | None:
+        """Return what a node would have if no pod at all were there."""
+        capacity = self.nodes[node].host_capacity
+        return self._offered[node] if capacity is None else _amounts(capacity)
+
+    def offered(self, node: int) -> Left | None:
+        """Return what a node has for jobs beside the other pods; less than 0 where these request more than there is."""
+        return self._offered[node]
 
     def left_on(self, node: int, view: View) -> Left | None:
         """Return what of it no job takes in a view; less than 0 where more is taken than there is."""
@@ -499,8 +511,12 @@ class Allocations:
         return max(0, min(most_active, most - paused) - active)
 
 
-def _offered(node: Node) -> Left | None:
-    return None if node.host is None else dict(node.host.amounts)
+def _amounts(resources: HostResources | None) -> Left | None:
+    return None if resources is None else dict(resources.amounts)
+
+
+def _workers_within(requests: HostResources, left: Left | None) -> float:
+    return math.inf if left is None or not requests else workers_within(requests, left)
 
 
 def _counts(entry: Allocation, view: View) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.quantity import format_bytes
 from laneway.scheduling.gpus.allocations import Allocations
+from laneway.scheduling.gpus.host_limits import Left
 from laneway.scheduling.model.gpu_class import GPUClass, accepts, accepts_model, lanes_matter, share_needed
-from laneway.scheduling.model.host_resources import format_amount, format_requests, scarcest
+from laneway.scheduling.model.host_resources import HostResources, format_amount, format_requests, scarcest
 from laneway.scheduling.model.plan import WaitingCode, WaitingReason
 from laneway.scheduling.model.snapshot import Demand
 
@@ -82,8 +83,12 @@ class ClusterCapacity:
 
     def _unavailable(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason | None:
         """Return why a gang that the cluster could hold cannot run on the nodes that can be used now, or None."""
-        if self._slots(demand, self._usable_counts, avoided, demand.workers) >= demand.workers:
+        most_workers, alone = self._allocations.most_workers, self._allocations.most_workers_alone
+        enough = demand.workers
+        if self._slots(demand, self._usable_counts, most_workers, avoided, enough) >= enough:
             return None
+        if self._slots(demand, self._usable_counts, alone, avoided, enough) >= enough:
+            return self._held_by_other_pods(demand, avoided)
         usable = sum(
             count
             for node, counts in enumerate(self._usable_counts)
@@ -173,26 +178,22 @@ class ClusterCapacity:
 
     def _no_such_host(self, demand: Demand) -> WaitingReason | None:
         """Return why the nodes' CPUs, memory or other resources could not hold the gang, though their GPUs could."""
-        if not demand.requests or self._slots(demand, self._counts, enough=demand.workers) >= demand.workers:
+        alone = self._allocations.most_workers_alone
+        if (
+            not demand.requests
+            or self._slots(demand, self._counts, alone, enough=demand.workers) >= demand.workers
+        ):
             return None
-        slots = self._slots(demand, self._counts)
-        nodes = self._allocations.nodes
-        suited = [
-            (self._allocations.most_workers(number, demand.requests), -number)
-            for number, counts in enumerate(self._counts)
-            if _node_slots(demand, counts)
-        ]
-        most, number = max(suited)
-        node = nodes[-number]
-        offered = dict(node.host.amounts) if node.host is not None else {}
-        lacking = scarcest(demand.requests, offered)
+        slots = self._slots(demand, self._counts, alone)
+        suited = [node for node, counts in enumerate(self._counts) if _node_slots(demand, counts)]
+        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.left_alone)
         asks = f"Each of its workers requests {format_requests(demand.requests)}"
-        has = f"{node.name} has the most for jobs: {format_amount(lacking, offered.get(lacking, 0))}"
-        if not most:
+        has = f"{node} has the most: {format_amount(lacking, amount)}"
+        if not slots:
             return WaitingReason(
                 WaitingCode.WORKER_LARGER_THAN_NODE,
                 f"{asks}; no node has as much, and {has}.",
-                f"Request less {lacking} in the template, remove other pods there, or add a larger node.",
+                f"Request less {lacking} in the template, or add a larger node.",
             )
         return WaitingReason(
             WaitingCode.NOT_ENOUGH_GPUS,
@@ -201,10 +202,40 @@ class ClusterCapacity:
             lacking_gpus=(demand.workers - slots) * demand.gpus_per_worker,
         )
 
+    def _held_by_other_pods(self, demand: Demand, avoided: frozenset[int]) -> WaitingReason:
+        suited = [
+            node
+            for node, counts in enumerate(self._usable_counts)
+            if node not in avoided and _node_slots(demand, counts)
+        ]
+        node, lacking, amount = self._with_most(demand.requests, suited, self._allocations.offered)
+        return WaitingReason(
+            WaitingCode.HELD_BY_OTHER_PODS,
+            f"It needs {needs(demand)}. Each of its workers requests {format_requests(demand.requests)}: the nodes have as "
+            f"much, but other pods hold some of it, and {node} has the most left: "
+            f"{format_amount(lacking, max(0, amount))}.",
+            f"It can start when pods that are no workers end there, or when the template requests less {lacking}.",
+        )
+
+    def _with_most(
+        self, requests: HostResources, nodes: Iterable[int], left: Callable[[int], Left | None]
+    ) -> tuple[str, str, int]:
+        """Return the name of the node that comes closest to taking a worker, the resource that is scarcest there, and how much of it
+        is left."""
+        found = []
+        for node in nodes:
+            amounts = left(node) or {}
+            lacking = scarcest(requests, amounts)
+            amount = amounts.get(lacking, 0)
+            found.append((amount / requests.of_resource(lacking), -node, lacking, amount))
+        _, number, lacking, amount = max(found)
+        return self._allocations.nodes[-number].name, lacking, amount
+
     def _slots(
         self,
         demand: Demand,
         counts: Sequence[Mapping[GPUClass, int]],
+        most_workers: Callable[[int, HostResources], float],
         avoided: frozenset[int] = frozenset(),
         enough: float = math.inf,
     ) -> int:
@@ -213,7 +244,7 @@ class ClusterCapacity:
         slots = 0
         for number, each in enumerate(counts):
             if number not in avoided and (here := _node_slots(demand, each)):
-                slots += int(min(here, self._allocations.most_workers(number, demand.requests)))
+                slots += int(min(here, most_workers(number, demand.requests)))
                 if slots >= enough:
                     break
         return slots

@@ -11,7 +11,7 @@ from laneway.scheduling.gpus.host_limits import NO_LIMITS
 from laneway.scheduling.gpus.node_states import NodeStates
 from laneway.scheduling.gpus.views import TrackedView
 from laneway.scheduling.model.gpu_class import GPUClass, lanes_matter, suitable
-from laneway.scheduling.model.shared_speeds import SharedSpeeds
+from laneway.scheduling.model.shared_speeds import SpeedsByModel
 from laneway.scheduling.model.snapshot import GPU, Demand, Job, Node
 from laneway.scheduling.model.tenants import tenant_of
 
@@ -27,7 +27,7 @@ class FreeCapacity:
         allocations: Allocations,
         tracked: TrackedView,
         avoided: Mapping[str, frozenset[int]],
-        speeds: SharedSpeeds | None = None,
+        speeds: SpeedsByModel | None = None,
     ) -> None:
         """Read a view.
 
@@ -38,7 +38,7 @@ class FreeCapacity:
             speeds: what is known of jobs that share GPUs; None: nothing.
         """
         self.tracked = tracked
-        self.speeds = speeds or SharedSpeeds()
+        self.speeds = speeds or SpeedsByModel()
         self._allocations = allocations
         self._view = tracked.view
         self._avoided = avoided

@@ -41,6 +41,9 @@ class WaitingCode(StrEnum):
     NODES_UNAVAILABLE = "NodesUnavailable"
     """It would fit if the cordoned, unhealthy or avoided nodes and GPUs were usable again."""
 
+    HELD_BY_OTHER_PODS = "HeldByOtherPods"
+    """It would fit if pods that are no workers did not hold the CPUs, memory or other resources that its pods request."""
+
     GPUS_BUSY = "GPUsBusy"
     """It waits for other jobs to end."""
 
@@ -89,7 +92,12 @@ NEVER_FITS = frozenset(
 )
 """Codes of jobs that cannot run in this cluster even if it were empty."""
 
-NOT_COMPETING = NEVER_FITS | {WaitingCode.SUSPENDED, WaitingCode.NOT_ADMITTED, WaitingCode.NODES_UNAVAILABLE}
+NOT_COMPETING = NEVER_FITS | {
+    WaitingCode.SUSPENDED,
+    WaitingCode.NOT_ADMITTED,
+    WaitingCode.NODES_UNAVAILABLE,
+    WaitingCode.HELD_BY_OTHER_PODS,
+}
 """Codes of jobs that other jobs do not keep from running: their wait gives them no claim."""
 
 

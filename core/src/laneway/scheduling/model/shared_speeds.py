@@ -7,7 +7,7 @@ rather bad, and are fitted to the speeds that groups of jobs have shown: the lea
 single wrong measurements hardly count.
 
 What the model gets wrong of a kind of job beside another is learnt as a factor (the median over the groups with both). A group that was
-measured runs as measured.
+measured runs as measured. All of it holds for one GPU model: on a larger one, the same jobs slow one another less.
 """
 
 from __future__ import annotations
@@ -78,8 +78,27 @@ _ASSUMED = Fit()
 _FITS = tuple(Fit(*each) for each in product(_PENALTY_RATIOS, _QUEUED_RATIOS))
 
 
+class SpeedsByModel:
+    """What is known of jobs that share GPUs, by GPU model."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, SharedSpeeds] = {}
+
+    @property
+    def version(self) -> int:
+        """Counts the changes of predictions."""
+        return sum(each.version for each in self._of.values())
+
+    def on(self, model: str) -> SharedSpeeds:
+        """Return what is known of jobs on GPUs of a model."""
+        found = self._of.get(model)
+        if found is None:
+            found = self._of[model] = SharedSpeeds()
+        return found
+
+
 class SharedSpeeds:
-    """The speeds of jobs that share GPUs: assumed, then learnt. The same measurements give the same predictions."""
+    """The speeds of jobs that share GPUs of one model: assumed, then learnt. The same measurements give the same predictions."""
 
     def __init__(self) -> None:
         self.version = 0

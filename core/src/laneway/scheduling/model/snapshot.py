@@ -401,6 +401,9 @@ class Node:
     """What the node has for the requests of jobs' pods: all of it, less what other pods request. It may be less than 0. None: not
     known, so nothing limits the workers there."""
 
+    host_capacity: HostResources | None = None
+    """What the node offers to all pods together: other pods may end. None: ``host``."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:

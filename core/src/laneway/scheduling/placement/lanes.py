@@ -126,6 +126,7 @@ class _Search:
         self._capacity = capacity
         self._sharers: dict[str, list[Job]] = {}
         self._changes: dict[tuple[str, ...], Change] = {}
+        """By the GPU's model and its sharers."""
         self.complete = True
         """Whether all worthwhile GPUs have been found, not only the most that are compared."""
         groups: dict[tuple[str, int], list[GPU]] = {}
@@ -172,10 +173,10 @@ class _Search:
     def _change(self, gpu: GPU) -> Change:
         """Return the effect of the job on a GPU."""
         others = self._sharers[gpu.uuid]
-        keys = tuple(other.key for other in others)
-        if keys not in self._changes:
-            self._changes[keys] = change_by(self._job, others, self._capacity.speeds)
-        return self._changes[keys]
+        key = (gpu.model, *(other.key for other in others))
+        if key not in self._changes:
+            self._changes[key] = change_by(self._job, others, self._capacity.speeds.on(gpu.model))
+        return self._changes[key]
 
     def _layout(self) -> Layout | None:
         """Lay the gang over the groups of GPUs: by its mode; else over empty GPUs, on as few nodes as possible; else on the

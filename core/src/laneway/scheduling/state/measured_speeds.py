@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.views import IDLE
-from laneway.scheduling.model.shared_speeds import SAME_RATIO, SharedSpeeds
+from laneway.scheduling.model.shared_speeds import SAME_RATIO, SpeedsByModel
 from laneway.scheduling.model.snapshot import Job, JobState
 
 _LEAST_RATIO = 0.01
@@ -23,6 +23,23 @@ class SharedSpeed(NamedTuple):
 
     sharers: frozenset[str]
     """The other jobs that ran on any of its GPUs all the time."""
+
+
+class Group(NamedTuple):
+    """The jobs that share a GPU."""
+
+    model: str
+    """Of the GPU."""
+
+    jobs: list[Job]
+
+    def place(self, key: str) -> int:
+        """Return the place of a job in the group."""
+        return next(at for at, job in enumerate(self.jobs) if job.key == key)
+
+    def speed(self, key: str, speeds: SpeedsByModel) -> float:
+        """Return the predicted speed of a job; 1 is its speed alone."""
+        return speeds.on(self.model).predict(self.jobs)[self.place(key)]
 
 
 class MeasuredSpeeds:
@@ -43,10 +60,10 @@ class MeasuredSpeeds:
             self._of[key] = speed
             self._new.add(key)
 
-    def is_news(self, key: str, speeds: SharedSpeeds, allocations: Allocations) -> bool:
+    def is_news(self, key: str, speeds: SpeedsByModel, allocations: Allocations) -> bool:
         """Whether a job's last measured speed is not as predicted, or not its first one beside these sharers."""
-        groups = [group for group in groups_of(key, allocations) if len(group) > 1]
-        predicted = min((speeds.predict(group)[_place(key, group)] for group in groups), default=1.0)
+        groups = [group for group in groups_of(key, allocations) if len(group.jobs) > 1]
+        predicted = min((group.speed(key, speeds) for group in groups), default=1.0)
         return abs(predicted - self._of[key].ratio) > SAME_RATIO
 
     def forget(self, key: str) -> None:
@@ -55,7 +72,7 @@ class MeasuredSpeeds:
         self._new.discard(key)
         self.to_review.discard(key)
 
-    def learn(self, speeds: SharedSpeeds, jobs: Mapping[str, Job], allocations: Allocations) -> None:
+    def learn(self, speeds: SpeedsByModel, jobs: Mapping[str, Job], allocations: Allocations) -> None:
         """Learn from the new measurements that still hold: the sharers are where they were."""
         new, self._new = self._new, set()
         for key in sorted(new):
@@ -63,43 +80,39 @@ class MeasuredSpeeds:
             if job is None or not self._holds(key, groups):
                 self._of.pop(key, None)
                 continue
-            shared = [group for group in groups if len(group) > 1]
+            shared = [group for group in groups if len(group.jobs) > 1]
             if not shared:
                 continue
             ratio = max(self._of[key].ratio, _LEAST_RATIO)
-            slowest = min(shared, key=lambda group: speeds.predict(group)[_place(key, group)])
-            speeds.learn(slowest, _place(key, slowest), ratio)
+            slowest = min(shared, key=lambda group: group.speed(key, speeds))
+            speeds.on(slowest.model).learn(slowest.jobs, slowest.place(key), ratio)
             self.to_review.add(key)
             self.to_review |= self._of[key].sharers
 
-    def is_measured(self, key: str, groups: Sequence[Sequence[Job]]) -> bool:
+    def is_measured(self, key: str, groups: Sequence[Group]) -> bool:
         """Whether a job and all jobs beside it have been measured as they share GPUs now."""
-        members = {job.key for group in groups for job in group} - {key}
+        members = {job.key for group in groups for job in group.jobs} - {key}
         return (
             self._of.get(key, SharedSpeed(0.0, frozenset())).sharers == members and members <= self._of.keys()
         )
 
-    def _holds(self, key: str, groups: Sequence[Sequence[Job]]) -> bool:
-        members = {job.key: job for group in groups for job in group}
+    def _holds(self, key: str, groups: Sequence[Group]) -> bool:
+        members = {job.key: job for group in groups for job in group.jobs}
         return all(job.state is JobState.RUNNING for job in members.values()) and (
             self._of[key].sharers == members.keys() - {key}
         )
 
 
-def groups_of(key: str, allocations: Allocations) -> list[list[Job]]:
+def groups_of(key: str, allocations: Allocations) -> list[Group]:
     """Return the different groups of jobs, a job among them, that share each of its GPUs; none where it holds none."""
     return list(_different(key, allocations))
 
 
-def _different(key: str, allocations: Allocations) -> Iterator[list[Job]]:
+def _different(key: str, allocations: Allocations) -> Iterator[Group]:
     found = set()
     for number in allocations.gpus_of(key):
-        group = allocations.sharers(number, IDLE)
-        keys = tuple(job.key for job in group)
-        if key in keys and keys not in found:
-            found.add(keys)
+        group = Group(allocations.gpus[number].model, allocations.sharers(number, IDLE))
+        keys = tuple(job.key for job in group.jobs)
+        if key in keys and (group.model, keys) not in found:
+            found.add((group.model, keys))
             yield group
-
-
-def _place(key: str, group: Sequence[Job]) -> int:
-    return next(at for at, job in enumerate(group) if job.key == key)

@@ -21,7 +21,7 @@ from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View
 from laneway.scheduling.model.gpu_class import suitable
 from laneway.scheduling.model.plan import PreemptionAction
-from laneway.scheduling.model.shared_speeds import SharedSpeeds
+from laneway.scheduling.model.shared_speeds import SpeedsByModel
 from laneway.scheduling.model.snapshot import Job, JobState, Node
 from laneway.scheduling.model.unsaved_work import evictable_until_seconds
 from laneway.scheduling.state.measured_speeds import MeasuredSpeeds
@@ -84,7 +84,7 @@ class SchedulerState:
         self._started: dict[str, SortKey] = {}
         """Jobs that the last cycle starts, and their places then."""
 
-        self.speeds = SharedSpeeds()
+        self.speeds = SpeedsByModel()
         """How fast jobs run that share GPUs, as far as it is known."""
 
         self.measured = MeasuredSpeeds()

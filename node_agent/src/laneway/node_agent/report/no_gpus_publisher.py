@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from typing import Any, Final
 
 from laneway.api.rfc3339 import format_time
 from laneway.node_agent.clock import Clock
@@ -12,6 +14,11 @@ from laneway.node_agent.report.node_status import node_status, not_ready
 _log = logging.getLogger(__name__)
 
 
+REPAIR_SECONDS: Final = 300.0
+"""The GPUNode is written again after this time, as it may have been deleted, edited, or restored from a backup. The same status
+once more changes nothing on the API server where it is still there. (No watch: nodes without GPUs should cost little.)"""
+
+
 class NoGPUsPublisher:
     """Writes a status without GPUs, and renews the node's Lease."""
 
@@ -19,21 +26,27 @@ class NoGPUsPublisher:
         self._writer = writer
         self._lease = lease
         self._clock = clock
-        self._published: str | None = None
+        self._reason: str | None = None
+        self._status: dict[str, Any] = {}
+        self._written_seconds = -math.inf
 
     def publish(self, reason: str) -> None:
-        """Publish why there are no GPUs, unless that is published already. A failure is logged; the next try follows soon."""
+        """Publish why there are no GPUs, if that is new or was written long ago. A failure is logged; the next try follows soon."""
+        if reason != self._reason:
+            self._reason, self._status = reason, self._status_of(reason)
+            self._written_seconds = -math.inf
+        now_seconds = self._clock.monotonic()
         try:
-            if reason != self._published:
-                self._write(reason)
-                self._published = reason
+            if now_seconds - self._written_seconds >= REPAIR_SECONDS:
+                self._writer.apply_object()
+                self._writer.drop_gpus()
+                self._writer.apply_status(self._status)
+                self._written_seconds = now_seconds
             self._lease.renew()
         except WriteError as error:
             _log.warning("cannot write GPUNode error=%r", str(error))
 
-    def _write(self, reason: str) -> None:
+    def _status_of(self, reason: str) -> dict[str, Any]:
         now_seconds = self._clock.realtime()
         status = node_status((), (not_ready("NoGPUs", reason[:1024], now_seconds),))
-        status = status.model_copy(update={"observed_at": format_time(now_seconds)})
-        self._writer.apply_object()
-        self._writer.apply_status(status.to_json())
+        return status.model_copy(update={"observed_at": format_time(now_seconds)}).to_json()

@@ -171,4 +171,5 @@ def _saved_work_status(lease: LeaseSnapshot) -> SavedWorkStatus | None:
         unsaved_since=format_time(saved.unsaved_since_seconds),
         checkpointed=saved.checkpointed,
         loaded_from=None if loaded_seconds is None else format_time(loaded_seconds),
+        ended=saved.ended,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement
@@ -250,4 +250,6 @@ class Lease:
         self.counters.busy_ns += session.page.busy_ns
         self.counters.data_ns += session.page.data_ns
         self.last_report = session.report or self.last_report
-        self.last_saved_work = saved_by_any((session.saved_work, self.last_saved_work))
+        if session.saved_work is not None:
+            ended = replace(session.saved_work, ended=True)
+            self.last_saved_work = saved_by_any((ended, self.last_saved_work))

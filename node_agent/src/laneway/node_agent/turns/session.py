@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from laneway.node_agent.turns.order_state import OrderCommand, OrderState
@@ -62,6 +62,9 @@ class SavedWork:
     loaded_from_seconds: float | None = None
     """When the newest checkpoint was written that the process had loaded before it trained; None: it loaded none."""
 
+    ended: bool = False
+    """Whether the process has ended: what it had not saved is lost already."""
+
 
 def saved_by_any(works: Iterable[SavedWork | None]) -> SavedWork | None:
     """Return what the processes of a container saved together: usually one writes for all of them, so the latest counts. None
@@ -70,11 +73,8 @@ def saved_by_any(works: Iterable[SavedWork | None]) -> SavedWork | None:
     if not known:
         return None
     loaded = [each.loaded_from_seconds for each in known if each.loaded_from_seconds is not None]
-    return SavedWork(
-        max(each.unsaved_since_seconds for each in known),
-        any(each.checkpointed for each in known),
-        max(loaded, default=None),
-    )
+    latest = max(known, key=lambda each: (each.unsaved_since_seconds, each.checkpointed))
+    return replace(latest, loaded_from_seconds=max(loaded, default=None))
 
 
 class Page(Protocol):

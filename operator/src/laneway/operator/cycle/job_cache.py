@@ -76,8 +76,10 @@ class JobCache:
         self._refused_before: tuple[Mapping[tuple[str, int], str], ...] = ({}, {})
 
     def due_seconds(self) -> float:
-        """Return when the first job is to be reconciled though nothing changes; infinite: none is."""
-        return min(self._due.next_seconds(), self._expiries.next_seconds())
+        """Return when the first job is to be reconciled though nothing changes; infinite: none is. While as many are being deleted as
+        may be at once, no other expires: the end of a deletion is a change."""
+        full = len(self._expired) >= EXPIRED_AT_ONCE
+        return min(self._due.next_seconds(), math.inf if full else self._expiries.next_seconds())
 
     def update(
         self,

@@ -61,6 +61,7 @@ def scheduler_node(
         schedulable=not refusal,
         reason=refusal,
         host=_host(record.name, state, jobs, departing),
+        host_capacity=_host_capacity(record.name, state),
     )
 
 
@@ -88,6 +89,11 @@ def _host(
             known = 0 if demand is None else demand.requests.of_resource(name)
             left[name] = left.get(name, 0) - max(0, amount - known)
     return HostResources.of(left)
+
+
+def _host_capacity(node: str, state: ClusterState) -> HostResources | None:
+    record = state.nodes.get(node)
+    return None if record is None or record.allocatable is None else HostResources.of(record.allocatable)
 
 
 def _refusal(record: GPUNodeRecord, state: ClusterState) -> str:

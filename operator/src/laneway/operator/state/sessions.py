@@ -88,9 +88,15 @@ def measured_profile(pods: Iterable[WorkerPod], sessions: SessionIndex) -> Profi
 
 
 def saved_works(pods: Iterable[WorkerPod], sessions: SessionIndex) -> list[SavedWorkStatus]:
-    """Return what the pods' clients say of checkpoints."""
-    works = (hold.session.saved_work for pod in pods for hold in sessions.of(pod))
-    return [each for each in works if each is not None]
+    """Return what the pods' clients say of checkpoints: those of processes that live, where any does, as an eviction costs only
+    these their work."""
+    said = [
+        (each, each.ended or hold.ended)
+        for pod in pods
+        for hold in sessions.of(pod)
+        if (each := hold.session.saved_work) is not None
+    ]
+    return [each for each, ended in said if not ended] or [each for each, _ in said]
 
 
 def turns_taken(pods: Iterable[WorkerPod], sessions: SessionIndex) -> int:

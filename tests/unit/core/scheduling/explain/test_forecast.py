@@ -9,14 +9,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from laneway.scheduling.explain.forecast import Claim, Holder, estimated_starts, expected_left_seconds
+from laneway.scheduling.explain.forecast import (
+    Claim,
+    GPUGroup,
+    Holder,
+    estimated_starts,
+    expected_left_seconds,
+)
 from laneway.scheduling.gpus.views import Level
-from laneway.scheduling.model.gpu_class import GPUClass, class_of
+from laneway.scheduling.model.gpu_class import class_of
 
 from tests.unit.core.scheduling.builders import GIB, NOW, a_job, a_node
 
-SMALL = class_of(a_node("s", 1, model="T4", memory=16 * GIB).gpus[0])
-LARGE = class_of(a_node("l", 1).gpus[0])
+SMALL = GPUGroup(class_of(a_node("s", 1, model="T4", memory=16 * GIB).gpus[0]))
+LARGE = GPUGroup(class_of(a_node("l", 1).gpus[0]))
 BOTH = frozenset({SMALL, LARGE})
 EITHER_WAY = pytest.mark.parametrize(("fuller", "emptier"), [(SMALL, LARGE), (LARGE, SMALL)])
 LONG_SECONDS = 1e6
@@ -25,25 +31,25 @@ FIRST, SECOND, THIRD = (0, 0), (0, 1), (0, 2)
 
 
 def holder(
-    key: str, left: float, gpu_class: GPUClass = LARGE, percent: int = 100, falls: float = math.inf
+    key: str, left: float, group: GPUGroup = LARGE, percent: int = 100, falls: float = math.inf
 ) -> Holder:
     """It ends some seconds from now, and jobs of the first queue may preempt it some seconds from now."""
-    return Holder(key, gpu_class, percent, NOW + left, NOW + falls, SECOND)
+    return Holder(key, group, percent, NOW + left, NOW + falls, SECOND)
 
 
 def claim(
     key: str,
-    *classes: GPUClass,
+    *groups: GPUGroup,
     percent: int = 100,
     runs: float = LONG_SECONDS,
     level: Level = FIRST,
     is_preemptor: bool = False,
 ) -> Claim:
-    return Claim(key, level, frozenset(classes or (LARGE,)), percent, runs, is_preemptor)
+    return Claim(key, level, frozenset(groups or (LARGE,)), percent, runs, is_preemptor)
 
 
 def starts(
-    claims: list[Claim], holders: list[Holder], free: Mapping[GPUClass, int] | None = None
+    claims: list[Claim], holders: list[Holder], free: Mapping[GPUGroup, int] | None = None
 ) -> dict[str, float]:
     """Seconds from now until each job starts."""
     found = estimated_starts(claims, holders, free or {}, NOW, DEPARTURE_SECONDS)
@@ -69,7 +75,7 @@ def test_a_job_that_exceeds_its_expected_time_ends_soon(expected: float, more: f
 
 
 @EITHER_WAY
-def test_they_take_the_fuller_class_first(fuller: GPUClass, emptier: GPUClass) -> None:
+def test_they_take_the_fuller_class_first(fuller: GPUGroup, emptier: GPUGroup) -> None:
     claims = [claim("any", *BOTH), claim("rest", emptier, percent=300)]
     assert starts(claims, [], {fuller: 100, emptier: 300}) == {"any": 0.0, "rest": 0.0}
 
@@ -79,14 +85,14 @@ def test_they_take_the_fuller_class_first(fuller: GPUClass, emptier: GPUClass) -
     ("rest", "want"), [(150, {"any": 0.0, "rest": 0.0}), (151, {"any": 0.0, "rest": LONG_SECONDS})]
 )
 def test_the_emptier_class_gives_what_the_fuller_one_lacks(
-    fuller: GPUClass, emptier: GPUClass, rest: int, want: dict[str, float]
+    fuller: GPUGroup, emptier: GPUGroup, rest: int, want: dict[str, float]
 ) -> None:
     claims = [claim("any", *BOTH, percent=250), claim("rest", emptier, percent=rest)]
     assert starts(claims, [], {fuller: 100, emptier: 300}) == want
 
 
 @EITHER_WAY
-def test_no_more_than_is_free_is_taken_from_the_fuller_class(fuller: GPUClass, emptier: GPUClass) -> None:
+def test_no_more_than_is_free_is_taken_from_the_fuller_class(fuller: GPUGroup, emptier: GPUGroup) -> None:
     claims = [claim("any", *BOTH, percent=200), claim("next", fuller)]
     assert starts(claims, [holder("old", 50, fuller)], {fuller: 0, emptier: 200})["next"] == 50.0
     assert starts(claims, [holder("old", 50, fuller)], {fuller: 100, emptier: 200})["next"] == 50.0
@@ -110,9 +116,9 @@ def test_no_more_than_is_free_is_taken_from_the_fuller_class(fuller: GPUClass, e
 @example([(LARGE, 100, 50)], [(frozenset({LARGE}), 101, False)], {})
 @example([(SMALL, 100, 50)], [(BOTH, 100, True), (frozenset({SMALL}), 100, False)], {LARGE: 0})
 def test_a_class_with_nothing_free_may_be_left_out(
-    held: list[tuple[GPUClass, int, int]],
-    wanted: list[tuple[frozenset[GPUClass], int, bool]],
-    free: dict[GPUClass, int],
+    held: list[tuple[GPUGroup, int, int]],
+    wanted: list[tuple[frozenset[GPUGroup], int, bool]],
+    free: dict[GPUGroup, int],
 ) -> None:
     holders = [holder(f"h{at}", left, of, percent) for at, (of, percent, left) in enumerate(held)]
     claims = [

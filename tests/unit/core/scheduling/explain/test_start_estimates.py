@@ -7,7 +7,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from laneway.scheduling import Job, JobState, Node, Policies, Scheduler, StartEstimate, WaitingCode, policies
+from laneway.scheduling import (
+    HostResources,
+    Job,
+    JobState,
+    Node,
+    Policies,
+    Scheduler,
+    StartEstimate,
+    WaitingCode,
+    policies,
+)
 from laneway.scheduling.explain.start_estimates import ESTIMATED
 from laneway.scheduling.order.policy import Rank
 from laneway.scheduling.order.tiresias_las import TiresiasLAS
@@ -164,6 +174,24 @@ class TestLine:
         nodes = [a_node("n", 1, cordoned=True), a_node("t", 1, model="T4")]
         jobs = [new("j", 1).needs(models=("A100",)), old("runs", "t/0", 50.0), new("k", 2)]
         assert starts(nodes, *jobs, chosen=tiresias(100.0)) == {"j": None, "k": 50.0}
+
+    def test_gpus_of_nodes_that_cannot_hold_a_worker_do_not_count(self) -> None:
+        small, large = (
+            replace(a_node(name, 1), host=HostResources.of({"cpu": 1000 * cpus}))
+            for name, cpus in (("s", 4), ("l", 8))
+        )
+        wide = new("wide", 1).needs(requests=HostResources.of({"cpu": 6000}))
+        narrow = new("narrow", 2).needs(requests=HostResources.of({"cpu": 1000}))
+        runs = [old("short", "s/0", 10.0), old("long", "l/0", 500.0)]
+        assert starts([small, large], *runs, wide, narrow) == {"wide": 500.0, "narrow": 10.0}
+        found = estimates([small, large], *runs, wide, narrow)
+        assert re.findall(r"\d+", found["wide"].basis) == ["1"]
+
+    def test_a_job_that_waits_for_pods_that_are_no_workers_gets_no_estimate(self) -> None:
+        left, capacity = (HostResources.of({"cpu": 1000 * cpus}) for cpus in (2, 8))
+        nodes = [replace(a_node("n", 2), host=left, host_capacity=capacity)]
+        gang = new("gang", 1).needs(2, requests=HostResources.of({"cpu": 2000}))
+        assert starts(nodes, gang) == {"gang": None}
 
 
 class TestPreemptionOfRunningJobs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import Profile, StageSeconds
 from laneway.scheduling.config.registry import policies
@@ -59,6 +59,8 @@ def last_seconds(simulation: Simulation) -> float:
 
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.02, 1.0), st.floats(0.02, 1.0))
+@example(reads=0.484375, computes=0.5)
+@example(reads=0.5, computes=0.498046875)
 def test_sharing_is_never_worse_than_not_sharing_by_more_than_the_time_of_measuring(
     reads: float, computes: float
 ) -> None:

@@ -72,8 +72,7 @@ class Scheduler:
             sharers: the other jobs that ran on any of its GPUs all the time. If others do now, the speed does not count.
         """
         state = self._state
-        state.measured.report(key, SharedSpeed(ratio, sharers))
-        return state.measured.is_news(key, state.speeds, state.allocations)
+        return state.measured.report(key, SharedSpeed(ratio, sharers), state.speeds, state.allocations)
 
     def decide(self, now_seconds: float, max_starts: float = math.inf) -> Decision:
         """Run one cycle, and return what changes.

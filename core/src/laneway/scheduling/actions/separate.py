@@ -67,7 +67,9 @@ def _gain(session: Session, policy: SharesGPUs, key: str) -> float:
     job, groups = state.jobs.get(key), groups_of(key, state.allocations)
     if job is None or job.state is not JobState.RUNNING or not state.measured.is_measured(key, groups):
         return math.inf
-    gains = [policy.gain_ratio(job, _others(job, group), state.speeds.on(group.model)) for group in groups]
+    gains = [
+        policy.gain_ratio(job, _others(job, group), state.speeds.on(group.model).measured) for group in groups
+    ]
     return math.fsum(gains) / len(gains)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -46,6 +46,10 @@ _MOST_COUNTED = 16
 
 SAME_RATIO = 0.03
 """Predictions are computed again if a measured average differs from its prediction by more."""
+
+
+SpeedsOf = Callable[[Sequence[Job]], tuple[float, ...]]
+"""Returns the speed of each of the jobs that share a GPU; 1 is its speed alone."""
 
 
 class Kind(NamedTuple):
@@ -126,6 +130,13 @@ class SharedSpeeds:
             found = self._predicted[kinds] = self._predict(kinds)
         return found
 
+    def measured(self, jobs: Sequence[Job]) -> tuple[float, ...]:
+        """Return what :meth:`predict` does, from the newest averages of this very group: predictions leave out what differs from them by
+        no more than :data:`SAME_RATIO`."""
+        kinds = tuple([kind_of(job) for job in jobs])
+        group = self._groups.get(_names(kinds))
+        return self.predict(jobs) if group is None else self._with(kinds, group.averages)
+
     def learn(self, jobs: Sequence[Job], at: int, ratio: float) -> None:
         """Take in a measured speed.
 
@@ -135,7 +146,7 @@ class SharedSpeeds:
             ratio: its speed; 1 is its speed alone. Above 0.
         """
         kinds = tuple(sorted((kind_of(job) for job in jobs), key=_by_name))
-        key = tuple(kind.name for kind in kinds)
+        key = _names(kinds)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(kinds)
@@ -148,12 +159,15 @@ class SharedSpeeds:
             self._refit()
 
     def _predict(self, kinds: Sequence[Kind]) -> tuple[float, ...]:
-        group = self._groups.get(tuple(kind.name for kind in sorted(kinds, key=_by_name)))
-        used: Mapping[Hashable, float] = {} if group is None else group.used
+        group = self._groups.get(_names(kinds))
+        return self._with(kinds, {} if group is None else group.used)
+
+    def _with(self, kinds: Sequence[Kind], averages: Mapping[Hashable, float]) -> tuple[float, ...]:
+        """Predict where nothing was measured."""
         modelled = self.fit.speed_ratios([kind.load for kind in kinds])
         found = []
         for at, (kind, ratio) in enumerate(zip(kinds, modelled, strict=True)):
-            known = used.get(kind.name)
+            known = averages.get(kind.name)
             others = [other.name for index, other in enumerate(kinds) if index != at]
             found.append(min(1.0, ratio * self._factor(kind.name, others)) if known is None else known)
         return tuple(found)
@@ -204,9 +218,14 @@ class _Group:
         self._measured[name] = (average, count)
         return average
 
+    @property
+    def averages(self) -> Mapping[Hashable, float]:
+        """By kind: the average of the measured speeds."""
+        return {name: average for name, (average, _) in self._measured.items()}
+
     def use(self) -> None:
         """Let predictions use the present averages."""
-        self.used = {name: average for name, (average, _) in self._measured.items()}
+        self.used = self.averages
         self._errors, self._fit = (), None
 
     def errors_of_fits(self) -> tuple[float, ...]:
@@ -251,6 +270,11 @@ def kind_of(job: Job) -> Kind:
 def _kind(template: str, gpus: int, profile: Profile | None) -> Kind:
     load = load_of(profile)
     return Kind((template, gpus) if template else load, load)
+
+
+def _names(kinds: Sequence[Kind]) -> tuple[Hashable, ...]:
+    """Return the key of a group."""
+    return tuple(kind.name for kind in sorted(kinds, key=_by_name))
 
 
 def _by_name(kind: Kind) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from laneway.api.training_job import PlacementMode
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.shared_speeds import SharedSpeeds, kind_of
+from laneway.scheduling.model.shared_speeds import SpeedsOf, kind_of
 from laneway.scheduling.model.snapshot import GPU, Job, WorkerPlacement
 from laneway.scheduling.placement.gang_layout import Layout, in_turn, on_fewest_nodes, on_most_nodes
 from laneway.scheduling.placement.gang_placing import Choice
@@ -82,9 +82,9 @@ class Lanes:
             change.own >= self.min_speed_ratio and change.gained >= self.min_gain_ratio
         )
 
-    def gain_ratio(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> float:
+    def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
         """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
-        return change_by(job, others, speeds).gained
+        return change_by(job, others, speeds_of).gained
 
 
 def _enough(job: Job) -> float:
@@ -109,10 +109,10 @@ class Change(NamedTuple):
         return self.own - math.fsum(self.lost)
 
 
-def change_by(job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> Change:
+def change_by(job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> Change:
     """Return the effect of a job on a GPU that others use."""
-    before = speeds.predict(others)
-    *after, own = speeds.predict([*others, job])
+    before = speeds_of(others)
+    *after, own = speeds_of([*others, job])
     return Change(own, tuple(was - now for was, now in zip(before, after, strict=True)))
 
 
@@ -175,7 +175,7 @@ class _Search:
         others = self._sharers[gpu.uuid]
         key = (gpu.model, *(other.key for other in others))
         if key not in self._changes:
-            self._changes[key] = change_by(self._job, others, self._capacity.speeds.on(gpu.model))
+            self._changes[key] = change_by(self._job, others, self._capacity.speeds.on(gpu.model).predict)
         return self._changes[key]
 
     def _layout(self) -> Layout | None:

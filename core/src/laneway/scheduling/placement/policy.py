@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol, runtime_checkable
 
 from laneway.scheduling.gpus.fit import FreeCapacity
-from laneway.scheduling.model.shared_speeds import SharedSpeeds
+from laneway.scheduling.model.shared_speeds import SpeedsOf
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 
 
@@ -32,8 +32,14 @@ class PlacementPolicy(Protocol):
 class SharesGPUs(Protocol):
     """A placement policy that also says when jobs no longer share GPUs."""
 
-    def gain_ratio(self, job: Job, others: Sequence[Job], speeds: SharedSpeeds) -> float:
-        """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone."""
+    def gain_ratio(self, job: Job, others: Sequence[Job], speeds_of: SpeedsOf) -> float:
+        """Return what a job adds to the work of a GPU beside others; 1 is the work of a job alone.
+
+        Args:
+            job: shares the GPU, or may.
+            others: share it.
+            speeds_of: returns the speeds of jobs that share a GPU.
+        """
         ...
 
     @property

@@ -54,17 +54,17 @@ class MeasuredSpeeds:
         self.due_seconds = math.inf
         """When the first of those that gain too little may leave; infinite: there are none."""
 
-    def report(self, key: str, speed: SharedSpeed) -> None:
-        """Note a measured speed."""
-        if self._of.get(key) != speed:
-            self._of[key] = speed
-            self._new.add(key)
-
-    def is_news(self, key: str, speeds: SpeedsByModel, allocations: Allocations) -> bool:
-        """Whether a job's last measured speed is not as predicted, or not its first one beside these sharers."""
+    def report(self, key: str, speed: SharedSpeed, speeds: SpeedsByModel, allocations: Allocations) -> bool:
+        """Note a measured speed; return whether it is not as predicted, or the job's first one beside these sharers."""
+        before = self._of.get(key)
+        if before == speed:
+            return False
+        self._of[key] = speed
+        self._new.add(key)
         groups = [group for group in groups_of(key, allocations) if len(group.jobs) > 1]
         predicted = min((group.speed(key, speeds) for group in groups), default=1.0)
-        return abs(predicted - self._of[key].ratio) > SAME_RATIO
+        first = before is None or before.sharers != speed.sharers
+        return first or abs(predicted - speed.ratio) > SAME_RATIO
 
     def forget(self, key: str) -> None:
         """Note that a job is gone."""

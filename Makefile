@@ -155,7 +155,7 @@ test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the
 
 .PHONY: test-e2e
 test-e2e: programs images ## Everything on real kubelets: two clusters side by side, because tests mostly wait
-	$(PYTEST) --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests/e2e
+	$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/e2e
 
 TESTS ?=
 FRESH ?=

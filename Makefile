@@ -142,12 +142,12 @@ KILLS_APART ?=
 
 .PHONY: test-faults
 test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=100
-	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 tests/faults
+	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-long
 test-long: programs ## Sweeps outside CI: five times the properties, 258 lives with faults in place of 53; docs/measurements.md has the last
 	LONG=5 $(PYTEST) --numprocesses auto tests/properties
-	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 tests/faults
+	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-rivals
 test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the real kube-scheduler; builds kwok once; not in `make test`

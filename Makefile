@@ -134,7 +134,7 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
 	$(PYTHON) -m hack.images rootfs frameworks
-	$(PYTEST) --numprocesses 3 --dist loadfile tests/integration
+	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration
 
 CELLS ?=
 SEEDS ?= 1

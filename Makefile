@@ -134,7 +134,7 @@ test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
 	$(PYTHON) -m hack.images rootfs frameworks
-	$(PYTEST) --numprocesses 3 --dist loadfile tests/integration
+	$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/integration
 
 CELLS ?=
 SEEDS ?= 1
@@ -142,12 +142,12 @@ KILLS_APART ?=
 
 .PHONY: test-faults
 test-faults: programs ## The operator killed, misled and cut off: docs/reliability.md; CELLS=kind:seed, SEEDS=10 times as many, KILLS_APART=100
-	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 tests/faults
+	CELLS="$(CELLS)" SEEDS=$(SEEDS) KILLS_APART=$(KILLS_APART) $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-long
 test-long: programs ## Sweeps outside CI: five times the properties, 258 lives with faults in place of 53; docs/measurements.md has the last
 	LONG=5 $(PYTEST) --numprocesses auto tests/properties
-	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 tests/faults
+	SEEDS=2 KILLS_APART=16 $(PYTEST) --numprocesses 3 --dist worksteal tests/faults
 
 .PHONY: test-rivals
 test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the real kube-scheduler; builds kwok once; not in `make test`
@@ -155,7 +155,7 @@ test-rivals: programs ## 50 competing gangs on nodes simulated by kwok, with the
 
 .PHONY: test-e2e
 test-e2e: programs images ## Everything on real kubelets: two clusters side by side, because tests mostly wait
-	$(PYTEST) --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests/e2e
+	$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/e2e
 
 TESTS ?=
 FRESH ?=

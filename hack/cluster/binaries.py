@@ -112,7 +112,6 @@ NODES = (
     *("kube-controller-manager", "kube-scheduler", "coredns"),
     *("containerd", "containerd-shim-runc-v2", "ctr", "kubelet", "kube-proxy"),
 )
-TOOLS = ("helm", "kubeconform", "helm-docs")
 FOR_BENCHMARKS = ("kwok",)
 """Built only when a benchmark needs them."""
 

@@ -27,7 +27,6 @@ from hack.cluster.probes import wait_until
 from hack.cluster.processes import Component, component_environment, enter_namespaces
 from hack.cluster.progress import ClusterError
 
-SHARED_PATH = "/var/lib/laneway-shared"
 NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")
 
 _CONTAINERD_TIMEOUT_SECONDS = 60.0

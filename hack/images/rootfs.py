@@ -17,8 +17,6 @@ from hack.images.recipes import RECIPES, SUITE, Recipe, recipe_hash
 from hack.images.wheels import install_wheels, wheelhouse
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_EMPTIED = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""Files that a bootstrap copies from this machine."""
 
 
 def root_file_system(name: str) -> Path:

@@ -20,6 +20,7 @@ from hack.demo.jobs import Jobs
 from hack.demo.output import Outputs
 from hack.demo.target import bring_up_embedded
 from tests.e2e.crowd import Crowd
+from tests.support.file_order import put_first
 
 CLUSTER = "-".join(
     [os.environ.get("LANEWAY_E2E_CLUSTER", "laneway-e2e"), *os.environ.get("PYTEST_XDIST_WORKER", "").split()]
@@ -30,18 +31,18 @@ _MOST_SECONDS = 1800
 """For a test with the set-up before it, which on a new machine builds Kubernetes and the images."""
 
 
-_RACES = ("test_race", "test_race_survival")
-"""These files are busy where the others wait: they share a process of the test run, so that only one of them runs at a time."""
+_FIRST = ("test_race.py", "test_survival.py", "test_drain.py")
+"""The first is busy where the others wait; in one file its tests run one at a time, beside the others. The next is the longest of
+these. The third is short: a process that has two tests left gets the next file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives the tests of this folder the time that a cold start takes, and each file a process; the races come first."""
-    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
-    for item in here:
-        item.add_marker(pytest.mark.timeout(_MOST_SECONDS))
-        item.add_marker(pytest.mark.xdist_group("races" if item.path.stem in _RACES else item.path.stem))
-    here.sort(key=lambda item: item.path.stem not in _RACES)
-    items[:] = [*(item for item in items if item not in here), *here]
+    """Gives the tests of this folder the time that a cold start takes, and puts some of them first."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(_MOST_SECONDS))
+    put_first(items, here, _FIRST)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,31 @@ def start(tmp_path: Path, run: Run) -> Callable[..., Job]:
     return begin
 
 
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, rendezvous_port: Callable[[], int]
+) -> Callable[..., Path]:
+    """Returns the working folder of an undisturbed run with these options, in `ranks` processes; runs it once."""
+    nobody = tmp_path_factory.mktemp("nobody")
+
+    def start(*options: str, work: Path, **environment: str) -> Job:
+        return Job(["resumable.py", *options], work, laneway=nobody, **environment)
+
+    @cache
+    def trained(*options: str, ranks: int = 1) -> Path:
+        work = tmp_path_factory.mktemp("undisturbed")
+        jobs = (
+            [start(*options, work=work)]
+            if ranks == 1
+            else Gang(start, work, rendezvous_port(), *options).jobs
+        )
+        for job in jobs:
+            job.lines()
+        return work
+
+    return trained
+
+
 def curve(work: Path, rank: int = 0) -> dict[Any, str]:
     """Returns what the script wrote of each step and epoch; repeated steps must be equal in both runs."""
     found: dict[Any, str] = {}
@@ -54,13 +80,13 @@ def partial(work: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("every", "options"),
     [
-        ("--every-steps=4",),
-        ("--every-steps=5", "--own-generator"),
-        ("--every-steps=5", "--workers=2", "--persistent"),
-        ("--every-steps=5", "--workers=2", "--replay"),
-        ("--every-steps=4", "--accumulate=5"),
+        ("--every-steps=4", ()),
+        ("--every-steps=5", ("--own-generator",)),
+        ("--every-steps=5", ("--workers=2", "--persistent")),
+        ("--every-steps=5", ("--workers=2", "--replay")),
+        ("--every-steps=4", ("--accumulate=5",)),
     ],
     ids=[
         "global random numbers",
@@ -71,17 +97,21 @@ def partial(work: Path) -> list[Path]:
     ],
 )
 def test_a_repeatedly_killed_training_has_the_undisturbed_loss_curve(
-    start: Callable[..., Job], tmp_path: Path, options: tuple[str, ...]
+    start: Callable[..., Job],
+    undisturbed: Callable[..., Path],
+    tmp_path: Path,
+    every: str,
+    options: tuple[str, ...],
 ) -> None:
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    whole = start(*options, work=undisturbed).results()[-1]
-    assert whole["step"] == STEPS
-    for step in sorted(random.Random(str(options)).sample(range(STEPS), 3)):
-        status, _, errors = start(*options, f"--die-at={step}", work=work).failure()
+    work = tmp_path / "work"
+    whole = curve(undisturbed(*options))
+    assert {step for step in whole if isinstance(step, int)} == set(range(STEPS))
+    for step in sorted(random.Random(str((every, *options))).sample(range(STEPS), 3)):
+        status, _, errors = start(every, *options, f"--die-at={step}", work=work).failure()
         assert status == -signal.SIGKILL, errors
-    results = start(*options, work=work).results()
+    results = start(every, *options, work=work).results()
     assert 0 < results[0]["step"] < STEPS, "it went on from a checkpoint"
-    assert curve(work) == curve(undisturbed)
+    assert curve(work) == whole
     assert len(checkpoints(work)) == 2
     if "--workers=2" not in options:
         assert results[-1]["loaded"] == 8 * (STEPS - results[0]["step"]), (
@@ -90,11 +120,10 @@ def test_a_repeatedly_killed_training_has_the_undisturbed_loss_curve(
 
 
 def test_a_process_killed_during_a_save_resumes_from_the_save_before(
-    start: Callable[..., Job], tmp_path: Path
+    start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
-    options = ("--epochs=1", "--width=100000", "--every-steps=1")
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    start("--epochs=1", "--width=100000", work=undisturbed).lines()
+    wide, work = ("--epochs=1", "--width=100000"), tmp_path / "work"
+    options = (*wide, "--every-steps=1")
     job = start(*options, work=work)
 
     def caught_saving() -> list[Path]:
@@ -114,15 +143,18 @@ def test_a_process_killed_during_a_save_resumes_from_the_save_before(
     results = start(*options, work=work).results()
     assert results[0]["step"] >= 2
     assert results[-1]["step"] == 12
-    assert curve(work) == curve(undisturbed)
+    assert curve(work) == curve(undisturbed(*wide))
     assert not partial(work), "what was half written is cleared away"
 
 
 def test_sigterm_saves_at_the_next_boundary_and_the_job_resumes_there(
-    start: Callable[..., Job], make_node: MakeNode, run: Run, tmp_path: Path
+    start: Callable[..., Job],
+    undisturbed: Callable[..., Path],
+    make_node: MakeNode,
+    run: Run,
+    tmp_path: Path,
 ) -> None:
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    start(work=undisturbed).lines()
+    work = tmp_path / "work"
     node = make_node()
     for step, gpu in ((7, 0), (11, 1)):
         job = run(
@@ -138,14 +170,13 @@ def test_sigterm_saves_at_the_next_boundary_and_the_job_resumes_there(
         assert (report["step"], report["steps"]) == (step + 1, STEPS), "it counts the steps of all runs"
     results = start(work=work).results()
     assert results[0]["step"] == 12
-    assert curve(work) == curve(undisturbed)
+    assert curve(work) == curve(undisturbed())
 
 
 def test_a_truncated_checkpoint_is_rejected_and_the_one_before_is_used(
-    start: Callable[..., Job], tmp_path: Path
+    start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    start("--epochs=1", work=undisturbed).lines()
+    work = tmp_path / "work"
     start("--epochs=1", "--every-steps=4", "--die-at=9", work=work).failure()
     newest = work / "checkpoints" / checkpoints(work)[-1]
     newest.write_bytes(newest.read_bytes()[:-1000])
@@ -153,14 +184,13 @@ def test_a_truncated_checkpoint_is_rejected_and_the_one_before_is_used(
     assert status == 0, errors
     assert f"{newest.name} is truncated" in errors
     assert json.loads(output.splitlines()[0])["step"] == 4
-    assert curve(work) == curve(undisturbed)
+    assert curve(work) == curve(undisturbed("--epochs=1"))
 
 
 def test_foreign_checkpoints_are_rejected_and_the_jobs_newest_is_used(
-    start: Callable[..., Job], tmp_path: Path
+    start: Callable[..., Job], undisturbed: Callable[..., Path], tmp_path: Path
 ) -> None:
-    undisturbed, work, other = tmp_path / "undisturbed", tmp_path / "work", tmp_path / "other"
-    start("--epochs=1", work=undisturbed).lines()
+    work, other = tmp_path / "work", tmp_path / "other"
     start("--epochs=1", "--every-steps=4", "--die-at=9", work=work).failure()
     start("--epochs=1", "--width=8", work=other).lines()
     (of_another_model,) = (other / "checkpoints").glob("*.checkpoint")
@@ -179,7 +209,7 @@ def test_foreign_checkpoints_are_rejected_and_the_jobs_newest_is_used(
         "trying the one before"
     ) in errors
     assert json.loads(output.splitlines()[0])["step"] == 8
-    assert curve(work) == curve(undisturbed)
+    assert curve(work) == curve(undisturbed("--epochs=1"))
     assert not of_nobody.exists(), "otherwise the next run would try it again"
 
 
@@ -222,11 +252,13 @@ class Gang:
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
-    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int], asked: int
+    start: Callable[..., Job],
+    undisturbed: Callable[..., Path],
+    tmp_path: Path,
+    rendezvous_port: Callable[[], int],
+    asked: int,
 ) -> None:
-    epochs = "--epochs=200"
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    Gang(start, undisturbed, rendezvous_port(), epochs).results()
+    epochs, work = "--epochs=200", tmp_path / "work"
     stopped = Gang(start, work, rendezvous_port(), epochs, "--stop-at=20", f"--stop-rank={asked}")
     for job in stopped.jobs:
         status, _, errors = job.failure()
@@ -236,14 +268,16 @@ def test_all_ranks_stop_at_one_step_when_one_is_asked_to(
     results = Gang(start, work, rendezvous_port(), epochs).results()
     assert [said[0]["step"] for said in results] == [last[0] + 1] * 2
     for rank in range(2):
-        assert curve(work, rank) == curve(undisturbed, rank)
+        assert curve(work, rank) == curve(undisturbed(epochs, ranks=2), rank)
 
 
 def test_ranks_resume_from_the_newest_complete_generation(
-    start: Callable[..., Job], tmp_path: Path, rendezvous_port: Callable[[], int]
+    start: Callable[..., Job],
+    undisturbed: Callable[..., Path],
+    tmp_path: Path,
+    rendezvous_port: Callable[[], int],
 ) -> None:
-    undisturbed, work = tmp_path / "undisturbed", tmp_path / "work"
-    Gang(start, undisturbed, rendezvous_port()).results()
+    work = tmp_path / "work"
     killed = Gang(start, work, rendezvous_port(), "--every-steps=3", "--die-at=10")
     for job in killed.jobs:
         assert job.failure()[0] == -signal.SIGKILL
@@ -255,7 +289,7 @@ def test_ranks_resume_from_the_newest_complete_generation(
     results = Gang(start, work, rendezvous_port()).results()
     assert [said[0]["step"] for said in results] == [6, 6], "rank 1 has lost its file of step 9"
     for rank in range(2):
-        assert curve(work, rank) == curve(undisturbed, rank)
+        assert curve(work, rank) == curve(undisturbed(ranks=2), rank)
 
 
 def test_all_ranks_save_together_when_rank_0_is_due(

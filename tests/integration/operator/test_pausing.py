@@ -28,7 +28,6 @@ def operator(
     config: dict[str, Any] = copy.deepcopy(FAST)
     config["scheduling"]["activePercent"] = 100
     config["timeouts"]["pauseSeconds"] = PAUSE_SECONDS
-    config["lease"] = {"durationSeconds": 4, "renewDeadlineSeconds": 3, "retrySeconds": 1}
     folder = tmp_path_factory.mktemp("pausing")
     with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
         yield process

@@ -16,6 +16,7 @@ from tests.support.operator.operator_process import OperatorProcess
 from tests.support.operator.played_cluster import GIB, PlayedCluster
 from tests.support.operator.waiting import until
 
+OPERATOR_MODULE = "tests.integration.operator.prompt_profiles"
 COMMAND = {"name": "trainer", "image": "example.invalid/trainer", "command": ["python", "train.py"]}
 MEASURED: dict[str, Any] = {
     "profiled": True,

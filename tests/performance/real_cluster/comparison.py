@@ -20,7 +20,7 @@ from laneway.simulator.records import JobRecord, Records
 from laneway.simulator.setup import counted
 
 from tests.performance.real_workload.calibration import MeasuredCosts
-from tests.performance.real_workload.prediction import pairs
+from tests.performance.real_workload.prediction import as_trace, observed, pairs
 from tests.performance.real_workload.setting_up import SettingUp, SetupTimes
 from tests.performance.real_workload.workload import WorkloadJob
 
@@ -71,15 +71,7 @@ def compared(
 def _trace(
     found: Sequence[tuple[WorkloadJob, JobRecord]], ending_seconds: Mapping[int, float]
 ) -> list[TraceJob]:
-    return [
-        TraceJob(
-            record.job.key,
-            record.job.demand,
-            record.job.submit_seconds,
-            job.work_seconds + ending_seconds[job.workers],
-        )
-        for job, record in found
-    ]
+    return [as_trace(job, record, ending_seconds[job.workers]) for job, record in found]
 
 
 def _simulated(
@@ -98,21 +90,15 @@ def _simulated(
 
 
 def _row(job: WorkloadJob, record: JobRecord, simulation: Simulation) -> dict[str, Any]:
-    run, submit_seconds = simulation.runs[record.job.key], record.job.submit_seconds
+    run = simulation.runs[record.job.key]
     assert run.finish_seconds is not None
-    simulated_seconds = run.finish_seconds - submit_seconds
+    simulated_seconds = run.finish_seconds - record.job.submit_seconds
     return {
-        "job": job.name,
-        "workers": job.workers,
-        "share_percent": job.share_percent,
-        "work_seconds": job.work_seconds,
-        "submit_seconds": submit_seconds,
+        **observed(job, record),
         "start_seconds": record.start_seconds,
         "simulated_start_seconds": run.first_run_seconds,
-        "jct_seconds": record.jct_seconds,
         "simulated_jct_seconds": simulated_seconds,
         "jct_ratio": simulated_seconds / record.jct_seconds,
-        "preemptions": record.preemptions,
         "simulated_preemptions": run.preemptions,
     }
 

@@ -12,6 +12,7 @@ from tests.performance.real_workload.calibration import MeasuredCosts
 from tests.performance.real_workload.prediction import (
     Prediction,
     figures,
+    observed,
     operator_config,
     pairs,
     predict,
@@ -79,17 +80,11 @@ def _job(job: WorkloadJob, record: JobRecord, prediction: Prediction) -> dict[st
     submit_seconds = record.job.submit_seconds
     predicted_jct_seconds = run.finish_seconds - submit_seconds
     return {
-        "job": job.name,
-        "workers": job.workers,
-        "share_percent": job.share_percent,
-        "work_seconds": job.work_seconds,
-        "submit_seconds": submit_seconds,
+        **observed(job, record),
         "start_seconds": record.start_seconds - submit_seconds,
         "predicted_start_seconds": (run.first_run_seconds or 0.0) - submit_seconds,
-        "jct_seconds": record.jct_seconds,
         "predicted_jct_seconds": predicted_jct_seconds,
         "error_percent": 100 * (predicted_jct_seconds - record.jct_seconds) / record.jct_seconds,
-        "preemptions": record.preemptions,
         "predicted_preemptions": run.preemptions,
         "ran_seconds": record.job.duration_seconds,
         "predicted_ran_seconds": run.executed_seconds,

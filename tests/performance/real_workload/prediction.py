@@ -51,7 +51,7 @@ def operator_config(files: Sequence[Path] = VALUES) -> OperatorConfig:
 def predict(records: Records, workload: Sequence[WorkloadJob], measured: MeasuredCosts) -> Prediction:
     """Simulate the workload with the measured costs."""
     trace = [
-        _as_trace(job, record, measured.exit_seconds_by_workers[job.workers] + measured.notice_seconds)
+        as_trace(job, record, measured.exit_seconds_by_workers[job.workers] + measured.notice_seconds)
         for job, record in pairs(records, workload)
     ]
     costs = Costs(
@@ -69,7 +69,7 @@ def predict(records: Records, workload: Sequence[WorkloadJob], measured: Measure
 
 def predict_without_costs(records: Records, workload: Sequence[WorkloadJob]) -> Prediction:
     """Simulate it as if only the batches took time, which shows the effect of the costs."""
-    trace = [_as_trace(job, record, 0.0) for job, record in pairs(records, workload)]
+    trace = [as_trace(job, record, 0.0) for job, record in pairs(records, workload)]
     return _simulated(records, trace, Costs(leave_seconds=0.0, restart_seconds=0.0), Alone())
 
 
@@ -113,7 +113,21 @@ def pairs(records: Records, workload: Sequence[WorkloadJob]) -> list[tuple[Workl
     return [(by_name[record.job.key.partition("/")[2]], record) for record in records.jobs]
 
 
-def _as_trace(job: WorkloadJob, record: JobRecord, ending_seconds: float) -> TraceJob:
+def observed(job: WorkloadJob, record: JobRecord) -> dict[str, Any]:
+    """Return what is known of a job and its run without any simulation, as columns of a table."""
+    return {
+        "job": job.name,
+        "workers": job.workers,
+        "share_percent": job.share_percent,
+        "work_seconds": job.work_seconds,
+        "submit_seconds": record.job.submit_seconds,
+        "jct_seconds": record.jct_seconds,
+        "preemptions": record.preemptions,
+    }
+
+
+def as_trace(job: WorkloadJob, record: JobRecord, ending_seconds: float) -> TraceJob:
+    """Return a job as it is simulated: it runs for as long as its work and its end take."""
     return TraceJob(
         record.job.key, record.job.demand, record.job.submit_seconds, job.work_seconds + ending_seconds
     )

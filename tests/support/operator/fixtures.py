@@ -73,10 +73,11 @@ def install_rights(control_plane: LoopbackControlPlane, namespace: str, folder: 
 def operator(
     request: pytest.FixtureRequest, operator_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """One replica for all tests of a module, with the module's own OPERATOR_CONFIG where it has one."""
+    """One replica for all tests of a module, with the module's own OPERATOR_CONFIG and OPERATOR_MODULE where it has them."""
     config = getattr(request.module, "OPERATOR_CONFIG", FAST)
+    module = getattr(request.module, "OPERATOR_MODULE", "laneway.operator.main")
     folder = tmp_path_factory.mktemp("operator")
-    with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config) as process:
+    with OperatorProcess(folder, operator_kubeconfig, SYSTEM_NAMESPACE, config, (module,)) as process:
         yield process
     print(process.log)
 

@@ -28,8 +28,10 @@ FAST: dict[str, Any] = {
         "unhealthyGpuSeconds": 2,
         "silentNodeSeconds": 3600,  # a played agent writes when there is something to say
     },
+    "lease": {"durationSeconds": 4, "renewDeadlineSeconds": 3, "retrySeconds": 1},
 }
-"""A configuration with short waits, except for those in which a test itself simulates kubelets or agents."""
+"""A configuration with short waits, except for those in which a test itself simulates kubelets or agents. An operator that is killed
+is soon replaced."""
 
 
 class OperatorProcess:

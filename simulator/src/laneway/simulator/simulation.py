@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from laneway.scheduling import (
     Decision,
@@ -28,18 +28,18 @@ from laneway.scheduling import (
     WorkerPlacement,
 )
 from laneway.scheduling.model.plan import WorkerAllotment
-from laneway.simulator.attempts import Attempts
 from laneway.simulator.costs import Costs
 from laneway.simulator.events import OF_A_STATE, OF_NODES, WITHOUT_PROGRESS, Event
 from laneway.simulator.fragmentation import Fragmentation
 from laneway.simulator.history import History, Interval
 from laneway.simulator.knowledge import Knowledge
+from laneway.simulator.lost_attempts import LostAttempts
 from laneway.simulator.meter import Meter
 from laneway.simulator.models.alone import Alone
 from laneway.simulator.models.speed_model import Speed, SpeedModel
 from laneway.simulator.nodes import Nodes
 from laneway.simulator.occupancy import Occupancy, uuids
-from laneway.simulator.operator_model import IDEAL, NODE_MONITOR_GRACE_SECONDS, OperatorModel, Starts
+from laneway.simulator.operator_model import IDEAL, OperatorModel, Starts
 from laneway.simulator.run import Run
 from laneway.simulator.trace import TraceJob
 
@@ -107,21 +107,17 @@ class Simulation:
         """By GPU with a job that is being paused: when others can run there."""
 
         self._operator = operator
-        self._attempts = Attempts(operator.config.timeouts)
         self._starts = Starts(operator)
         self._nodes = Nodes(nodes)
+        self._lost = LostAttempts(self, operator, self._nodes)
         self._hidden: set[str] = set()
         """Jobs that back off: the scheduler does not know of them."""
 
         self._events: list[tuple[float, Event, str, int]] = [
             (job.submit_seconds, Event.SUBMIT, job.key, 0) for job in trace
         ]
-        self._events += [
-            (at_seconds, Event.NODE_DOWN, node.name, 1)
-            for node in nodes
-            if (at_seconds := operator.failures.node_fails_after_seconds(node.name, 0)) < math.inf
-        ]
         heapq.heapify(self._events)
+        self._lost.expect_failures_of(nodes)
         self._due_seconds = math.inf
         """When the next decision is due."""
 
@@ -134,6 +130,11 @@ class Simulation:
     def submitted(self) -> int:
         """The number of jobs of the trace, future submissions included."""
         return len(self._trace)
+
+    @property
+    def all_finished(self) -> bool:
+        """Whether every job of the trace has finished."""
+        return self.finished == len(self._trace)
 
     def intervals(self) -> list[Interval]:
         """Return which jobs held which GPUs when, up to now."""
@@ -206,7 +207,7 @@ class Simulation:
         if event is Event.SUBMIT:
             self._submit(self._trace[key])
         elif event in OF_NODES:
-            self._handle_node(event, key, version)
+            self._lost.handle_node(event, key, version)
         elif not self._is_void(event, key, version):
             self._handle_run(event, self.runs[key], version)
 
@@ -219,18 +220,12 @@ class Simulation:
             self._finish(run)
         elif event is Event.NOTICED:
             self._notice(run)
-        elif event is Event.ROLLED_BACK:
-            self._roll_back(run)
-        elif event is Event.FAILED:
-            self._fail(run, attempt=version)
-        elif event is Event.LOST:
-            self._lose(run)
-        elif event is Event.REVIEW:
-            self._review(run)
+        elif event is Event.MILESTONE:
+            self._reach_milestone(run)
         elif event is Event.MEASURED:
             self._report_speed(run)
         else:
-            self._reach_milestone(run)
+            self._lost.handle_run(event, run, version)
 
     def _submit(self, job: TraceJob) -> None:
         knowledge = self._knowledge
@@ -251,13 +246,8 @@ class Simulation:
 
     def _run(self, run: Run) -> None:
         """All workers of a job run."""
-        self._enter(run, JobState.RUNNING)
-        self._attempts.ran(run.job.key)
-        run.preempts = True
-        fails_after_seconds = self._operator.failures.job_fails_after_seconds(run.job.key, run.attempt)
-        if fails_after_seconds < math.inf:
-            at_seconds = self.now_seconds + fails_after_seconds
-            heapq.heappush(self._events, (at_seconds, Event.FAILED, run.job.key, run.attempt))
+        self.enter(run, JobState.RUNNING)
+        self._lost.note_running(run)
 
     def _finish(self, run: Run) -> None:
         """The work of a job is done; the operator notices later."""
@@ -270,24 +260,23 @@ class Simulation:
         run.finish_seconds = self.now_seconds
         self.finished += 1
         self.held_until_finish_gpu_seconds = self.meter.held_gpu_seconds
-        self._after(self._operator.latencies.notice_seconds, Event.NOTICED, run)
+        self.after(self._operator.latencies.notice_seconds, Event.NOTICED, run)
 
     def _notice(self, run: Run) -> None:
         """The operator knows that a job has finished."""
-        self._enter(run, JobState.TERMINATING)
-        self._after(self._costs.end_seconds, Event.GONE, run)
+        self.enter(run, JobState.TERMINATING)
+        self.after(self._costs.end_seconds, Event.GONE, run)
 
     def _leave(self, run: Run) -> None:
         """The last worker of a job is gone."""
-        freed = self._nodes.remove(run.job)
-        self._review_at(self._attempts.freed(freed, self.now_seconds))
+        self._lost.note_freed(self._nodes.remove(run.job))
         if run.finish_seconds is None:
-            self._enter(run, JobState.WAITING, ())
+            self.enter(run, JobState.WAITING, ())
         else:
             self._forget(run)
 
     def _forget(self, run: Run) -> None:
-        self._enter(run, JobState.TERMINATING, ())
+        self.enter(run, JobState.TERMINATING, ())
         self.meter.count(run.state, -1)
         self._changed.pop(run.job.key)
         self._scheduler.forget(run.job.key)
@@ -304,7 +293,7 @@ class Simulation:
         else:
             self._plan_milestone(run)
 
-    def _enter(self, run: Run, state: JobState, placement: tuple[WorkerPlacement, ...] | None = None) -> None:
+    def enter(self, run: Run, state: JobState, placement: tuple[WorkerPlacement, ...] | None = None) -> None:
         """Move a job to another state and placement; None: it keeps its placement."""
         self.history.add_interval(run, self.now_seconds)
         if run.state is JobState.RUNNING:
@@ -379,7 +368,7 @@ class Simulation:
         measuring_seconds = self._knowledge.measuring_seconds(run.job, speed.progress_ratio)
         if measuring_seconds < math.inf and self._occupancy.sharers(run):
             at_seconds = self.now_seconds + measuring_seconds
-            heapq.heappush(self._events, (at_seconds, Event.MEASURED, run.job.key, run.version))
+            self.at(at_seconds, Event.MEASURED, run.job.key, run.version)
 
     def _report_speed(self, run: Run) -> None:
         """Tell the scheduler the speed of a job beside those that share its GPUs, as measured by now."""
@@ -395,7 +384,7 @@ class Simulation:
         event = Event.FINISH if milestone_seconds >= run.job.duration_seconds else Event.MILESTONE
         left_seconds = max(0.0, milestone_seconds - run.counted_progress_seconds) / run.speed.progress_ratio
         at_seconds = run.counted_at_seconds + left_seconds
-        heapq.heappush(self._events, (at_seconds, event, run.job.key, run.version))
+        self.at(at_seconds, event, run.job.key, run.version)
 
     def _milestone_seconds(self, run: Run) -> float:
         """Return the work done at the job's next milestone."""
@@ -422,9 +411,15 @@ class Simulation:
                 self._scheduler.forget(key)
         self._changed.clear()
 
+    def show(self, run: Run) -> None:
+        """Have the scheduler observe a job again, and what the job avoids."""
+        if run.job.key not in self._hidden:
+            self._avoid(run)
+        self._changed[run.job.key] = run
+
     def _avoid(self, run: Run) -> None:
         key = run.job.key
-        self._scheduler.avoid(key, run.job.avoided_nodes | self._attempts.avoided(key, self.now_seconds))
+        self._scheduler.avoid(key, run.job.avoided_nodes | self._lost.avoided(key))
 
     def _apply(self, decided: Decision) -> bool:
         """Apply a decision, but to jobs with writes in flight or that have finished unnoticed. Return whether another decision may
@@ -461,124 +456,31 @@ class Simulation:
                 cost_seconds += self._costs.migration_seconds
         run.last_nodes = nodes
         run.attempt += 1
-        self._enter(run, JobState.STARTING, placement)
+        self.enter(run, JobState.STARTING, placement)
         written_seconds = self._starts.begin(run.job.key, len(placement), self.now_seconds)
         pods_seconds = written_seconds + self._operator.latencies.pods_seconds
         timeouts = self._operator.config.timeouts
         run.refused_nodes = self._nodes.bind(run.job, placement)
         if self._nodes.down(placement):
-            self._strand(run)
+            self._lost.strand(run)
         elif run.refused_nodes:
-            self._after(pods_seconds + timeouts.unschedulable_seconds, Event.ROLLED_BACK, run)
+            self.after(pods_seconds + timeouts.unschedulable_seconds, Event.ROLLED_BACK, run)
         elif pods_seconds > timeouts.gang_timeout_seconds or self._operator.failures.does_not_start(
             run.job.key, run.attempt
         ):
-            self._after(timeouts.gang_timeout_seconds, Event.ROLLED_BACK, run)
+            self.after(timeouts.gang_timeout_seconds, Event.ROLLED_BACK, run)
         else:
-            self._after(self._drain_seconds(placement) + cost_seconds + pods_seconds, Event.STARTED, run)
-
-    def _roll_back(self, run: Run) -> None:
-        """Give an attempt up that has not started as a whole: kube-scheduler refuses workers, or it takes too long."""
-        run.rollbacks += 1
-        key, refused = run.job.key, run.refused_nodes
-        self._enter(run, JobState.TERMINATING)
-        avoid = refused or run.last_nodes
-        due = self._attempts.not_started(key, self.now_seconds, avoid, refused=bool(refused))
-        run.preempts = self._attempts.preempts(key)
-        self._end_attempt(run, due, self._operator.latencies.notice_seconds)
-
-    def _fail(self, run: Run, attempt: int) -> None:
-        """A worker of a running job fails: the gang restarts from its last checkpoint."""
-        if run.attempt != attempt or run.state is not JobState.RUNNING or run.finish_seconds is not None:
-            return
-        run.failures += 1
-        noticed_seconds = self.now_seconds + self._operator.latencies.notice_seconds
-        node = run.placement[attempt % len(run.placement)].node
-        self._enter(run, JobState.TERMINATING)
-        run.lose_unsaved_work()
-        due = self._attempts.failed(run.job.key, noticed_seconds, node)
-        self._end_attempt(run, due, self._operator.latencies.notice_seconds)
-
-    def _end_attempt(self, run: Run, due: Collection[float], pods_gone_seconds: float) -> None:
-        """Have the workers go, and look at the job again when it no longer backs off or avoids nodes."""
-        self._review(run)
-        for at_seconds in due:
-            heapq.heappush(self._events, (at_seconds, Event.REVIEW, run.job.key, 0))
-        self._after(self._operator.stop_writes_seconds + pods_gone_seconds, Event.GONE, run)
-
-    def _review_at(self, due: Mapping[str, float]) -> None:
-        for key, at_seconds in due.items():
-            heapq.heappush(self._events, (at_seconds, Event.REVIEW, key, 0))
-
-    def _review(self, run: Run) -> None:
-        """Bring up to date what a job's past attempts keep it from."""
-        key = run.job.key
-        if run.state is JobState.TERMINATING and run.finish_seconds is not None:
-            return
-        self._attempts.review(key, self.now_seconds)
-        run.preempts = self._attempts.preempts(key)
-        backs_off = self._attempts.backs_off(key, self.now_seconds)
-        if run.state is JobState.WAITING and not run.competes and not backs_off:
-            run.state_since_seconds = self.now_seconds
-        run.competes = not backs_off
-        if key not in self._hidden:
-            self._avoid(run)
-        self._changed[key] = run
-
-    def _handle_node(self, event: Event, node: str, times: int) -> None:
-        """A node fails for the n-th time, is known to be not ready, or is up again."""
-        failures = self._operator.failures
-        if event is Event.NODE_DOWN:
-            up_seconds = self.now_seconds + failures.node_repair_seconds
-            self._nodes.fail(node, up_seconds)
-            not_ready_seconds = self.now_seconds + NODE_MONITOR_GRACE_SECONDS
-            heapq.heappush(self._events, (up_seconds, Event.NODE_UP, node, times))
-            heapq.heappush(self._events, (not_ready_seconds, Event.NODE_NOT_READY, node, times))
-            for run in self.runs.values():
-                there = any(worker.node == node for worker in run.placement)
-                if there and run.state is not JobState.TERMINATING and run.finish_seconds is None:
-                    self._strand(run)
-            return
-        if event is Event.NODE_NOT_READY:
-            self._nodes.miss(node)
-            return
-        self._nodes.come_back(node)
-        if self.finished < len(self._trace):
-            down_seconds = self.now_seconds + failures.node_fails_after_seconds(node, times)
-            heapq.heappush(self._events, (down_seconds, Event.NODE_DOWN, node, times + 1))
-
-    def _strand(self, run: Run) -> None:
-        """A node of a job has failed: the gang holds its GPUs and does not train, until the operator gives it up."""
-        self._enter(run, JobState.STARTING)
-        run.lose_unsaved_work()
-        timeouts = self._operator.config.timeouts
-        given_up_seconds = NODE_MONITOR_GRACE_SECONDS + timeouts.lost_node_seconds
-        self._after(
-            min(given_up_seconds, self._nodes.down_seconds(run.placement, self.now_seconds)), Event.LOST, run
-        )
-
-    def _lose(self, run: Run) -> None:
-        """Give the workers on failed nodes up: they are gone once their node is up, or they are force-deleted."""
-        run.failures += 1
-        lost = self._nodes.down(run.placement)
-        self._enter(run, JobState.TERMINATING)
-        due = self._attempts.disrupted(run.job.key, self.now_seconds, lost)
-        timeouts = self._operator.config.timeouts
-        gone_seconds = self._nodes.down_seconds(run.placement, self.now_seconds)
-        if timeouts.lost_node_removal_seconds:
-            waits_seconds = timeouts.lost_node_removal_seconds - timeouts.lost_node_seconds
-            gone_seconds = min(gone_seconds, max(0.0, waits_seconds))
-        self._end_attempt(run, due, gone_seconds)
+            self.after(self._drain_seconds(placement) + cost_seconds + pods_seconds, Event.STARTED, run)
 
     def _resume(self, run: Run) -> None:
         offloaded = run.state is JobState.OFFLOADED
         cost_seconds = (
             self._costs.restore_seconds(run.job.profile) if offloaded else self._costs.resume_seconds
         )
-        self._enter(run, JobState.STARTING)
+        self.enter(run, JobState.STARTING)
         run.attempt += 1
         orders_seconds = self._operator.stop_writes_seconds
-        self._after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, Event.STARTED, run)
+        self.after(self._drain_seconds(run.placement) + cost_seconds + orders_seconds, Event.STARTED, run)
 
     def _preempt(self, run: Run, preemption: Preemption) -> None:
         if preemption.reason is PreemptionReason.RESCALED:
@@ -587,14 +489,14 @@ class Simulation:
             run.preemptions += 1
         if preemption.action is PreemptionAction.EVICT:
             run.evictions += 1
-            self._enter(run, JobState.TERMINATING)
+            self.enter(run, JobState.TERMINATING)
             run.stop()
-            self._after(self._costs.leave_seconds + self._operator.stop_writes_seconds, Event.GONE, run)
+            self.after(self._costs.leave_seconds + self._operator.stop_writes_seconds, Event.GONE, run)
         elif preemption.action is PreemptionAction.OFFLOAD:
-            self._enter(run, JobState.OFFLOADED)
+            self.enter(run, JobState.OFFLOADED)
             self._drain(run, self._costs.offload_seconds(run.job.profile))
         else:
-            self._enter(run, JobState.PAUSED)
+            self.enter(run, JobState.PAUSED)
             self._drain(run, self._costs.pause_seconds)
 
     def _drain(self, run: Run, delay_seconds: float) -> None:
@@ -618,9 +520,13 @@ class Simulation:
             if run.state is JobState.RUNNING:
                 self._occupancy.touch(run)
 
-    def _after(self, delay_seconds: float, event: Event, run: Run) -> None:
+    def at(self, at_seconds: float, event: Event, key: str, version: int = 0) -> None:
+        """Schedule an event of a job or a node."""
+        heapq.heappush(self._events, (at_seconds, event, key, version))
+
+    def after(self, delay_seconds: float, event: Event, run: Run) -> None:
         """Schedule an event of a job, or handle it at once if the delay is 0."""
         if delay_seconds <= 0:
             self._handle(event, run.job.key, run.version)
         else:
-            heapq.heappush(self._events, (self.now_seconds + delay_seconds, event, run.job.key, run.version))
+            self.at(self.now_seconds + delay_seconds, event, run.job.key, run.version)

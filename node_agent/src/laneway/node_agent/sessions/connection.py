@@ -88,11 +88,6 @@ class Connection:
             clock.monotonic() + limits.hello_seconds, lambda: self.refuse("no hello came in time", "no hello")
         )
 
-    @property
-    def is_open(self) -> bool:
-        """Whether packets can still be sent and received."""
-        return self._open
-
     def welcome(self, packet: bytes, page: SharedPage) -> None:
         """Send the answer to a hello, with the page."""
         self._hello_timer.cancel()

@@ -56,7 +56,10 @@ def _lanes(found: Any) -> Iterator[str]:
         column("the scheduler knows", "knows"),
         column("average JCT", "average_jct_seconds", seconds),
         column("p99", "p99_jct_seconds", seconds),
-        column("times better than Muri-L", "times_muri_l", unless_none("{:.2f}")),
+        column("Muri-L", "muri_l_average_jct_seconds", seconds),
+        column("its p99", "muri_l_p99_jct_seconds", seconds),
+        column("if moves cost", "muri_l_moving_average_jct_seconds", seconds),
+        column("times better than Muri-L", "times_muri_l", "{:.2f}"),
         column("than not sharing", "times_alone", "{:.2f}"),
         column("preemptions", "preemptions", "{:,}"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from laneway.api.node_config import NodeConfig
@@ -83,11 +83,11 @@ def _gpu() -> Schema:
 
 def _operator() -> Schema:
     config = model_schema(OperatorConfig)
-    namespaces = config["properties"]["namespaces"]
+    namespaces = {**config["properties"]["namespaces"], "uniqueItems": True}
     for decided in CHART_DECIDES["operator"]:
         del config["properties"][decided]
     for stage, known in STAGES.items():
-        one = _policy(known)
+        one = policy_schema(known)
         several = {"type": "array", "items": one}
         config["properties"]["scheduling"]["properties"][stage] = several if stage == "admission" else one
     return _closed(
@@ -171,20 +171,57 @@ def _environment() -> Schema:
     return {"type": "array", "items": {"type": "object", "required": ["name"], "properties": {"name": _TEXT}}}
 
 
-def _policy(known: Mapping[str, Any]) -> Schema:
-    """Schema of a stage's policies by name, and of their options, which have the types of their defaults. A policy of another
-    package has a dot in its name; the operator checks its options."""
-    options: dict[str, Schema] = {}
-    for policy in known.values():
-        for name, default in registry.parameters(policy).items():
-            options[to_camel(name)] = _like(default)
-    own: Schema = {"enum": sorted(known)}
+def policy_schema(known: Mapping[str, Any]) -> Schema:
+    """Schema of a stage's policies by name, and of the options of each. A policy of another package has a dot in its name; the
+    operator checks its options."""
     brought: Schema = {"type": "string", "pattern": plug_ins.NAME_PATTERN}
     return {
-        **_closed(policy={"anyOf": [own, brought]}, options={"type": "object"}),
-        "if": {"properties": {"policy": own}},
-        "then": {"properties": {"options": _closed(**options)}},
+        **_closed(policy={"anyOf": [{"enum": sorted(known)}, brought]}, options={"type": "object"}),
+        "required": ["policy"],
+        "allOf": [
+            {
+                "if": {"properties": {"policy": {"const": name}}, "required": ["policy"]},
+                "then": {"properties": {"options": _options(policy)}},
+            }
+            for name, policy in sorted(known.items())
+        ],
     }
+
+
+def _options(policy: Callable[..., object]) -> Schema:
+    return _closed(
+        **{
+            to_camel(name): _bounded(policy, name, default)
+            for name, default in registry.parameters(policy).items()
+        }
+    )
+
+
+def _bounded(policy: Callable[..., object], name: str, default: object) -> Schema:
+    """Schema of an option: the type of its default, and the bounds that the policy shows when it refuses -1, 0 or 2."""
+    schema = _like(default)
+    if isinstance(default, Mapping):
+        schema["additionalProperties"] |= _bounds(lambda value: policy(**{name: {"a": value}}))
+        return schema
+    if isinstance(default, (bool, str, tuple)):
+        return schema
+    return schema | _bounds(lambda value: policy(**{name: value}))
+
+
+def _bounds(made: Callable[[int], object]) -> Schema:
+    def refused(value: int) -> bool:
+        try:
+            made(value)
+        except ValueError:
+            return True
+        return False
+
+    bounds: Schema = {}
+    if refused(-1):
+        bounds |= {"exclusiveMinimum": 0} if refused(0) else {"minimum": 0}
+    if refused(2) and not refused(1):
+        bounds["maximum"] = 1
+    return bounds
 
 
 def _like(default: object) -> Schema:

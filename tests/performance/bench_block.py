@@ -11,6 +11,11 @@ from tests.performance.page import Block, write_page
 from tests.performance.result_file import run_benchmark
 
 
+def _only_help(modules: Mapping[str, str], on_request: Collection[str]) -> str:
+    named = f"; without it, all but {', '.join(on_request)}" if on_request else ""
+    return f"some of {', '.join(modules)}, separated by commas{named}"
+
+
 def run_block(
     block: Block,
     modules: Mapping[str, str],
@@ -34,7 +39,7 @@ def run_block(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, required=True, help="the folder for the JSON files")
-    parser.add_argument("--only", default="", help="names of benchmarks, separated by commas")
+    parser.add_argument("--only", default="", help=_only_help(modules, on_request))
     if on_traces:
         parser.add_argument("--traces", type=Path, required=True, help="the folder with the published traces")
     arguments = parser.parse_args()

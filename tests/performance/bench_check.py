@@ -188,10 +188,12 @@ def table(comparisons: Sequence[Comparison]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compares what the command line names; returns the exit status: 0, 1 where a figure got worse, 2 where nothing can be compared."""
     parser = argparse.ArgumentParser(prog="python -m tests.performance.bench_check", description=__doc__)
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
+    parser.add_argument("before", type=Path, help="the folder or file of the earlier results")
+    parser.add_argument("after", type=Path, help="of the new ones")
     parser.add_argument("--margins", type=Path, default=MARGINS)
     options = parser.parse_args(arguments)
+    if options.after == Path():
+        parser.error("after is empty: write the folder or the file of the new results (make: AFTER=folder)")
     try:
         bounds = read_bounds(options.margins)
         comparisons = list(compare(bounds, read_results(options.before), read_results(options.after)))

@@ -3,7 +3,7 @@
     python -m tests.performance.bench_client --results docs/measurements
 
 ``--only cost,offload`` runs some of them. Each result is written with the machine and the date, and the tables of
-``docs/measurements.md`` are written again from them at the end. Takes about seven minutes.
+``docs/measurements.md`` are written again from them at the end. Takes about eight minutes.
 """
 
 from __future__ import annotations

@@ -103,6 +103,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- fail (printf "gpu.simulated.nvlinks: [%d, %d] must be two different indices from 0 to %d, as gpu.simulated.gpus has %d GPUs" (int (first .)) (int (last .)) (sub $count 1) $count) -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.operator.config.scheduling -}}
+{{- range .admission -}}
+{{- if eq .policy "quota" -}}
+{{- $quotas := dig "options" "quotaGpus" (dict) . -}}
+{{- range $namespace, $limit := dig "options" "limitGpus" (dict) . -}}
+{{- $quota := float64 (default 0 (get $quotas $namespace)) -}}
+{{- if lt (float64 $limit) $quota -}}
+{{- fail (printf "operator.config.scheduling.admission: limitGpus of %s is %v, less than its quotaGpus of %v: write a limit that holds the quota" $namespace $limit $quota) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.operator.config.lease -}}
 {{- $retry := int (default 2 .retrySeconds) -}}
 {{- $renew := int (default 10 .renewDeadlineSeconds) -}}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import yaml
+from laneway.api.config_file import parse_config
 from laneway.api.schema import Model
+from laneway.scheduling.config.operator_config import OperatorConfig
 from pydantic import Field
 
-from hack.chart.config_page import model_table
+from hack.chart.config_page import QUOTA_EXAMPLE, model_table, options_table
 from hack.chart.generated import CHART, generated_files, stale_files
-from hack.chart.values_schema import values_schema
+from hack.chart.values_schema import policy_schema, values_schema
 
 VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 
@@ -42,6 +45,42 @@ def test_a_row_for_each_field_of_a_configuration_with_its_range() -> None:
         "| `aGroup.howMany` | `3` | 1 … 9 | A number. |",
         '| `aGroup.which` | `"two"` | `one`, `two` |  |',
     ]
+
+
+def test_every_option_of_a_policy_has_a_description() -> None:
+    rows = options_table().splitlines()[2:]
+    assert rows
+    assert [row for row in rows if not row.split("|")[-2].strip()] == []
+
+
+def test_the_example_of_quotas_is_a_configuration_of_the_operator() -> None:
+    config = parse_config(QUOTA_EXAMPLE, OperatorConfig, "the example")
+    assert [policy.policy for policy in config.scheduling.admission] == ["quota"]
+
+
+def test_a_policy_takes_its_own_options_within_the_bounds_that_it_checks() -> None:
+    @dataclass(frozen=True)
+    class Ratios:
+        part: float = 0.5
+        above: float = 1.0
+
+        def __post_init__(self) -> None:
+            if not 0 <= self.part <= 1 or self.above <= 0:
+                raise ValueError("write a number within the bounds")
+
+    @dataclass(frozen=True)
+    class Other:
+        free: float = 0.0
+
+    options = {
+        choice["if"]["properties"]["policy"]["const"]: choice["then"]["properties"]["options"]
+        for choice in policy_schema({"ratios": Ratios, "other": Other})["allOf"]
+    }
+    assert options["ratios"]["properties"] == {
+        "part": {"type": "number", "minimum": 0, "maximum": 1},
+        "above": {"type": "number", "exclusiveMinimum": 0},
+    }
+    assert options["other"]["properties"] == {"free": {"type": "number"}}
 
 
 def test_the_schema_and_the_values_have_the_same_names() -> None:

@@ -41,6 +41,12 @@ def test_it_writes_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> No
     assert out[3].startswith("fifo: unfinished: default/huge: It needs 9 GPUs")
 
 
+def test_policies_of_repeated_flags_all_run(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["simulate", "--trace", trace, "--nodes", "1x1", "-o", "json"]
+    assert main([*command, "--policy", "fifo", "--policy", "srtf,fair"]) == exit_codes.OK
+    assert [row["policy"] for row in json.loads(capsys.readouterr().out)] == ["fifo", "srtf", "fair"]
+
+
 def test_it_writes_json_with_the_options_given(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = [
         "simulate",

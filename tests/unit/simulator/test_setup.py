@@ -78,7 +78,7 @@ def test_another_order_than_the_configured_one_keeps_the_other_stages() -> None:
 
 def test_without_a_configuration_the_operator_is_ideal() -> None:
     assert make_setup("fifo", None, []).operator == IDEAL
-    with pytest.raises(ValueError, match="nothing has a parameter 'pods_seconds'"):
+    with pytest.raises(ValueError, match="this belongs to the model of an operator: add --operator FILE"):
         make_setup("fifo", None, ["pods_seconds=1"])
 
 

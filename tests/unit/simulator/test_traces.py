@@ -73,19 +73,24 @@ def test_byte_order_marks_and_blank_lines_are_ignored(tmp_path: Path) -> None:
         (
             "nothing",
             "",
-            r"begins with '', which is not a known format; the formats are:\n  laneway: columns duration_s",
+            "is empty or begins with an empty line: write a header such as job,submit_seconds,duration_seconds,workers, and a line",
+        ),
+        (
+            "a required column with another name",
+            "job,submit_seconds,duration\na,0,1\n",
+            "lacks the required columns duration_seconds of the format laneway; its header is 'job,submit_seconds,duration'",
         ),
         (
             "another program's columns",
             "time,cpu\n1,2\n",
-            "begins with 'time,cpu', which is not a known format",
+            r"begins with 'time,cpu', which is not a known format; the formats are:\n  laneway: columns duration_s",
         ),
         (
             "a column too many",
             f"{NATIVE},color\na,0,1,red\n",
             "has columns that the format laneway does not have: color; remove them, or write one of checkpoint_seconds, cpu_seconds",
         ),
-        ("no jobs", f"{NATIVE}\n", "has no jobs to simulate"),
+        ("no jobs", f"{NATIVE}\n", "has no jobs to simulate: write a line for each job"),
         (
             "only jobs that are skipped",
             HELIOS + a_helios_job(1, "2020-06-10 00:00:00", gpus=0),
@@ -102,7 +107,11 @@ def test_byte_order_marks_and_blank_lines_are_ignored(tmp_path: Path) -> None:
         ("no duration", f"{NATIVE}\na,0,0\n", "duration_seconds of job default/a is 0.0: write more than 0"),
         ("before the beginning", f"{NATIVE}\na,-1,1\n", "submit_seconds of job default/a is -1.0"),
         ("no name", f"{NATIVE}\n,0,1\n", "line 2: job is empty: write its name"),
-        ("the same job twice", f"{NATIVE}\na,0,1\na,1,1\n", "lists the job default/a twice"),
+        (
+            "the same job twice",
+            f"{NATIVE}\na,0,1\na,1,1\n",
+            "lists the job default/a twice: write a name of its own for each job",
+        ),
         ("part of a GPU", TIRESIAS + "1,0.5,0,1,m,1,1\n", "line 2: num_gpu is '0.5': write a whole number"),
         ("no GPU", TIRESIAS + "1,0,0,1,m,1,1\n", "line 2: workers is 0"),
         ("no date", HELIOS + a_helios_job(1, "today"), "submit_time is 'today': write a date and a time"),

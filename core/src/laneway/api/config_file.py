@@ -28,4 +28,4 @@ def parse_config(text: str, model: type[ModelType], source: str) -> ModelType:
     try:
         return model.model_validate({} if data is None else data)
     except ValidationError as error:
-        raise ConfigError(explain(error, source)) from error
+        raise ConfigError(explain(error, source, model)) from error

@@ -217,6 +217,10 @@ def _values(given: Sequence[tuple[str, str]], owners: Mapping[str, Factory]) -> 
     defaults = {owner: parameters(made) for owner, made in owners.items()}
     for name, text in given:
         having = [owner for owner in owners if name in defaults[owner]]
+        if not having and any(name in parameters(each) for each in (Latencies, Failures)):
+            raise ValueError(
+                f"--option {name}={text}: this belongs to the model of an operator: add --operator FILE"
+            )
         if not having and not any(name in parameters(ORDER[order]) for order in ORDER):
             known = sorted({parameter for each in defaults.values() for parameter in each})
             raise ValueError(

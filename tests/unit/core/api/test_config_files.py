@@ -19,7 +19,16 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
     ("text", "words"),
     [
         ("gpuSource: cuda", "node.yaml: gpuSource: Input should be 'nvml' or 'simulated' (found 'cuda')"),
-        ("turn: {}", "node.yaml: turn: Extra inputs are not permitted"),
+        (
+            "turn: {}",
+            "node.yaml: turn: Extra inputs are not permitted: write one of deviceStrategy, enforcement,",
+        ),
+        (
+            "turns: {polici: fair}",
+            "node.yaml: turns.polici: Extra inputs are not permitted (found 'fair'): write one of lasThresholdsSeconds, policy,",
+        ),
+        ("turns: 5", "(found 5): write names with values"),
+        ("health: {ignoredXids: 13}", "(found 13): write a list"),
         (
             "overcommitPercent: 50",
             "node.yaml: overcommitPercent: Input should be greater than or equal to 100 (found 50)",

@@ -45,7 +45,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--nodes", required=True, help=NODES_HELP)
     add_policy_arguments(
-        parser, f"order policies or presets, separated by commas: {', '.join(policy_names())}"
+        parser,
+        f"order policies or presets, separated by commas: {', '.join(policy_names())}; may be repeated",
+        several=True,
     )
 
 
@@ -53,7 +55,8 @@ def run(arguments: Namespace) -> int:
     """Simulate each policy in turn; Ctrl-C keeps the results so far."""
     try:
         configured = operator_config(arguments)
-        names = [name.strip() for name in arguments.policy.split(",")] if arguments.policy else [None]
+        given = ",".join(arguments.policy or ())
+        names = [name.strip() for name in given.split(",")] if given else [None]
         setups = [make_setup(name, arguments.placement, arguments.option, configured) for name in names]
         nodes = read_nodes(arguments.nodes)
         trace = load_trace(arguments.trace, setups[0].reading)

@@ -22,10 +22,11 @@ NODES_HELP = (
 )
 
 
-def add_policy_arguments(parser: ArgumentParser, policy_help: str) -> None:
-    """Add the policy flags, ``-o`` and ``--report``."""
+def add_policy_arguments(parser: ArgumentParser, policy_help: str, *, several: bool = False) -> None:
+    """Add the policy flags, ``-o`` and ``--report``; with several, ``--policy`` is a list and may be repeated."""
     parser.add_argument(
         "--policy",
+        action="append" if several else "store",
         help=f"{policy_help} (default: the one of --operator's file, else {DEFAULTS['order'].name})",
     )
     parser.add_argument(

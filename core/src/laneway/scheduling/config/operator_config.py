@@ -23,7 +23,7 @@ def _snake(name: str) -> str:
 class PolicyConfig(Model):
     """One stage of a decision: which policy, with which parameters."""
 
-    policy: str
+    policy: str = Field(description="The policy's name: one of Policies below.")
     options: dict[str, Any] = Field(default={}, description="The policy's parameters, in camelCase.")
 
     def parameters(self) -> dict[str, object]:

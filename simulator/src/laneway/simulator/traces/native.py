@@ -20,6 +20,7 @@ from laneway.simulator.traces.rows import each_line, headed_format
 from laneway.simulator.traces.sensitivity_field import read_sensitivity, write_sensitivity
 
 REQUIRED = ("job", "submit_seconds", "duration_seconds")
+EXAMPLE_HEADER = f"{','.join(REQUIRED)},workers"
 STAGES = ("storage_seconds", "cpu_seconds", "gpu_seconds", "network_seconds")
 SIZES = ("persistent_bytes", "ephemeral_bytes")
 PROFILE = (*SIZES, "iteration_seconds", "model_bytes", "largest_tensor_bytes", *STAGES)

@@ -67,7 +67,9 @@ def load_trace(path: Path, options: ReadOptions | None = None) -> TraceRead:
         jobs = _first(jobs, options.limit, skipped)
     read = _without_repeats(path, trace_format, sorted(jobs, key=_by_submission), skipped)
     if not read:
-        raise InputError(f"{path} has no jobs to simulate" + _reasons(skipped))
+        raise InputError(
+            f"{path} has no jobs to simulate" + (_reasons(skipped) or ": write a line for each job")
+        )
     if trace_format.recorded:
         start_seconds = read[0].submit_seconds
         read = [replace(job, submit_seconds=job.submit_seconds - start_seconds) for job in read]
@@ -85,6 +87,10 @@ def _recognized(path: Path) -> Format:
     for trace_format in FORMATS:
         if trace_format.recognize(head):
             return trace_format
+    if not head.text.strip():
+        raise InputError(
+            f"{path} is empty or begins with an empty line: write a header such as {native.EXAMPLE_HEADER}, and a line for each job"
+        )
     columns = frozenset(head.columns)
     for trace_format in FORMATS:
         unknown = sorted(columns - trace_format.required - trace_format.optional)
@@ -93,6 +99,11 @@ def _recognized(path: Path) -> Format:
                 f"{path} has columns that the format {trace_format.name} does not have: {', '.join(unknown)}; remove them, "
                 f"or write one of {', '.join(sorted(trace_format.optional - columns))}"
             )
+    missing = native.FORMAT.required - columns
+    if missing != native.FORMAT.required:
+        raise InputError(
+            f"{path} lacks the required columns {', '.join(sorted(missing))} of the format laneway; its header is {head.text[:200]!r}"
+        )
     known = "".join(f"\n  {each.name}: {each.first_line}" for each in FORMATS)
     raise InputError(
         f"{path} begins with {head.text[:200]!r}, which is not a known format; the formats are:{known}"
@@ -134,7 +145,7 @@ def _without_repeats(
         elif trace_format.recorded:
             skipped["it is listed again"] += 1
         else:
-            raise InputError(f"{path} lists the job {job.key} twice")
+            raise InputError(f"{path} lists the job {job.key} twice: write a name of its own for each job")
         seen.add(job.key)
     return unique
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Set
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -33,11 +34,11 @@ async def restart(run: Run) -> dict[str, Any]:
     run.operator.kill()
     ended = await _end_jobs(run)
     run.say(f"the operator was killed, {ended} jobs ended, and it is started again")
-    pods, logged = _NewPods(), len(run.operator.log)
+    # No operator runs that could create pods between the list and the watch.
+    listed = await run.api.request("GET", PODS.path(NAMESPACE))
+    pods, logged = _NewPods({pod["metadata"]["uid"] for pod in listed["items"]}), len(run.operator.log)
+    del listed
     async with watching(run.api, PODS.path(NAMESPACE), pods.take):
-        listed = await run.api.request("GET", PODS.path(NAMESPACE))
-        pods.old |= {pod["metadata"]["uid"] for pod in listed["items"]}
-        del listed
         began = time.time()
         run.operator.start()
         try:
@@ -76,8 +77,8 @@ def _figures(run: Run, log: str, began: float, first_bound: float) -> dict[str, 
 class _NewPods:
     """Waits for the first pod that was not there before and is bound."""
 
-    def __init__(self) -> None:
-        self.old: set[str] = set()
+    def __init__(self, old: Set[str]) -> None:
+        self._old = old
         self.first_bound = 0.0
         """In seconds since 1970."""
 
@@ -85,7 +86,7 @@ class _NewPods:
 
     def take(self, kind: str, pod: Raw) -> None:
         """Take note of an event."""
-        new = pod["metadata"]["uid"] not in self.old
+        new = pod["metadata"]["uid"] not in self._old
         if kind != "DELETED" and new and pod["spec"].get("nodeName") and not self.one_is_bound.is_set():
             self.first_bound = time.time()
             self.one_is_bound.set()

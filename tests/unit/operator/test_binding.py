@@ -186,6 +186,25 @@ def test_a_gang_that_a_kubelet_refuses_is_treated_like_one_that_kube_scheduler_r
     assert not status.scheduler_refusal.lifted
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Evicted", "Pod was rejected: The node had condition: [DiskPressure]. "),
+        ("InvalidNodeInfo", "Pod was rejected: Kubelet cannot get node info."),
+        ("ReasonOfTomorrow", "Pod was rejected: something new"),
+    ],
+)
+def test_whatever_reason_a_kubelet_has_to_reject_a_worker_is_no_failure_of_it(
+    reason: str, message: str
+) -> None:
+    """The node got short of disk space in the moment of the start; kube-scheduler would have seen the taint."""
+    job = a_job().spec(backoffLimit=0).placed("n1").record
+    pod = a_pod(job).refused(reason, message).record
+    status = reconciled_job_of(job, pod, view=a_world(a_job())).job.status
+    assert (status.restarts, status.completion_time) == (0, None), "no attempt of its backoffLimit"
+    assert [each.node for each in status.avoid] == ["n1"]
+
+
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated"])
 def test_a_node_that_shuts_down_refuses_nothing(reason: str) -> None:
     job = a_job().placed("n1").record

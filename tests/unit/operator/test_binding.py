@@ -182,8 +182,19 @@ def test_a_gang_that_a_kubelet_refuses_is_treated_like_one_that_kube_scheduler_r
     assert (status.restarts, status.completion_time) == (0, None), "no attempt of its backoffLimit"
     assert [each.node for each in status.avoid] == ["n1"]
     assert status.scheduler_refusal is not None
-    assert [each.node for each in status.scheduler_refusal.nodes] == ["n1"], "nobody is preempted for it"
-    assert not status.scheduler_refusal.lifted
+    assert not status.scheduler_refusal.lifted, "nobody is preempted for it"
+    assert status.scheduler_refusal.nodes == (), (
+        "but for a time: a kubelet refuses for reasons that nobody sees change"
+    )
+
+
+def test_a_gang_that_ran_may_preempt_again_after_a_kubelet_did_not_take_it_back() -> None:
+    """A kubelet that begins again refuses the pods that ran there, as the GPUs are not yet registered."""
+    job = a_job().gang(2).placed("n1", "n1", at=NOW - 600).running(NOW - 590).record
+    pods = [a_pod(job, rank).refused("UnexpectedAdmissionError").record for rank in range(2)]
+    status = reconciled_job_of(job, *pods, view=a_world(a_job())).job.status
+    assert status.placement == ()
+    assert status.scheduler_refusal is None
 
 
 @pytest.mark.parametrize(

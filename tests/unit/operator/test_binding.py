@@ -182,8 +182,38 @@ def test_a_gang_that_a_kubelet_refuses_is_treated_like_one_that_kube_scheduler_r
     assert (status.restarts, status.completion_time) == (0, None), "no attempt of its backoffLimit"
     assert [each.node for each in status.avoid] == ["n1"]
     assert status.scheduler_refusal is not None
-    assert [each.node for each in status.scheduler_refusal.nodes] == ["n1"], "nobody is preempted for it"
-    assert not status.scheduler_refusal.lifted
+    assert not status.scheduler_refusal.lifted, "nobody is preempted for it"
+    assert status.scheduler_refusal.nodes == (), (
+        "but for a time: a kubelet refuses for reasons that nobody sees change"
+    )
+
+
+def test_a_gang_that_ran_may_preempt_again_after_a_kubelet_did_not_take_it_back() -> None:
+    """A kubelet that begins again refuses the pods that ran there, as the GPUs are not yet registered."""
+    job = a_job().gang(2).placed("n1", "n1", at=NOW - 600).running(NOW - 590).record
+    pods = [a_pod(job, rank).refused("UnexpectedAdmissionError").record for rank in range(2)]
+    status = reconciled_job_of(job, *pods, view=a_world(a_job())).job.status
+    assert status.placement == ()
+    assert status.scheduler_refusal is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Evicted", "Pod was rejected: The node had condition: [DiskPressure]. "),
+        ("InvalidNodeInfo", "Pod was rejected: Kubelet cannot get node info."),
+        ("ReasonOfTomorrow", "Pod was rejected: something new"),
+    ],
+)
+def test_whatever_reason_a_kubelet_has_to_reject_a_worker_is_no_failure_of_it(
+    reason: str, message: str
+) -> None:
+    """The node got short of disk space in the moment of the start; kube-scheduler would have seen the taint."""
+    job = a_job().spec(backoffLimit=0).placed("n1").record
+    pod = a_pod(job).refused(reason, message).record
+    status = reconciled_job_of(job, pod, view=a_world(a_job())).job.status
+    assert (status.restarts, status.completion_time) == (0, None), "no attempt of its backoffLimit"
+    assert [each.node for each in status.avoid] == ["n1"]
 
 
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated"])

@@ -67,6 +67,15 @@ def test_a_pause_adds_nothing_to_what_is_unsaved() -> None:
     assert not loses_much(paused, NOW + 5000)
 
 
+def test_work_is_unsaved_again_if_the_process_that_saved_it_ends_while_the_job_is_paused() -> None:
+    """What the other process has done is in no checkpoint. The pause adds nothing to it."""
+    saved = after(running(1000), works(NOW - 10, checkpointed=True))
+    paused = saved.model_copy(update={"service_counted_at": None})
+    assert unsaved_seconds(after(paused, works(NOW - 900))) == pytest.approx(900)
+    later = running(1000).model_copy(update={"progress": saved.progress, "executed_milliseconds": 1_005_000})
+    assert unsaved_seconds(after(later, works(NOW - 900))) == pytest.approx(905), "it ran for 5 s since"
+
+
 @pytest.mark.parametrize(
     ("story", "session", "figures", "resumes"),
     [

@@ -50,7 +50,7 @@ class AvoidedNodeStatus(Status):
 
 
 class RefusedNodeStatus(Status):
-    """A node on which kube-scheduler or the kubelet refused a worker."""
+    """A node on which kube-scheduler refused a worker."""
 
     node: str = Field(description="Name of the node.")
     available: dict[str, str] = Field(
@@ -61,7 +61,7 @@ class RefusedNodeStatus(Status):
 
 
 class SchedulerRefusalStatus(Status):
-    """The last refusal of workers by kube-scheduler or a kubelet. No job is preempted for this one until something changes."""
+    """The last refusal of workers by kube-scheduler or a kubelet. No job is preempted for this one until that may have changed."""
 
     generation: int = Field(description="Generation of the refused spec.", ge=0)
     since: Time = Field(description="When they were refused.")
@@ -289,8 +289,8 @@ class TrainingJobStatus(Status):
     )
     scheduler_refusal: SchedulerRefusalStatus | None = Field(
         default=None,
-        description="Set when kube-scheduler or a kubelet refused workers. Other jobs are not preempted for this one until its spec changes, one of these "
-        "nodes has more resources, or a pod leaves it. Absent once all workers run.",
+        description="Set when kube-scheduler or a kubelet refused workers. Other jobs are not preempted for this one for five minutes at least, and after "
+        "kube-scheduler not until its spec changes, one of these nodes has more resources, or a pod leaves it. Absent once all workers run.",
     )
     start_time: Time | None = Field(default=None, description="When the job first ran.")
     completion_time: Time | None = Field(

@@ -182,6 +182,14 @@ def test_who_never_resumes_does_not_keep_others_for_ever() -> None:
     assert evicted(scheduler) == ["reads"]
 
 
+def test_who_never_saves_does_not_keep_others_for_ever() -> None:
+    scheduler = cluster(READS, with_unsaved_work(COMPUTES))
+    measured(scheduler, 0.4, 0.5)
+    assert evicted(scheduler) == []
+    assert evicted(scheduler, NOW + 2799) == []
+    assert evicted(scheduler, NOW + 2800) == ["reads"], "the other one has not been evictable for two hours"
+
+
 def test_a_speed_beside_other_jobs_than_now_does_not_count() -> None:
     scheduler = cluster(READS, COMPUTES)
     scheduler.report_speed("reads", 0.1, frozenset({"gone"}))

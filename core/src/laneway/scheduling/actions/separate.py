@@ -12,7 +12,7 @@ from laneway.scheduling.actions.stop import stop
 from laneway.scheduling.framework.session import Session
 from laneway.scheduling.model.plan import PreemptionReason
 from laneway.scheduling.model.snapshot import Job, JobState
-from laneway.scheduling.model.unsaved_work import may_be_evicted
+from laneway.scheduling.model.unsaved_work import evictable_until_seconds, may_be_evicted
 from laneway.scheduling.placement.policy import SharesGPUs
 from laneway.scheduling.state.measured_speeds import Group, groups_of
 
@@ -20,12 +20,16 @@ _DIGITS = 6
 """Gains that are the same up to these are a tie: they differ by rounding errors."""
 
 
+_LONGEST_SPARED_SECONDS = 7200.0
+"""Who could not be evicted for this long is taken for a job that never saves. Many save once an hour."""
+
+
 def separate(session: Session) -> None:
     """Stop the jobs that gain too little by sharing: of each group the one that gains least, on a tie the last in order. Two jobs
     always gain the same.
 
-    One that would lose too much unsaved work leaves once it has saved. Until then no job that comes before it leaves in its place.
-    One that may never leave (it is not preemptible, or starts over each time) is passed over.
+    One that would lose too much unsaved work leaves once it has saved. Until then no job that comes before it leaves in its place,
+    for two hours at most. One that may never leave (it is not preemptible, or starts over each time) is passed over.
     """
     policy, measured = session.policies.placement, session.state.measured
     review, measured.to_review, measured.due_seconds = measured.to_review, set(), math.inf
@@ -47,7 +51,10 @@ def separate(session: Session) -> None:
             continue
         if not may_be_evicted(job, job.priority, session.now_seconds):
             measured.to_review |= sharers
-            spared.update(each for each in sharers if place[each] < place[key])
+            spared_until_seconds = evictable_until_seconds(job) + _LONGEST_SPARED_SECONDS
+            if session.now_seconds < spared_until_seconds:
+                measured.due_seconds = min(measured.due_seconds, spared_until_seconds)
+                spared.update(each for each in sharers if place[each] < place[key])
             continue
         protected_seconds = session.policies.preemption.protected_until_seconds(job)
         if protected_seconds > session.now_seconds:

@@ -183,9 +183,10 @@ class _Simulation:
     def start(self, claim: Claim, start_seconds: float) -> None:
         """Give a job GPUs, from the fullest groups first; a shortage is taken from the emptiest group."""
         short_percent = claim.percent
-        for group in sorted(claim.groups, key=lambda each: (self._free.get(each, 0), each)):
+        fullest_first = sorted(claim.groups, key=lambda each: (self._free.get(each, 0), each))
+        for group in fullest_first:
             taken_percent = max(0, min(short_percent, self._free.get(group, 0)))
-            if group == max(claim.groups, key=lambda each: (self._free.get(each, 0), each)):
+            if group is fullest_first[-1]:
                 taken_percent = short_percent
             if taken_percent:
                 short_percent -= taken_percent

@@ -144,7 +144,7 @@ def waiting_for_others(
     )
     if job.demand.preempts:
         return reason
-    refused = "kube-scheduler or a kubelet refused its workers: no job is preempted for it until their nodes have more to give."
+    refused = "kube-scheduler or a kubelet refused its workers: no job is preempted for it until that may have changed."
     return replace(reason, unblock=f"{reason.unblock} {refused}")
 
 

@@ -55,7 +55,8 @@ def claim(job: Job, share: float, quantum: float, now_seconds: float) -> Claim:
     if not job.competes:
         return NO_CLAIM
     since_seconds = first_since_seconds(job, share, quantum)
-    if since_seconds <= now_seconds:
+    # A wait that begins later than now, as the clock was set back, takes nothing from earlier ones.
+    if since_seconds <= max(now_seconds, job.competes_since_seconds):
         return _WAITS_FIRST
     return NO_CLAIM if since_seconds == math.inf else Claim(False, since_seconds)
 

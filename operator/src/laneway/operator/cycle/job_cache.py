@@ -68,7 +68,7 @@ class JobCache:
         there is put back when it is reconciled for that change."""
 
         self._refused_on: defaultdict[str, set[str]] = defaultdict(set)
-        """Jobs that kube-scheduler or the kubelet refused on a node; taken out as above, and when a worker leaves the node."""
+        """Jobs that kube-scheduler refused on a node; taken out as above, and when a worker leaves the node."""
 
         self._nodes_of: dict[str, frozenset[str]] = {}
         """The nodes of both, by job."""

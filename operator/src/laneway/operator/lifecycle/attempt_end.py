@@ -31,8 +31,9 @@ def end_attempt(
         return _after_failure(reconciled, backoff_limit, result, end_seconds, context)
     status = transitions.unplaced(status, result.reason, message, end_seconds, now_seconds)
     status = _counted_in_a_row(status, result, ran)
-    if result.reason in (DisruptionReason.WORKER_UNSCHEDULABLE, DisruptionReason.WORKER_REFUSED):
-        refusal = new_refusal(reconciled.job, result.avoid, context)
+    refusing = _refusing(result)
+    if refusing is not None and not ran:
+        refusal = new_refusal(reconciled.job, refusing, context)
         status = transitions.changed(status, scheduler_refusal=refusal)
     if result.avoid and timeouts.avoid_node_seconds:
         until_seconds = now_seconds + timeouts.avoid_node_seconds
@@ -40,6 +41,15 @@ def end_attempt(
         status = transitions.changed(status, avoid=avoided(reconciled.job.with_status(status), context))
     reason = "Rollback" if result.outcome == Outcome.ROLLED_BACK else "Disrupted"
     return reconciled.becomes(status, JobEvent(reason, message, warning=True))
+
+
+def _refusing(result: AttemptResult) -> tuple[str, ...] | None:
+    """Return the nodes of which something has to change before others are preempted again; None: nobody refused a worker.
+
+    A kubelet may refuse for a reason that nobody sees go, such as a device plugin that begins again: then only time has to pass."""
+    if result.reason == DisruptionReason.WORKER_UNSCHEDULABLE:
+        return result.avoid
+    return () if result.reason == DisruptionReason.WORKER_REFUSED else None
 
 
 def _counted_in_a_row(status: TrainingJobStatus, result: AttemptResult, ran: bool) -> TrainingJobStatus:

@@ -1,4 +1,5 @@
-"""After kube-scheduler or a kubelet refused workers of a job, no other job is preempted for it until something changes.
+"""After kube-scheduler refused workers of a job, no other job is preempted for it until something changes; after a kubelet did, for
+some minutes.
 
 The planner knows what pods request, but not all that these check (volumes, anti-affinity, host ports, devices). A refused gang that
 preempts again finds the same refusal, and its victims have stopped in vain.
@@ -23,7 +24,7 @@ _SETTLE_SECONDS = 30.0
 
 
 def new_refusal(job: JobRecord, nodes: Iterable[str], context: ReconcileContext) -> SchedulerRefusalStatus:
-    """Return the refusal of workers on these nodes, with what has to change."""
+    """Return the refusal of workers on these nodes, with what has to change; no nodes: only time has to pass."""
     before = job.status.scheduler_refusal
     in_a_row = before is not None and before.generation == job.generation
     return SchedulerRefusalStatus(

@@ -50,7 +50,7 @@ def with_saved_work(
     if began or (since != before.unsaved_since and resumes is not False):
         changes |= {
             "unsaved_since": since,
-            "saved_executed_milliseconds": _executed_at(status, since, now_seconds),
+            "saved_executed_milliseconds": _executed_at(status, before, since, now_seconds),
         }
     return _warned(status, progress.model_copy(update=changes), now_seconds)
 
@@ -74,7 +74,12 @@ def loses_much(status: TrainingJobStatus, now_seconds: float) -> bool:
     return starts_over(status) or (unsaved is not None and unsaved >= MOST_LOST_SECONDS)
 
 
-def _executed_at(status: TrainingJobStatus, since: str, now_seconds: float) -> int:
+def _executed_at(status: TrainingJobStatus, before: ProgressStatus, since: str, now_seconds: float) -> int:
+    lost_seconds = (
+        0.0 if before.unsaved_since is None else parse_time(before.unsaved_since) - parse_time(since)
+    )
+    if lost_seconds > 0:  # the process that saved has ended: the others' work since then is in no checkpoint
+        return max(0, before.saved_executed_milliseconds - round(1000 * lost_seconds))
     counted = accounting.counted(status, now_seconds)
     if status.service_counted_at is None:
         return counted.executed_milliseconds

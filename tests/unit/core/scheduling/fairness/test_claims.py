@@ -58,6 +58,13 @@ def test_a_job_that_may_not_compete_has_no_claim() -> None:
     assert not claim(a_job("a").created(0).starts_on("n/0").made, 0.5, QUANTUM, NOW).first
 
 
+def test_a_clock_that_was_set_back_takes_no_earlier_wait_from_a_job() -> None:
+    """It was preempted at 3000 s from now, as the clock says after a step of an hour back."""
+    job = replace(waits(0), waiting_since_seconds=NOW + 3000, waited_before_seconds=2000.0)
+    assert claim(job, 0.25, QUANTUM, NOW).first
+    assert not claim(replace(job, waited_before_seconds=300.0), 0.25, QUANTUM, NOW).first
+
+
 def test_it_runs_until_nothing_is_owed() -> None:
     """At a share of a quarter, 800 s of waiting are worth 267 s of running."""
     found = claim(runs(NOW, waited=800, executed=0), 0.25, QUANTUM, NOW)

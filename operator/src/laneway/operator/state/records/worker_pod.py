@@ -27,6 +27,9 @@ _KUBELET_REFUSALS = (
 )
 """And those that begin with ``OutOf``. Source: ``pkg/kubelet/lifecycle/predicate.go`` of Kubernetes."""
 
+_REJECTED = "Pod was rejected: "
+"""What a kubelet says of a pod that it does not admit begins so, whatever the reason: ``Evicted``, say, where it is short of disk space."""
+
 _NODE_SHUTDOWNS = ("NodeShutdown", "Terminated")
 
 
@@ -252,10 +255,13 @@ def _last_line(text: str) -> str:
 
 
 def _refusal(status: dict[str, Any]) -> str:
-    reason = status.get("reason") or ""
-    if status.get("phase") != "Failed" or not (reason in _KUBELET_REFUSALS or reason.startswith("OutOf")):
+    reason, message = status.get("reason") or "", status.get("message") or ""
+    if status.get("phase") != "Failed" or reason in _NODE_SHUTDOWNS:
         return ""
-    return f"the kubelet refused it: {reason}: {status.get('message') or 'no message'}"
+    known = reason in _KUBELET_REFUSALS or reason.startswith("OutOf")
+    if not known and not message.startswith(_REJECTED):
+        return ""
+    return f"the kubelet refused it: {reason}: {message or 'no message'}"
 
 
 def _shutdown(status: dict[str, Any]) -> str:

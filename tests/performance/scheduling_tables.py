@@ -78,6 +78,7 @@ def _speed(found: Any) -> Iterator[str]:
         column("p99 without the collector", "uncollected_p99_milliseconds", "{:.1f} ms"),
         column("p99 on the processor's clock", "processor_p99_milliseconds", "{:.1f} ms"),
         column("cold", "cold_milliseconds", "{:.0f} ms"),
+        column("p99 while filling", "filling_p99_milliseconds", "{:.0f} ms"),
         column("started", "started"),
         column("preempted", "preempted"),
         column("waiting", "waiting"),

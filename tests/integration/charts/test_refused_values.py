@@ -52,7 +52,7 @@ WRONG = {
         "'multilevel-las', 'srsf', 'srtf', 'tiresias-gittins', 'tiresias-las'",
     ),
     "a parameter that no order has": (
-        "operator: {config: {scheduling: {order: {options: {queues: 3}}}}}",
+        "operator: {config: {scheduling: {order: {policy: fifo, options: {queues: 3}}}}}",
         "at '/operator/config/scheduling/order/options': additional properties 'queues' not allowed",
     ),
     "a leader that stops too late": (

@@ -58,7 +58,7 @@ def _attempt(pod: Raw) -> str:
 async def test_a_gang_that_a_kubelet_refuses_is_next_left_to_kube_scheduler(
     operator: OperatorProcess, cluster: PlayedCluster
 ) -> None:
-    node = await add_known_node(cluster, "n1", gpus=2)
+    await add_known_node(cluster, "n1", gpus=2)
     await cluster.submit("gang", workers=2, backoffLimit=0)
     pods = await cluster.until_pods("gang", 2, attempt=1)
     await cluster.refuse(pods[1], "OutOfcpu", "Node didn't have enough resource: cpu")
@@ -71,7 +71,7 @@ async def test_a_gang_that_a_kubelet_refuses_is_next_left_to_kube_scheduler(
     again = await until("the gang is tried again", tried_again)
     assert all("nodeName" not in pod["spec"] for pod in again)
     status = (await cluster.job("gang"))["status"]
-    assert [each["node"] for each in status["schedulerRefusal"]["nodes"]] == [node]
+    assert status["schedulerRefusal"]["nodes"] == []  # only time lifts what a kubelet refused
     assert status["restarts"] == 0
     for pod in again:
         await cluster.run(pod)

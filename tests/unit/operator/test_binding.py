@@ -68,7 +68,7 @@ TERM = {"topologyKey": "zone", "labelSelector": {}}
         ),
         pytest.param(volume(persistentVolumeClaim={"claimName": "c"}), id="a claim"),
         pytest.param(volume(ephemeral={"volumeClaimTemplate": {}}), id="a claim of its own"),
-        pytest.param(volume(csi={"driver": "d"}), id="a driver's volume, of which a node may have few"),
+        pytest.param(volume(csi={"driver": "d"}), id="a driver's volume: a node may have only a few"),
         pytest.param(volume(iscsi={"iqn": "q"}), id="a disk, which only one pod may have"),
         pytest.param(volume(ofTomorrow={}), id="a kind of volume that is not known yet"),
         pytest.param(trainer(ports=[{"containerPort": 80, "hostPort": 80}]), id="a port of the host"),
@@ -107,7 +107,7 @@ def test_what_the_planner_and_the_kubelet_check_needs_no_kube_scheduler(spec: di
 def a_world(
     job: JobBuilder, offers: dict[str, int] | None = KNOWN, other: dict[str, int] | None = None
 ) -> ClusterState:
-    """The job, and a node of which the planner knows everything unless said otherwise."""
+    """The job, and a node that the planner knows completely unless said otherwise."""
     gpu_node = replace(a_gpu_node("n1"), other_pods={"cpu": 1000} if other is None else other or None)
     node = replace(a_node("n1"), allocatable=offers)
     return a_view([job.record], gpu_nodes=[gpu_node], nodes=[node])
@@ -182,9 +182,9 @@ def test_a_gang_that_a_kubelet_refuses_is_treated_like_one_that_kube_scheduler_r
     assert (status.restarts, status.completion_time) == (0, None), "no attempt of its backoffLimit"
     assert [each.node for each in status.avoid] == ["n1"]
     assert status.scheduler_refusal is not None
-    assert not status.scheduler_refusal.lifted, "nobody is preempted for it"
+    assert not status.scheduler_refusal.lifted, "no job is preempted for it"
     assert status.scheduler_refusal.nodes == (), (
-        "but for a time: a kubelet refuses for reasons that nobody sees change"
+        "but for a time: a kubelet's reasons may change without a visible sign"
     )
 
 

@@ -153,7 +153,7 @@ def test_what_an_ended_process_saved_does_not_count_for_those_that_live(gone: di
         return [NOW - parse_time(each.unsaved_since) for each in saved_works([pod], view.sessions)]
 
     assert said(ended, lives) == said(lives, ended) == [1990]
-    assert said(ended) == [10], "nobody else knows"
+    assert said(ended) == [10], "no other process knows"
 
 
 def test_a_job_that_has_ended_has_no_unsaved_work() -> None:

@@ -73,7 +73,7 @@ def test_who_never_fits_is_told_the_resource() -> None:
 
 
 def test_pods_that_may_end_do_not_make_a_job_too_large_for_ever() -> None:
-    """They are no workers: nobody is preempted for their CPUs, and the wait for them gives no claim."""
+    """They are no workers: no job is preempted for their CPUs, and the wait for them gives no claim."""
     capacity = HostResources.of({"cpu": 8000})
     nodes = [replace(with_cpus(name, left), host_capacity=capacity) for name, left in (("a", 2), ("b", 3))]
     runs = asking("runs", 1).served(9000).runs_on("b/0")

@@ -21,7 +21,7 @@ _DIGITS = 6
 
 
 _LONGEST_SPARED_SECONDS = 7200.0
-"""Who could not be evicted for this long is taken for a job that never saves. Many save once an hour."""
+"""A job that could not be evicted for this long counts as one that never saves. Many save once an hour."""
 
 
 def separate(session: Session) -> None:

@@ -44,9 +44,9 @@ def end_attempt(
 
 
 def _refusing(result: AttemptResult) -> tuple[str, ...] | None:
-    """Return the nodes of which something has to change before others are preempted again; None: nobody refused a worker.
+    """Return the nodes that have to change before others are preempted again; None: no worker was refused.
 
-    A kubelet may refuse for a reason that nobody sees go, such as a device plugin that begins again: then only time has to pass."""
+    A kubelet's reason may go without a visible change, such as a device plugin that starts again: then only time has to pass."""
     if result.reason == DisruptionReason.WORKER_UNSCHEDULABLE:
         return result.avoid
     return () if result.reason == DisruptionReason.WORKER_REFUSED else None

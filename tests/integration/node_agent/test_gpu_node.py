@@ -319,3 +319,17 @@ def test_a_gpu_node_without_gpus_is_repaired_and_otherwise_left_alone(cluster: C
     assert published()["status"] == first["status"]
     cluster.kubectl("delete", "gpunode", name)
     assert published()["status"] == first["status"]
+
+
+def test_a_status_replaces_gpus_that_somebody_else_wrote(cluster: Cluster) -> None:
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    writer = KubernetesWriter(name, config.new_client_from_config(str(cluster.plane.kubeconfig)))
+    gpu = {"uuid": "GPU-0", "index": 0, "model": "A100", "memoryBytes": 1, "allocatableBytes": 1}
+    gpu |= {"allocatablePercent": 100, "healthy": True}
+    writer.apply_object()
+    writer.apply_status({"gpuCount": 1, "gpus": [gpu]})
+    backup = json.dumps({"status": {"gpus": [{**gpu, "uuid": "GPU-old"}, gpu]}})
+    cluster.kubectl("patch", "gpunode", name, "--subresource=status", "--type=merge", "-p", backup)
+    writer.apply_status({"gpuCount": 1, "gpus": [{**gpu, "memoryBytes": 2}]})
+    (only,) = cluster.gpu_node(name)["status"]["gpus"]
+    assert (only["uuid"], only["memoryBytes"]) == ("GPU-0", 2)

@@ -23,9 +23,6 @@ class Server:
         if self.refuses:
             raise WriteError("refused")
 
-    def drop_gpus(self) -> None:
-        pass
-
     def apply_status(self, status: dict[str, Any]) -> None:
         self.reasons.append(status["conditions"][0]["message"])
         self.written.append(status)

@@ -97,6 +97,7 @@ def crd(
     columns: list[Schema],
     root: Schema | None = None,
     required: list[str] | None = None,
+    selectable: tuple[str, ...] = (),
 ) -> Schema:
     """Return a CustomResourceDefinition of one version. Where there is a spec, the status is a subresource; else one writer has
     the whole object, and writes it at once."""
@@ -137,6 +138,11 @@ def crd(
                     "schema": {"openAPIV3Schema": schema},
                     **({} if spec is None else {"subresources": {"status": {}}}),
                     "additionalPrinterColumns": columns,
+                    **(
+                        {"selectableFields": [{"jsonPath": path} for path in selectable]}
+                        if selectable
+                        else {}
+                    ),
                 }
             ],
         },
@@ -158,6 +164,7 @@ def training_job() -> Schema:
         description="A deep-learning training job that shares the cluster's GPUs with other jobs.",
         spec=spec,
         status=schema_of(TrainingJobStatus),
+        selectable=(".status.state",),
         columns=[
             column("State", "string", ".status.state", "Summary of the conditions."),
             column("Reason", "string", ".status.reason", "Why the job is in this state."),

@@ -8,7 +8,7 @@ from typing import Annotated
 from laneway.api.conditions import Condition
 from laneway.api.enforcement import Enforcement
 from laneway.api.orders import PodOrder
-from laneway.api.schema import Spec, Status, Time, or_else
+from laneway.api.schema import WRITTEN_AS_A_WHOLE, Spec, Status, Time, or_else
 from laneway.api.training_report import TrainingReport
 from pydantic import Field
 
@@ -216,6 +216,6 @@ class GPUNodeStatus(Status):
     gpu_count: int = Field(default=0, description="Number of GPUs.", ge=0)
     gpus: tuple[GPUStatus, ...] = Field(
         default=(),
-        description="GPUs of the node.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uuid"]},
+        description="GPUs of the node. Each write of the status replaces all of them.",
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )

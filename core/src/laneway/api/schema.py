@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from laneway.api.rfc3339 import check_time
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -12,6 +12,10 @@ from pydantic.alias_generators import to_camel
 MAX_COUNTER = 2**53
 """The maximum of every integer without a smaller one. A schema's maximum is a float64, which is exact up to here."""
 
+
+WRITTEN_AS_A_WHOLE: Final[dict[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+"""A list of a status with one writer. The API server keeps no account of who wrote which field of which entry, which would be more than half
+of the cost of a write, and as large as the list; what somebody else put into the list goes with the next write."""
 
 Time = Annotated[str, AfterValidator(check_time), Field(json_schema_extra={"format": "date-time"})]
 """A field with a time. A record with another text cannot be read, so that what was read needs no second check."""

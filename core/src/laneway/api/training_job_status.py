@@ -6,7 +6,7 @@ from typing import Literal
 
 from laneway.api.conditions import Condition
 from laneway.api.job_conditions import SummaryState, summarize
-from laneway.api.schema import Status, Time
+from laneway.api.schema import WRITTEN_AS_A_WHOLE, Status, Time
 from laneway.api.training_report import TrainingReport
 from pydantic import Field, computed_field
 
@@ -76,7 +76,7 @@ class SchedulerRefusalStatus(Status):
     nodes: tuple[RefusedNodeStatus, ...] = Field(
         default=(),
         description="Where workers were refused; empty once something has changed.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
 
 
@@ -248,7 +248,7 @@ class TrainingJobStatus(Status):
     placement: tuple[WorkerPlacementStatus, ...] = Field(
         default=(),
         description="Where the workers run or are about to run; of a finished job, where they ran last.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["worker"]},
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
     profile: ProfileStatus | None = Field(default=None, description="Measurements of the job's iterations.")
     execution: ExecutionStatus | None = Field(
@@ -274,12 +274,12 @@ class TrainingJobStatus(Status):
     avoid: tuple[AvoidedNodeStatus, ...] = Field(
         default=(),
         description="Nodes on which the job is not placed for a while, because its workers could not start or failed repeatedly there.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
     failures: tuple[NodeFailuresStatus, ...] = Field(
         default=(),
         description="Recent failures of the workers, by node.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]},
+        json_schema_extra=WRITTEN_AS_A_WHOLE,
     )
     unstarted_attempts: int | None = Field(
         default=None,

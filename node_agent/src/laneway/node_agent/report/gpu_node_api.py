@@ -15,7 +15,6 @@ from laneway.node_agent.report.gpu_node_writer import MissingError, NoAPIServerE
 _log = logging.getLogger(__name__)
 PLURAL: Final = "gpunodes"
 _APPLY: Final = "application/apply-patch+yaml"
-_MERGE: Final = "application/merge-patch+json"
 TIMEOUT_SECONDS: Final = (3.0, 10.0)
 """To connect, and to read."""
 
@@ -62,16 +61,6 @@ class KubernetesWriter:
         body = {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata, "spec": {}}
         self._apply(self._objects.patch_cluster_custom_object, body)
 
-    def drop_gpus(self) -> None:
-        """Remove all GPUs from the status. Another status would leave those that others wrote, such as of a backup.
-
-        Raises:
-            MissingError: the object does not exist.
-            WriteError: it could not be written.
-        """
-        body: dict[str, Any] = {"status": {"gpus": []}}
-        self._patch(self._objects.patch_cluster_custom_object_status, body, _content_type=_MERGE)
-
     def apply_status(self, status: dict[str, Any]) -> None:
         """Replace the status.
 
@@ -109,9 +98,6 @@ class KubernetesWriter:
         return self._owner
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
-        self._patch(patch, body, force=True, _content_type=_APPLY)
-
-    def _patch(self, patch: Any, body: dict[str, Any], **options: Any) -> None:
         try:
             patch(
                 GROUP,
@@ -120,8 +106,9 @@ class KubernetesWriter:
                 self._node,
                 body,
                 field_manager=NODE_FIELD_MANAGER,
+                force=True,
+                _content_type=_APPLY,
                 _request_timeout=TIMEOUT_SECONDS,
-                **options,
             )
         except ApiException as error:
             kind = MissingError if error.status == 404 else WriteError

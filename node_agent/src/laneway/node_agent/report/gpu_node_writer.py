@@ -28,15 +28,6 @@ class GPUNodeWriter(Protocol):
         """
         ...
 
-    def drop_gpus(self) -> None:
-        """Remove all GPUs from the status. Another status would leave those that others wrote, such as of a backup.
-
-        Raises:
-            MissingError: the object does not exist.
-            WriteError: it could not be written.
-        """
-        ...
-
     def apply_status(self, status: dict[str, Any]) -> None:
         """Replace the status.
 

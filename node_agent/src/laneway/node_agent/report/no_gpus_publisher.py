@@ -39,7 +39,6 @@ class NoGPUsPublisher:
         try:
             if now_seconds - self._written_seconds >= REPAIR_SECONDS:
                 self._writer.apply_object()
-                self._writer.drop_gpus()
                 self._writer.apply_status(self._status)
                 self._written_seconds = now_seconds
             self._lease.renew()

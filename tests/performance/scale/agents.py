@@ -55,8 +55,11 @@ class Worker:
 
 
 def worker_of(pod: Raw, now_seconds: float) -> Worker | None:
-    """Return the worker that a pod is; None where it does not run."""
-    if pod.get("status", {}).get("phase") != "Running":
+    """Return the worker that a pod is; None where it does not run.
+
+    A new pod that is not bound has the phase of its namesake on occasion: kwok writes a status by the pod's name alone.
+    """
+    if pod.get("status", {}).get("phase") != "Running" or "nodeName" not in pod["spec"]:
         return None
     metadata, labels = pod["metadata"], pod["metadata"]["labels"]
     gpus = tuple(metadata["annotations"][names.GPUS_ANNOTATION].split(","))

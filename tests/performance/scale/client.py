@@ -43,7 +43,7 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
     """While the block runs, have ``take`` see the type and object of each event from now on.
 
     Raises:
-        RuntimeError: the watch cannot go on.
+        ExceptionGroup: the watch cannot go on, or ``take`` has failed.
     """
     credentials = await api.credentials()
     context = ssl.create_default_context(cafile=credentials.ca_path)
@@ -71,15 +71,11 @@ async def watching(api: ApiServer, path: str, take: Callable[[str, Raw], None]) 
                         take(event["type"], event["object"])
 
     timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session:
-        task = asyncio.create_task(watch(session))
-        waiting = asyncio.create_task(started.wait())
-        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        try:
-            yield
-        finally:
-            if task.done():
-                task.result()
-            task.cancel()
-            await asyncio.wait([task])
+    async with (
+        aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session,
+        asyncio.TaskGroup() as tasks,  # a watch that fails ends the block at once
+    ):
+        task = tasks.create_task(watch(session))
+        await started.wait()
+        yield
+        task.cancel()

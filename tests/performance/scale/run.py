@@ -176,9 +176,11 @@ class Run(ABC):
         took = time.monotonic() - began
         after, others_after = self.of_operator(), self.cluster.figures()
         more = counts(self.operator).since(counted)
+        cycles = asdict(decisions(self.operator.log[log_length:]))
+        self.say("  cycles: " + ", ".join(f"{name} {value:.0f}" for name, value in cycles.items()))
         return {
             "seconds": took,
-            "decisions": asdict(decisions(self.operator.log[log_length:])),
+            "decisions": cycles,
             "preemptions": more.preemptions,
             "operator_cpu_seconds": after.cpu_seconds - before.cpu_seconds,
             "operator_cpu_percent": 100 * (after.cpu_seconds - before.cpu_seconds) / took,

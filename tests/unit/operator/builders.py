@@ -472,6 +472,11 @@ def gauges_of(view: ClusterState) -> dict[tuple[str, ...], float]:
     return samples_of(cycle.gauges(NOW))
 
 
+def states_of(gauges: dict[tuple[str, ...], float]) -> dict[str, float]:
+    """How many jobs are in each state."""
+    return {key[1]: value for key, value in gauges.items() if key[0] == "laneway_jobs"}
+
+
 def a_write(
     before: JobRecord,
     after: TrainingJobStatus,

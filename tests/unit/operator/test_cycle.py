@@ -30,6 +30,7 @@ from tests.unit.operator.builders import (
     gauges_of,
     reconciled_job_of,
     samples_of,
+    states_of,
     write_of,
 )
 
@@ -74,60 +75,6 @@ def test_a_job_that_does_not_fit_reports_reason_position_and_unblock() -> None:
     assert second.status.waiting.unblock
     assert condition_of(second.status, "Placed") == ("False", "GPUsBusy")
     assert second.creates == ()
-
-
-def test_preemption_writes_the_victim_first_and_starts_the_other_when_it_is_gone() -> None:
-    victim = a_job("low").placed("n1", at=NOW - 600).running(since=NOW - 600).record
-    pod = a_pod(victim).running(since=NOW - 600).record
-    urgent = a_job("high").visited().spec(priorityClassName="urgent").record
-    gpu_nodes = [a_gpu_node("n1", gpus=1)]
-    view = a_view([victim, urgent], [pod], gpu_nodes, priority_classes=[URGENT])
-    first = decided(view)
-
-    low = write_of(first, "low")
-    assert low is not None
-    assert low.after.pods_to_delete == (pod,)
-    assert condition_of(low.status, "Preempted") == ("True", "HigherPriority")
-    assert "ns/high" in next(each.message for each in low.status.conditions if each.type == "Preempted")
-    assert low.status.preemptions == 1
-    assert low.status.placement == ()
-    assert low.status.executed_milliseconds / 1000 == pytest.approx(600)
-    high = write_of(first, "high")
-    assert high is not None
-    assert high.creates == ()
-    assert states(gauges_of(view)) == {"preempting": 1, "waiting": 1}
-
-    leaving = a_pod(victim).running(since=NOW - 600).deleting().record
-    low_then, high_then = victim.with_status(low.status), urgent.with_status(high.status)
-    second = decided(
-        a_view([low_then, high_then], [leaving], gpu_nodes, priority_classes=[URGENT]), now=NOW + 1
-    )
-    assert all(not each.creates for each in second.writes), "the GPU is held until the last worker has gone"
-
-    third = decided(a_view([low_then, high_then], [], gpu_nodes, priority_classes=[URGENT]), now=NOW + 2)
-    started = write_of(third, "high")
-    assert started is not None
-    assert len(started.creates) == 1
-    waiting = write_of(third, "low")
-    assert waiting is None or not waiting.creates
-
-
-def test_a_gang_keeps_what_others_have_left_until_the_node_reports_the_last_of_them() -> None:
-    """The pods of both victims are deleted; of one, the node still reports the session. A job that comes after the gang and
-    needs only one GPU must not get the other: the gang would have to preempt somebody else, and never start."""
-    victim = a_job("low").gang(2).placed("n1", "n1", at=NOW - 200).record
-    session = a_session(a_pod(victim, 1).record, job="low", rank=1)
-    gang = a_job("high").gang(2).visited().spec(priorityClassName="urgent").record
-    small = a_job("small").visited().record
-    nodes = [a_gpu_node("n1", gpus=2, sessions={1: [session]})]
-    decision = decided(a_view([gang, small], [], nodes, priority_classes=[URGENT]))
-
-    assert decision.decision.starts == {}
-    assert str(decision.waiting["ns/high"].code) == "AwaitingRelease"
-    later = decided(
-        a_view([gang, small], [], [a_gpu_node("n1", gpus=2)], priority_classes=[URGENT]), now=NOW + 1
-    )
-    assert set(later.decision.starts) == {"ns/high"}
 
 
 def test_a_suspended_job_stops_and_that_is_no_preemption() -> None:
@@ -280,13 +227,13 @@ def test_gauges_count_a_job_that_waits_for_a_lane_as_waiting() -> None:
     cycle = Cycle(OperatorConfig())
     cycle.run(view, WriteHistory({}, {}), NOW)
     gauges = samples_of(cycle.gauges(NOW + 5))
-    assert states(gauges) == {"waiting": 1}
+    assert states_of(gauges) == {"waiting": 1}
     assert gauges["laneway_job_waiting_seconds", "ns", "a"] == 5
 
 
 def test_a_suspended_job_has_no_waiting_time() -> None:
     gauges = gauges_of(a_view([a_job("a").spec(suspend=True).record], gpu_nodes=[a_gpu_node("n1")]))
-    assert states(gauges) == {"suspended": 1}
+    assert states_of(gauges) == {"suspended": 1}
     assert ("laneway_job_waiting_seconds", "ns", "a") not in gauges
 
 
@@ -364,11 +311,6 @@ class TestAfterACycleWithoutADecision:
         err()
         state.note_job(first, None)
         assert cycle.run(state, WriteHistory({}, {}), NOW + 2).writes == ()
-
-
-def states(gauges: dict[tuple[str, ...], float]) -> dict[str, float]:
-    """How many jobs are in each state."""
-    return {key[1]: value for key, value in gauges.items() if key[0] == "laneway_jobs"}
 
 
 class TestAdvice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.deferred_statuses import DeferredStatuses
@@ -22,9 +22,16 @@ class Deferred:
         for number in range(MANY):
             self._statuses.defer(f"uid-{number}", NOW)
 
-    def written(self, starting: int, now_seconds: float, postponed: Iterable[str] = ()) -> list[str]:
+    def written(
+        self,
+        starting: int,
+        now_seconds: float,
+        postponed: Iterable[str] = (),
+        in_flight: Collection[str] = (),
+    ) -> list[str]:
         """Those that may be written."""
-        return list(self._statuses.take(starting, now_seconds, frozenset(postponed).__contains__))
+        is_postponed = frozenset(postponed).__contains__
+        return list(self._statuses.take(starting, in_flight, now_seconds, is_postponed))
 
 
 def test_what_was_saved_up_is_spent_at_once_and_then_so_many_a_second() -> None:
@@ -38,8 +45,15 @@ def test_no_more_is_written_than_there_is() -> None:
     statuses = DeferredStatuses(CycleConfig(explanations_per_second=20, explain_seconds=5))
     for uid in ("a", "b", "c"):
         statuses.defer(uid, NOW)
-    assert list(statuses.take(0, NOW, lambda _: False)) == ["a", "b", "c"]
-    assert list(statuses.take(0, NOW, lambda _: False)) == []
+    assert list(statuses.take(0, (), NOW, lambda _: False)) == ["a", "b", "c"]
+    assert list(statuses.take(0, (), NOW, lambda _: False)) == []
+
+
+def test_where_the_api_server_is_slower_than_the_allowance_no_queue_grows() -> None:
+    deferred = Deferred()
+    in_flight = deferred.written(0, NOW)
+    assert deferred.written(0, NOW + 60, in_flight=in_flight) == [], "100 are in flight"
+    assert len(deferred.written(0, NOW + 61, in_flight=in_flight[30:])) == 30
 
 
 def test_while_many_jobs_start_few_sentences_are_written() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,11 +13,12 @@ from laneway.operator import engine as engine_module
 from laneway.operator.cycle.cycle import Cycle, CycleResult
 from laneway.operator.cycle.write_history import WriteHistory
 from laneway.operator.engine import Engine
+from laneway.operator.execute.garbage_collector import GarbageCollector
 from laneway.operator.execute.writer import Writer
 from laneway.operator.metrics import Gauges, Metrics
 from laneway.operator.pacing import MISSED_DELETIONS_SECONDS
 from laneway.operator.state.cache import ClusterCache
-from laneway.operator.watch.apiserver import ApiServer
+from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 from tests.unit.operator.builders import a_job
@@ -81,6 +82,20 @@ class _Loop(asyncio.SelectorEventLoop):
         return self._fake.now_seconds
 
 
+def play(fake: _FakeTime, steps: Callable[[Engine], Awaitable[None]]) -> None:
+    """Run an engine, in no time, while these steps are taken."""
+
+    async def run() -> None:
+        engine = an_engine(ClusterCache(lambda: 0.0), lambda: fake.now_seconds, leads=True)
+        task = asyncio.create_task(engine.run())
+        await steps(engine)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with asyncio.Runner(loop_factory=lambda: _Loop(fake)) as runner:
+        runner.run(run())
+
+
 @pytest.mark.parametrize(
     ("after_seconds", "want_seconds"),
     [(1.0, MISSED_DELETIONS_SECONDS), (MISSED_DELETIONS_SECONDS + 60, MISSED_DELETIONS_SECONDS + 60)],
@@ -92,35 +107,80 @@ def test_a_requested_list_waits_for_a_minimum_time_after_the_last_one(
     """Several requests lead to a single list."""
     fake, listed, once = _FakeTime(), list[float](), asyncio.Event()
 
-    async def relist(*arguments: object) -> None:
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
         listed.append(fake.now_seconds)
         once.set()
 
     monkeypatch.setattr(engine_module, "relist", relist)
 
-    async def play() -> None:
-        engine = an_engine(ClusterCache(lambda: 0.0), lambda: fake.now_seconds, leads=True)
-        engine.list_soon()  # before the first list there is nothing that it could have missed
-        task = asyncio.create_task(engine.run())
+    async def steps(engine: Engine) -> None:
         await once.wait()
         await asyncio.sleep(after_seconds)
         for _ in range(3):
             engine.list_soon()
         await asyncio.sleep(600)
-        task.cancel()
-        await asyncio.wait([task])
 
-    with asyncio.Runner(loop_factory=lambda: _Loop(fake)) as runner:
-        runner.run(play())
+    play(fake, steps)
     first, again = listed
     assert again - first == pytest.approx(want_seconds, abs=1)
+
+
+def test_what_a_watch_missed_before_this_replica_led_is_found_by_a_list_of_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica that stands by knows jobs that have ended, and the first list leaves these out."""
+    fake, with_ended = _FakeTime(), list[bool]()
+
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
+        with_ended.append(ended_jobs)
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+
+    async def steps(engine: Engine) -> None:
+        engine.list_soon()
+        await asyncio.sleep(600)
+
+    play(fake, steps)
+    assert with_ended == [False, True]
+
+
+def test_workers_without_a_job_are_looked_after_while_lists_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the rights in one of several namespaces were taken away."""
+    fake, once, failed = _FakeTime(), asyncio.Event(), 0
+    collected = list[float]()
+
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
+        nonlocal failed
+        await asyncio.sleep(0.1)
+        if ended_jobs:
+            failed += 1
+            raise ApiError(403, "Forbidden", "cannot list trainingjobs in the namespace gone")
+        once.set()
+
+    async def collect(*arguments: object) -> bool:
+        collected.append(fake.now_seconds)
+        return True
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+    monkeypatch.setattr(GarbageCollector, "collect_workers", collect)
+
+    async def steps(engine: Engine) -> None:
+        await once.wait()
+        await asyncio.sleep(MISSED_DELETIONS_SECONDS)
+        engine.list_soon()
+        collected.clear()
+        await asyncio.sleep(600)
+
+    play(fake, steps)
+    assert failed > 100
+    assert len(collected) > 10
 
 
 def test_the_cycle_knows_since_when_this_replica_has_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that has led before begins again: it has not seen what happened meanwhile."""
     fake, seen, run = _FakeTime(), list[tuple[float, float]](), Cycle.run
 
-    async def relist(*arguments: object) -> None:
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
         return
 
     def observed(cycle: Cycle, state: Any, history: WriteHistory, *arguments: Any) -> CycleResult:
@@ -130,17 +190,58 @@ def test_the_cycle_knows_since_when_this_replica_has_watched(monkeypatch: pytest
     monkeypatch.setattr(engine_module, "relist", relist)
     monkeypatch.setattr(Cycle, "run", observed)
 
-    async def play() -> None:
-        engine = an_engine(ClusterCache(lambda: 0.0), lambda: fake.now_seconds, leads=True)
-        task = asyncio.create_task(engine.run())
+    async def steps(engine: Engine) -> None:
         for leads in (True, False, True):
             cast(Any, engine._leadership).leads = leads
             await asyncio.sleep(100)
-        task.cancel()
-        await asyncio.wait([task])
 
-    with asyncio.Runner(loop_factory=lambda: _Loop(fake)) as runner:
-        runner.run(play())
+    play(fake, steps)
     first, second = seen[0][0], next(now for now, _ in seen if now >= 1_200)
     assert {since for _, since in seen} == {first, second}
     assert {since for now, since in seen if now < 1_200} == {first}
+
+
+def test_cycles_go_on_while_a_list_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, cycles, run, lists = _FakeTime(), list[float](), Cycle.run, list[float]()
+
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
+        lists.append(fake.now_seconds)
+        if len(lists) > 1:
+            await asyncio.Event().wait()
+
+    def observed(cycle: Cycle, *arguments: Any) -> CycleResult:
+        cycles.append(fake.now_seconds)
+        return run(cycle, *arguments)
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+    monkeypatch.setattr(Cycle, "run", observed)
+
+    async def steps(engine: Engine) -> None:
+        await asyncio.sleep(100)
+        engine.list_soon()
+        await asyncio.sleep(100)
+
+    play(fake, steps)
+    _, again = lists
+    assert any(moment > again + 50 for moment in cycles)
+
+
+def test_a_list_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, lists = _FakeTime(), list[float]()
+
+    async def relist(*arguments: object, ended_jobs: bool) -> None:
+        lists.append(fake.now_seconds)
+        if len(lists) in (1, 3, 4):
+            raise UnknownOutcome("no answer")
+
+    monkeypatch.setattr(engine_module, "relist", relist)
+
+    async def steps(engine: Engine) -> None:
+        await asyncio.sleep(100)
+        engine.list_soon()
+        await asyncio.sleep(100)
+
+    play(fake, steps)
+    assert len(lists) == 5
+    assert lists[1] - lists[0] == pytest.approx(1.0, abs=0.2)
+    assert lists[4] - lists[2] == pytest.approx(2.0, abs=0.4)

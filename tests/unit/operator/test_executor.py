@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from laneway.api.training_profile import TrainingProfileStatus
+from laneway.operator.cycle.cycle import Cycle
 from laneway.operator.cycle.templates import ProfileWrite
+from laneway.operator.execute import executor as executor_module
 from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.manifests import gang_service
 from laneway.operator.execute.writer import Writer
@@ -19,9 +21,10 @@ from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import PROFILE_RETRY_SECONDS, SERVICE_SEEN_SECONDS
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import SERVICES
-from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
+from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw, UnknownOutcome
+from laneway.scheduling.config.operator_config import OperatorConfig
 
-from tests.unit.operator.builders import NOW, a_job, a_write
+from tests.unit.operator.builders import NOW, a_gpu_node, a_job, a_view, a_write, gpu_uuid
 
 Between = Callable[[ClusterCache, Raw], object]
 
@@ -53,15 +56,21 @@ class _Refusing:
 
 
 def an_executor(
-    cache: ClusterCache, api: object, ended: list[bool], wall: Callable[[], float] = lambda: 0.0
+    cache: ClusterCache,
+    api: object,
+    ended: list[bool],
+    wall: Callable[[], float] = lambda: 0.0,
+    refresh: Callable[[object], Awaitable[None]] | None = None,
 ) -> Executor:
     metrics = Metrics()
     return Executor(
         Writer(cast(ApiServer, api), cache, metrics, lambda: 10.0),
         metrics,
-        cast(Any, SimpleNamespace(identity="a")),
+        cast(Any, SimpleNamespace(identity="a", leads=True)),
         4,
         unchanged=cast(Any, None),
+        refresh_job=cast(Any, refresh),
+        refresh_node=cast(Any, refresh),
         ended=ended.append,
         wall=wall,
     )
@@ -208,3 +217,162 @@ async def test_gangs_are_refused_where_another_service_has_the_name(field: str) 
     (refusal,) = executor.refusals.values()
     assert "rename it if it is yours, else delete it" in refusal
     assert api.asked == ["GET"]
+
+
+class _Failing:
+    """An API server on which one job's status meets another version, and which takes all others."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.written: list[str] = []
+
+    async def request(self, method: str, path: str, **request: Any) -> Raw:
+        if "/releases/" in path:
+            raise self._error
+        self.written.append(path)
+        return a_job("takes").visited().raw
+
+
+class _Reads:
+    """Reads of what a failed write was about."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, what: object) -> None:
+        await self.may_end.wait()
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+_FAILURES = [
+    pytest.param(ApiError(409, "Conflict", "changed"), id="it met another version"),
+    pytest.param(UnknownOutcome("no answer"), id="its outcome is unknown"),
+]
+
+
+@pytest.mark.parametrize("error", _FAILURES)
+async def test_a_job_is_left_alone_and_releases_nothing_until_it_was_read_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Whether its status was written is not known: its GPUs may be its own still."""
+    monkeypatch.setattr(executor_module, "RETRY_WRITE_SECONDS", 0.0)
+    placed = a_job("releases").placed("n1").running(since=NOW)
+    releases = a_write(placed.record, placed.after(transitions.succeeded, "done", NOW, NOW).record.status)
+    waits = a_job("takes").visited()
+    takes = a_write(waits.record, waits.placed("n1").record.status, creates=())
+    assert releases.releases & takes.depends_on, "the one gets the other's GPU"
+    api, reads = _Failing(error), _Reads(UnknownOutcome("no answer"), None)
+    ended = list[bool]()
+    executor = an_executor(ClusterCache(lambda: 0.0), api, ended, refresh=reads)
+    executor.begin(releases, NOW)
+    executor.begin(takes, NOW)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert executor.in_flight == {releases.job.uid, takes.job.uid}
+    reads.may_end.set()
+    await executor.end()
+    assert (api.written, executor.in_flight, reads.answers) == ([], set(), [])
+    assert ended == [True, True], "each is looked at again once"
+
+
+async def test_what_cannot_be_read_again_is_given_up_when_this_replica_no_longer_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor_module, "RETRY_WRITE_SECONDS", 0.0)
+    job = a_job("releases").visited()
+    executor = an_executor(
+        ClusterCache(lambda: 0.0),
+        _Failing(UnknownOutcome("no answer")),
+        [],
+        refresh=_Away(),
+    )
+    executor.begin(a_write(job.record, job.record.status), NOW)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert executor.in_flight
+    cast(Any, executor._leadership).leads = False
+    await asyncio.wait_for(executor.end(), 30)
+
+
+class _Away:
+    async def __call__(self, what: object) -> None:
+        raise UnknownOutcome("no answer")
+
+
+async def test_jobs_that_cannot_be_read_again_do_not_keep_others_from_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the rights in one of several namespaces were taken away."""
+    monkeypatch.setattr(executor_module, "RETRY_WRITE_SECONDS", 0.0)
+
+    async def refuse(*arguments: object, **more: object) -> None:
+        raise ApiError(403, "Forbidden", "cannot do that in the namespace gone")
+
+    gone = [a_job(f"a{n}").metadata(namespace="gone", name=f"a{n}").visited().record for n in range(2)]
+    view = a_view([*gone, a_job("z").visited().record], [], [a_gpu_node("n1", gpus=8)])
+    cycle = Cycle(OperatorConfig.model_validate({"cycle": {"startsPerCycle": 2}}))
+    api = SimpleNamespace(request=refuse)
+    executor = an_executor(ClusterCache(lambda: 0.0), api, [], refresh=refuse)
+    first = cycle.run(view, executor.history(), NOW).writes
+    assert {write.job.key for write in first} == {"gone/a0", "gone/a1"}
+    for write in first:
+        executor.begin(write, NOW)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    second = cycle.run(view, executor.history(), NOW + 1, executor.in_flight).writes
+    assert {write.job.key for write in second} == {"ns/z"}
+    cast(Any, executor._leadership).leads = False
+    await executor.end()
+
+
+async def test_jobs_that_swap_gpus_do_not_wait_for_each_other() -> None:
+    """The pods of both are gone, and each starts again where the other was."""
+    b = a_job("b").placed("n1", at=NOW - 600).running(since=NOW - 600)
+    a = a_job("a").placed("n1", at=NOW - 600).running(since=NOW - 600)
+    (worker,) = a.record.status.placement
+    a = a.status(placement=(worker.model_copy(update={"gpus": (gpu_uuid("n1", 1),)}),))
+    jobs = {each.key: each for each in (a.record, b.record)}
+    cycle, gpu_nodes = Cycle(OperatorConfig()), [a_gpu_node("n1", gpus=2)]
+    executor = an_executor(ClusterCache(lambda: 0.0), _Echo(), [])
+    for _ in range(2):
+        result = cycle.run(a_view(jobs.values(), [], gpu_nodes), executor.history(), NOW)
+        assert {write.job.key for write in result.writes} == {"ns/a", "ns/b"}
+        for write in result.writes:
+            executor.begin(write, NOW)
+            jobs[write.job.key] = write.job.with_status(write.status)
+        await asyncio.wait_for(executor.end(), 30)
+    assert [jobs[key].status.placement[0].gpus for key in ("ns/a", "ns/b")] == [
+        (gpu_uuid("n1", 0),),
+        (gpu_uuid("n1", 1),),
+    ]
+
+
+class _Echo:
+    """An API server that takes all writes."""
+
+    async def request(self, method: str, path: str, *, body: Raw | None = None, **more: object) -> Raw:
+        assert body is not None
+        return {**body, "metadata": {"uid": "u", **body["metadata"], "resourceVersion": "7"}}
+
+
+async def test_a_node_s_orders_are_left_alone_until_it_was_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor_module, "RETRY_WRITE_SECONDS", 0.0)
+    reads = _Reads(None)
+
+    async def refuse(write: object) -> None:
+        raise ApiError(409, "Conflict", "changed")
+
+    executor = an_executor(ClusterCache(lambda: 0.0), None, [], refresh=reads)
+    monkeypatch.setattr(executor._writer, "write_orders", refuse)
+    executor.begin_orders(cast(Any, SimpleNamespace(node=SimpleNamespace(name="n1"), orders=())))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert executor.nodes_in_flight == {"n1"}
+    reads.may_end.set()
+    await executor.end()
+    assert executor.nodes_in_flight == set()

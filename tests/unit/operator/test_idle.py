@@ -11,8 +11,8 @@ from laneway.operator.pacing import idle_seconds
     [
         ("something is due later", 7.0, 0.002, 7.0),
         ("something is due at once, and a decision takes no time", 0.0, 0.0, 0.05),
-        ("something is overdue, with a few jobs", -3.0, 0.002, 0.1),
-        ("something is overdue, with thousands of jobs: a fiftieth of a core at most", -3.0, 0.08, 4.0),
+        ("something is overdue, with a few jobs", -3.0, 0.002, 0.2),
+        ("something is overdue, with thousands of jobs: a hundredth of a core at most", -3.0, 0.04, 4.0),
         ("decisions take long: what is due is not put off for ever", -3.0, 2.0, 5.0),
     ],
 )

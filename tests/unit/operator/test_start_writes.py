@@ -101,5 +101,13 @@ def test_figures_are_written_less_often_the_longer_a_job_has_run(gang: Watched) 
 
 @pytest.mark.parametrize(("ran", "want"), [(0.0, 5.0), (100.0, 10.0), (1e6, 300.0)])
 def test_the_interval_of_figures_is_a_tenth_of_the_running_time(ran: float, want: float) -> None:
-    assert figures_interval_seconds(5.0, ran) == want
-    assert figures_interval_seconds(600.0, ran) == 600.0, "the configured one is the least"
+    assert figures_interval_seconds(5.0, 20.0, ran, running=1) == want
+    assert figures_interval_seconds(600.0, 20.0, ran, running=1) == 600.0, "the configured one is the least"
+
+
+@pytest.mark.parametrize(("ran", "want"), [(3.0, 5.0), (60.0, 60.0), (1_000.0, 400.0), (1e6, 400.0)])
+def test_figures_of_thousands_of_jobs_are_written_at_a_bounded_rate_but_soon_after_a_start(
+    ran: float, want: float
+) -> None:
+    """2,000 jobs have 5 writes a second."""
+    assert figures_interval_seconds(5.0, 20.0, ran, running=2_000) == want

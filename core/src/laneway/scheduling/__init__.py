@@ -19,6 +19,7 @@ from laneway.api.training_job import PlacementMode
 from laneway.scheduling.config.registry import policies
 from laneway.scheduling.config.stages import Policies
 from laneway.scheduling.explain.start_estimates import StartEstimate
+from laneway.scheduling.framework.session import MAX_PREEMPTORS
 from laneway.scheduling.model.host_resources import HostResources
 from laneway.scheduling.model.plan import (
     NEVER_FITS,
@@ -47,6 +48,7 @@ from laneway.scheduling.validation import InvalidPlan
 
 __all__ = [
     "GPU",
+    "MAX_PREEMPTORS",
     "NEVER_FITS",
     "ClusterSnapshot",
     "Decision",

@@ -55,7 +55,8 @@ def run_cycle(session: Session) -> Decision:
     decision.waiting.update(
         {key: reasons.not_reached() for key in queue.paused() if key not in decision.preemptions}
     )
-    cache.end_cycle(valid=not decision.preemptions and not session.reservations)
+    full = session.preemptors >= session.max_preemptors  # some may have been rejected for that alone
+    cache.end_cycle(valid=not decision.preemptions and not session.reservations and not full)
     return decision
 
 

@@ -18,7 +18,7 @@ from laneway.scheduling.cycle import not_admitted, run_cycle
 from laneway.scheduling.explain.start_estimates import StartEstimate, start_estimates
 from laneway.scheduling.explain.suggestions import suggestions
 from laneway.scheduling.explain.waiting import waiting_order, waiting_reasons
-from laneway.scheduling.framework.session import Session
+from laneway.scheduling.framework.session import MAX_PREEMPTORS, Session
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.model.plan import Decision, Plan, WaitingReason
@@ -74,12 +74,15 @@ class Scheduler:
         state = self._state
         return state.measured.report(key, SharedSpeed(ratio, sharers), state.speeds, state.allocations)
 
-    def decide(self, now_seconds: float, max_starts: float = math.inf) -> Decision:
+    def decide(
+        self, now_seconds: float, max_starts: float = math.inf, max_preemptors: int = MAX_PREEMPTORS
+    ) -> Decision:
         """Run one cycle, and return what changes.
 
         Args:
             now_seconds: the moment.
             max_starts: the most jobs that may start; if more could, the decision is truncated and the next is due at once.
+            max_preemptors: the most jobs for which others are preempted.
 
         Raises:
             InvalidPlan: a policy broke an invariant (see :mod:`laneway.scheduling.validation`).
@@ -91,7 +94,7 @@ class Scheduler:
             self._worker_counts.refresh(state, now_seconds)
             state.refresh(now_seconds)
         state.allocations.drop_unused_views()
-        decision = run_cycle(Session(state, self._cache, now_seconds, max_starts))
+        decision = run_cycle(Session(state, self._cache, now_seconds, max_starts, max_preemptors))
         decision.promotions = sorted(state.ranking.promoted)
         check_decision(self._holdings, decision)
         return decision
@@ -129,6 +132,8 @@ class Scheduler:
         decision: Decision,
         now_seconds: float,
         before: Mapping[str, WaitingReason] = MappingProxyType({}),
+        *,
+        again: Collection[str] | None = None,
     ) -> Mapping[str, WaitingReason]:
         """Return why each waiting job waits, in order, with its position.
 
@@ -138,10 +143,12 @@ class Scheduler:
             decision: the last result of :meth:`decide`.
             now_seconds: the moment of that decision.
             before: the last result. A reason that is still the same is the same object in both.
+            again: the jobs whose reasons are worked out again, besides those that the decision gives; of the others only positions
+                change, which costs a tenth. None: all are worked out.
         """
         state = self._state
         state.refresh_drifting(state.jobs, now_seconds)
-        return waiting_reasons(waiting_order(state, decision), state, self._cache, decision, before)
+        return waiting_reasons(waiting_order(state, decision), state, self._cache, decision, before, again)
 
     def requeued(self) -> Mapping[str, int]:
         """Return the jobs that are new or have changed queues since the last call, each with its queue."""

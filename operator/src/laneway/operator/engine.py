@@ -1,8 +1,9 @@
 """The loop that acts: one cycle after another, each from the whole state of the cluster.
 
 A cycle looks at the cache, decides (:mod:`laneway.operator.cycle.cycle`) and has the writes executed (:mod:`laneway.operator.execute.executor`).
-It does not wait for them: no two cycles act on the same job, because a job with writes in flight is left alone until these have
-ended. Only the leader's engine runs cycles.
+It waits neither for them nor for lists and other reads (:mod:`laneway.operator.upkeep`): no two cycles act on the same job, because a
+job with writes in flight is left alone until these have ended, and it was read again where one failed. Only the leader's engine
+runs cycles.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from laneway.operator.execute.executor import Executor
 from laneway.operator.execute.garbage_collector import GarbageCollector
 from laneway.operator.execute.leader import Leadership
 from laneway.operator.execute.template_trials import TemplateTrials
-from laneway.operator.execute.writer import FencedOff, Writer
+from laneway.operator.execute.writer import Writer
 from laneway.operator.logs import CYCLE
 from laneway.operator.metrics import Metrics
 from laneway.operator.pacing import (
@@ -37,8 +38,15 @@ from laneway.operator.pacing import (
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.resources import TRAINING_JOBS, Resource
+from laneway.operator.upkeep import Upkeep
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
-from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
+from laneway.operator.watch.relist import (
+    ListedThePast,
+    refresh_gpu_node,
+    refresh_job,
+    relist,
+    unchanged,
+)
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 logger = logging.getLogger(__name__)
@@ -72,11 +80,14 @@ class Engine:
             leadership,
             config.cycle.parallel_writes,
             unchanged=partial(unchanged, api, cache),
+            refresh_job=partial(refresh_job, api, cache),
+            refresh_node=partial(refresh_gpu_node, api, cache),
             ended=self._writes_ended,
             wall=wall,
         )
         self._garbage_collector = GarbageCollector(api, self._executor, config.timeouts.orphan_seconds)
         self._trials = TemplateTrials(writer, config.timeouts.refusal_backoff_seconds)
+        self._upkeep = Upkeep(self.wake, self._executor.fence_off)
         self._collections = FullCollections(time.monotonic)
         self._cycles = 0
         self._decided_in_seconds = self._decision_cpu_seconds = 0.0
@@ -84,7 +95,7 @@ class Engine:
         self._wakes_later: asyncio.TimerHandle | None = None
         self._listed_seconds: float | None = None
         self._watched_since_seconds = math.inf
-        self._list_again = False
+        self._list_again = self._tidies = self._missed_deletions = False
         self._lists_later: asyncio.TimerHandle | None = None
         self._asked_seconds: float | None = None
         self._last_sign_seconds = wall()
@@ -113,7 +124,10 @@ class Engine:
 
     def list_soon(self) -> None:
         """Have everything listed again, because a watch may have missed deletions; soon after a list, a little later."""
-        if self._listed_seconds is None or self._lists_later is not None:
+        if self._listed_seconds is None:
+            self._missed_deletions = True  # the first list leaves out jobs that have ended
+            return
+        if self._lists_later is not None:
             return
         wait_seconds = self._listed_seconds + MISSED_DELETIONS_SECONDS - self._wall()
         if wait_seconds <= 0:
@@ -147,20 +161,18 @@ class Engine:
         try:
             while True:
                 await self._rest()
+                self._upkeep.check()
                 self._last_sign_seconds = self._wall()
                 if self._leadership.leads and not self._executor.fenced_off:
                     await self._lead()
                 else:
                     await self._stand_by()
         finally:
+            await self._upkeep.end()
             await self._executor.finish(LAST_WRITES_SECONDS)
 
-    async def cycle(self) -> CycleResult:
-        """Decide once, and begin to execute it.
-
-        Raises:
-            ApiError, FencedOff, UnknownOutcome: while workers without a job were looked at.
-        """
+    def _cycle_now(self) -> None:
+        """Decide once, and begin to execute it."""
         began_seconds, began_cpu_seconds = time.monotonic(), time.thread_time()
         now_seconds = self._wall()
         executor = self._executor
@@ -189,30 +201,45 @@ class Engine:
         self._decision_cpu_seconds = time.thread_time() - began_cpu_seconds
         self._metrics.show(lambda: self._cycle.gauges(self._wall()))
         self._metrics.cycle_duration.observe(self._decided_in_seconds)
-        if not await self._garbage_collector.collect_workers(state, now_seconds):
-            self._list_again = True  # the cache has missed a job
-        if await self._trials.ask(state, result.waiting, self._cycle.refused, now_seconds):
-            self.wake()
+        self._begin_upkeep(state, result)
+        if self._tidies:
+            self._tidy(state)
         took = {
             "seconds": round(self._decided_in_seconds, 4),
             "cpu_seconds": round(self._decision_cpu_seconds, 4),
         }
         logger.debug("cycle", extra={"writes": len(result.writes), **took})
-        return result
+
+    def _begin_upkeep(self, state: ClusterState, result: CycleResult) -> None:
+        now_seconds = self._wall()
+        if self._list_is_due():
+            self._upkeep.begin("list", self._list_all)
+        # A list may show the job of a worker that seems to have none; but one that fails may do so for ever.
+        if not self._upkeep.under_way("list") or self._upkeep.fails("list"):
+            self._upkeep.begin("workers", partial(self._collect_workers, state, now_seconds))
+        ask = partial(self._trials.ask, state, result.waiting, self._cycle.refused, now_seconds)
+        self._upkeep.begin("templates", ask)
+
+    async def _collect_workers(self, state: ClusterState, now_seconds: float) -> bool:
+        knows_all_jobs = await self._garbage_collector.collect_workers(state, now_seconds)
+        if not knows_all_jobs:
+            self._list_again = True
+        return not knows_all_jobs
 
     async def _lead(self) -> None:
         self._cycles += 1
         token = CYCLE.set(f"{self._leadership.identity[-8:]}-{self._cycles}")
         try:
-            listed = await self._catch_up()
-            await self.cycle()
-            if listed:
-                await self._after_list(self._cache.state(self._config.timeouts.silent_node_seconds))
-        except FencedOff as error:
-            logger.warning("cycle ended early", extra={"problem": str(error)})
-            await self._stand_by()
+            if not self.synced:
+                await self._list_all()
+                self._forget_changes()  # the first cycle looks at everything in any case
+                self._watched_since_seconds = self._wall()
+                if self._missed_deletions:
+                    self._missed_deletions = False
+                    self.list_soon()
+            self._cycle_now()
         except (ApiError, UnknownOutcome, ListedThePast) as error:
-            logger.warning("cycle failed at the API server", extra={"problem": str(error)})
+            logger.warning("the cluster could not be listed", extra={"problem": str(error)})
             self._due_seconds = self._wall() + RETRY_CYCLE_SECONDS
         finally:
             CYCLE.reset(token)
@@ -237,6 +264,7 @@ class Engine:
 
     async def _stand_by(self) -> None:
         """Wait for the writes in flight, and forget everything: the next leader must not meet writes that were decided before."""
+        await self._upkeep.end()
         await self._executor.end()
         self._executor.forget()
         self._cycle.forget()
@@ -247,45 +275,34 @@ class Engine:
         self._metrics.silent_nodes.set(0)
         self._metrics.show(no_job_gauges)
 
-    async def _catch_up(self) -> bool:
-        """List or read what the cache may lack; return whether everything was listed."""
-        now_seconds, listed_seconds = self._wall(), self._listed_seconds
-        due = (
-            listed_seconds is None
-            or self._list_again
-            or now_seconds - listed_seconds >= self._config.cycle.relist_seconds
-        )
-        if due:
-            self._list_again = False
-            await self._list_all()
-            if listed_seconds is None:
-                self._forget_changes()  # the first cycle looks at everything in any case
-                self._watched_since_seconds = now_seconds
-            self._listed_seconds = now_seconds
-        while self._executor.needs_refresh:
-            uid, job = next(iter(self._executor.needs_refresh.items()))
-            await refresh_job(self._api, self._cache, job)
-            del self._executor.needs_refresh[uid]
-        while self._executor.nodes_needing_refresh:
-            name = next(iter(self._executor.nodes_needing_refresh))
-            await refresh_gpu_node(self._api, self._cache, name)
-            self._executor.nodes_needing_refresh.discard(name)
-        return due
+    def _list_is_due(self) -> bool:
+        since_seconds = self._wall() - (self._listed_seconds or 0.0)
+        return self._list_again or since_seconds >= self._config.cycle.relist_seconds
 
     def _forget_changes(self) -> None:
         self._cache.state(self._config.timeouts.silent_node_seconds).take_delta()
 
-    async def _list_all(self) -> None:
-        """List everything, no older than this leader's term: else GPUs that the leader before gave away would be given away again."""
-        asked_seconds = time.monotonic()
+    async def _list_all(self) -> bool:
+        """List everything, no older than this leader's term: else GPUs that the leader before gave away would be given away again.
+        Return True."""
+        now_seconds, asked_seconds = self._wall(), time.monotonic()
+        self._list_again, again = False, True
         if self._asked_seconds is None:
             self._asked_seconds = asked_seconds
         lag_seconds = asked_seconds - self._asked_seconds
         not_before = self._leadership.term_version if lag_seconds < LONGEST_LAG_SECONDS else 0
-        await relist(self._api, self._cache, not_before)
+        try:
+            # Decisions need no jobs that have ended: kopf's first list brings them.
+            await relist(self._api, self._cache, not_before, ended_jobs=self.synced)
+            again = False
+        finally:
+            self._list_again |= again
+        self._listed_seconds, self._tidies = now_seconds, True
+        return True
 
-    async def _after_list(self, state: ClusterState) -> None:
-        """Do the work that costs time for every job, after a full list."""
+    def _tidy(self, state: ClusterState) -> None:
+        """Do the work that costs time for every job: after the first cycle that follows a list."""
+        self._tidies = False
         self._cache.condense_ended_jobs()
         uids = set(state.jobs)
         self._executor.forget_gone_jobs(uids)

@@ -5,9 +5,9 @@ What an administrator may want to change is in :mod:`laneway.scheduling.config.o
 | what | how often or how long | why |
 | -- | -- | -- |
 | a cycle after a change | ``debounceMilliseconds``, at least 3 times the last decision | most time goes to taking changes in |
-| a cycle when something is due | at least 50 times the last decision's processor time | due steps can wait for others |
+| a cycle when something is due | at least 100 times the last decision's processor time | due steps can wait for others |
 | explanations | ``explanationsPerSecond``, saved up over ``explainSeconds`` | thousands of waiting jobs must not flood etcd |
-| figures of a job that runs | a tenth of its running time, ``explainSeconds`` to 300 s | nor must thousands of running ones |
+| figures of a job that runs | a tenth of its running time, ``explainSeconds`` to 300 s; of all jobs together a quarter of ``explanationsPerSecond`` | nor must thousands of running ones |
 | a failed write | again after 1 s | the API server needs its time |
 | a gang that failed or did not start | doubles from ``restartBackoffSeconds`` to 300 s | a broken job must not spin |
 """
@@ -20,14 +20,14 @@ REST_PER_DECISION = 3.0
 LONGEST_DEBOUNCE_SECONDS = 1.0
 """While changes keep coming, the rest is a multiple of the last decision: it goes to taking changes in and to writing."""
 
-REST_PER_IDLE_DECISION = 50.0
+REST_PER_IDLE_DECISION = 100.0
 LONGEST_IDLE_REST_SECONDS = 5.0
 SHORTEST_IDLE_REST_SECONDS = 0.05
-"""Where nothing changes, the rest is a multiple of the last decision's processor time, a fiftieth of a core. With thousands of
+"""Where nothing changes, the rest is a multiple of the last decision's processor time, a hundredth of a core. With thousands of
 running jobs one crosses a threshold of attained service at any time; that can wait for others."""
 
 RETRY_CYCLE_SECONDS = 1.0
-"""After a cycle in which the API server did not answer."""
+"""After a list, or other work beside the cycles, that the API server did not answer."""
 
 FIGURES_WRITTEN_SECONDS = 5.0
 """After a write of figures alone, jobs are looked at again after this time, together: nothing happens to them, and with thousands of
@@ -48,8 +48,9 @@ SPEED_ITERATIONS = 16
 that comes late hardly counts."""
 
 EXPLAINED_PER_CYCLE = 100
-_EXPLAINED_PER_SECOND = 5000.0
-"""Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core."""
+_EXPLAINED_PER_SECOND = 1000.0
+"""Up to this number of waiting jobs, all are explained in every cycle; beyond it, this number a second: about a fiftieth of a core where each
+has a template of its own."""
 
 SUGGESTIONS_PER_CYCLE = 4
 """Each tries several changes of a job's spec in the scheduler, a few milliseconds with thousands of jobs."""
@@ -58,7 +59,7 @@ FIRST_ESTIMATE_SECONDS = 1.0
 """A job that is new in line gets its estimate within this; the others within ``estimateSeconds``."""
 
 TEMPLATE_TRIALS_PER_CYCLE = 2
-"""The cycle waits for the API server's answers."""
+"""Each is a request to the API server."""
 
 SERVICE_SEEN_SECONDS = 10.0
 """While gangs start in a namespace, their Service is looked for this often. If somebody deletes it, the next attempts have it again."""
@@ -75,6 +76,10 @@ _FIGURES_AGE_RATIO = 0.1
 _LONGEST_FIGURES_SECONDS = 300.0
 """The figures of a job that runs are at most a tenth of its running time old, and at most this: with thousands of running jobs, some
 figure is new at any time. The metrics have them at once."""
+
+_FIGURES_RATIO_OF_EXPLANATIONS = 0.25
+"""The part of the writes that only explain which the figures of all running jobs may take together. With thousands of jobs figures
+are older for that, but never older than half the job's running time."""
 
 MANY_STARTS = 32
 EXPLANATIONS_RATIO_WHILE_MANY_START = 0.1
@@ -169,9 +174,20 @@ def idle_seconds(due_in_seconds: float, decision_cpu_seconds: float) -> float:
     return max(due_in_seconds, rest_seconds, SHORTEST_IDLE_REST_SECONDS)
 
 
-def figures_interval_seconds(explain_seconds: float, ran_seconds: float) -> float:
-    """Return the time between two writes of new figures of a job that has run for ``ran_seconds``; ``explain_seconds``: at least."""
-    return max(explain_seconds, min(_FIGURES_AGE_RATIO * ran_seconds, _LONGEST_FIGURES_SECONDS))
+def figures_interval_seconds(
+    explain_seconds: float, explanations_per_second: float, ran_seconds: float, running: int
+) -> float:
+    """Return the time between two writes of new figures of a job.
+
+    Args:
+        explain_seconds: at least.
+        explanations_per_second: writes of all jobs together that only explain.
+        ran_seconds: how long the job has run.
+        running: how many jobs run.
+    """
+    turn_seconds = running / (_FIGURES_RATIO_OF_EXPLANATIONS * explanations_per_second)
+    of_its_time_seconds = min(_FIGURES_AGE_RATIO * ran_seconds, _LONGEST_FIGURES_SECONDS)
+    return max(explain_seconds, of_its_time_seconds, min(turn_seconds, ran_seconds))
 
 
 def explain_interval_seconds(waiting: int) -> float:

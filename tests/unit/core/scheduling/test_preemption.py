@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from laneway.scheduling import Policies, policies
+from laneway.scheduling import Policies, Scheduler, policies
 
 from tests.unit.core.scheduling.builders import NOW, JobBuilder, a_job, a_node, planned
 
@@ -61,6 +61,15 @@ def test_who_has_just_started_is_left_in_peace(by: str) -> None:
     just = runs("just", 0, 8, since=NOW - 30)
     assert victims(by, just, a_job("new").created(10), min_run_seconds=60.0) == set()
     assert victims(by, just, a_job("new").created(10), min_run_seconds=30.0) == {"just"}
+
+
+@pytest.mark.parametrize("order", ["fifo", "fair", "multilevel-las", "tiresias-las"])
+def test_who_found_as_many_preempting_as_may_is_tried_again(order: str) -> None:
+    made = Scheduler([a_node("n", 1)], policies(order=order, preemption_options={"min_run_seconds": 0.0}))
+    made.observe(a_job("low").served(9000.0).runs_on("n/0", since=1).made)
+    made.observe(a_job("high").priority(10).created(10).made)
+    assert not made.decide(NOW, max_preemptors=0).preemptions
+    assert set(made.decide(NOW).preemptions) == {"low"}, "nothing but the bound has changed"
 
 
 def test_refuses_negative_times() -> None:

@@ -239,3 +239,20 @@ def test_a_truncated_cycle_has_a_reason_for_a_job_that_suits_no_usable_gpu(deman
     assert found.truncated
     assert found.starts.keys() == {"first"}
     assert {reason.code for reason in found.waiting.values()} == {WaitingCode.NOT_CONSIDERED}
+
+
+def test_between_full_explanations_only_the_asked_ones_are_worked_out_and_all_positions_are_right() -> None:
+    made = Scheduler([a_node("n", 1)], eager())
+    for at, name in enumerate(["first", "second", "third", "fourth"]):
+        made.observe(a_job(name).created(at).made)
+    before = made.explain(made.decide(NOW), NOW)
+    assert {key: reason.position for key, reason in before.items()} == {"second": 1, "third": 2, "fourth": 3}
+    made.observe(a_job("second").created(1).suspended().made)
+    made.observe(a_job("fourth").created(3).needs(models=["T4"]).made)
+    decision = made.decide(NOW)
+    found = made.explain(decision, NOW, before, again={"fourth"})
+    assert found == made.explain(decision, NOW)
+    assert found["third"].position == 1
+    stale = made.explain(decision, NOW, before, again=set())
+    assert stale["fourth"].code is before["fourth"].code
+    assert stale["second"].code is WaitingCode.SUSPENDED, "it costs nothing to see"

@@ -21,14 +21,10 @@ from laneway.scheduling.model.snapshot import Job
 from laneway.scheduling.model.unsaved_work import may_be_evicted
 from laneway.scheduling.state.ranking import SortKey
 
-MAX_PREEMPTORS = 16
-"""Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
-cycle short, so that its snapshot stays current."""
-
 
 def preempt_for(session: Session, job: Job, sort_key: SortKey) -> bool:
     """Preempt other jobs for a job, if its gang fits without them."""
-    if session.preemptors == MAX_PREEMPTORS or not job.demand.preempts:
+    if session.preemptors >= session.max_preemptors or not job.demand.preempts:
         return False
     groups = candidates(session, job, sort_key)
     preferred = next(groups, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from laneway.scheduling.actions.preempt import MAX_PREEMPTORS, preempt_victims
+from laneway.scheduling.actions.preempt import preempt_victims
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.scenario import PreemptionScenario
 from laneway.scheduling.framework.session import Reservation, Session
@@ -100,7 +100,7 @@ def _reserve(
         statement.rollback()
         return False
     start_seconds = free_at[run[-1].key][0]
-    if start_seconds <= now_seconds and session.preemptors < MAX_PREEMPTORS:
+    if start_seconds <= now_seconds and session.preemptors < session.max_preemptors:
         victims = once_gone.in_the_way(run)
         if not victims:  # it fits beside them: more sharers of a GPU may slow a further one less
             statement.rollback()
@@ -126,7 +126,10 @@ def _reserve(
         for holder in late
     )
     session.reservations.append(Reservation(sort_key, _nodes(session, placement), backfill))
-    session.decision.waiting[job.key] = reasons.reserved(run, start_seconds - now_seconds)
+    may_preempt = start_seconds <= now_seconds  # but this cycle preempts for enough others
+    session.decision.waiting[job.key] = (
+        reasons.not_reached() if may_preempt else reasons.reserved(run, start_seconds - now_seconds)
+    )
     return True
 
 

@@ -161,8 +161,10 @@ def _awaiting_host_resources(
     """Return the reason of a job that would start if its pods requested nothing beside GPUs."""
     demand = job.demand
     limits = capacity.host_limits(job)
+    if not limits:
+        return None
     bare = replace(job, demand=replace(demand, requests=NOTHING))
-    if not limits or placement.place(bare, capacity) is None:
+    if placement.place(bare, capacity) is None:
         return None
     left = {node: capacity.host_left(node) or {} for node in sorted(limits)}
     short = Counter(scarcest(demand.requests, each) for each in left.values())

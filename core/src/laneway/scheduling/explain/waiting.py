@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.unschedulable_cache import UnschedulableCache
@@ -25,6 +25,7 @@ def waiting_reasons(
     cache: UnschedulableCache,
     decision: Decision,
     before: Mapping[str, WaitingReason],
+    again: Collection[str] | None = None,
 ) -> Mapping[str, WaitingReason]:
     """Return why each waiting job waits, in order; jobs that can never run have no position.
 
@@ -36,6 +37,7 @@ def waiting_reasons(
         cache: as the cycle left it.
         decision: the cycle's.
         before: the reasons that were returned last; one that is still the same is returned again.
+        again: jobs whose reasons are worked out again; of the others only where the cycle gives a new one. None: all are.
     """
     jobs, class_of, starts, own = state.jobs, state.queue.class_of, decision.starts, decision.waiting
     by_class: dict[EquivalenceClass, WaitingReason] = {}
@@ -49,6 +51,8 @@ def waiting_reasons(
             waiting[key] = reasons.suspended()
             continue
         reason = own.get(key)
+        if reason is None and again is not None and key not in again:
+            reason = before.get(key)
         if reason is None:
             equivalence_class = class_of[key]
             reason = by_class.get(equivalence_class)

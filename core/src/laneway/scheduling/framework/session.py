@@ -24,6 +24,11 @@ class Reservation(NamedTuple):
     """Whether later jobs that may be preempted may use them until then."""
 
 
+MAX_PREEMPTORS = 16
+"""Jobs for which one cycle preempts others. The next cycle follows at once and preempts for further jobs. The limit keeps a
+cycle short, so that its snapshot stays current."""
+
+
 class Session:
     """The state, the cache, the time, and the decision so far."""
 
@@ -33,11 +38,13 @@ class Session:
         cache: UnschedulableCache,
         now_seconds: float,
         max_starts: float = math.inf,
+        max_preemptors: int = MAX_PREEMPTORS,
     ) -> None:
         self.state = state
         self.cache = cache
         self.now_seconds = now_seconds
         self.max_starts = max_starts
+        self.max_preemptors = max_preemptors
         self.policies = state.policies
         self.decision = Decision()
         self.preemptors = 0

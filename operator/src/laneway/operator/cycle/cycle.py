@@ -38,7 +38,7 @@ from laneway.operator.pacing import (
 )
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.profile_record import ProfileRecord
-from laneway.scheduling import Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
+from laneway.scheduling import MAX_PREEMPTORS, Decision, InvalidPlan, JobState, WaitingCode, WaitingReason
 from laneway.scheduling.config.operator_config import OperatorConfig
 from prometheus_client.core import GaugeMetricFamily
 
@@ -84,11 +84,17 @@ class CycleState:
     decision: Decision = field(default_factory=Decision)
     requeued: Mapping[str, int] = field(default_factory=dict)
     explained: bool = False
+    all_explained: bool = False
     concerned: set[str] = field(default_factory=set)
     """Uids of jobs whose new reason to wait is a step, and is written at once."""
 
     writes: dict[str, JobWrite] = field(default_factory=dict)
     """By uid."""
+
+    @property
+    def being_written(self) -> set[str]:
+        """Uids of the jobs in flight, less those that are read again: such a read may fail for a long time."""
+        return set(self.in_flight).difference(self.history.unread)
 
 
 class Cycle:
@@ -115,6 +121,9 @@ class Cycle:
 
         self._explain_again_seconds = -math.inf
         self._promoted: frozenset[str] = frozenset()
+        self._preemptor_of: dict[str, str] = {}
+        """Keys of preemptors, by the uid of a victim whose writes may still be in flight."""
+
         self._starts_over = True
 
     def run(
@@ -130,7 +139,7 @@ class Cycle:
             cluster: what is known of it.
             history: what came of earlier writes.
             now_seconds: Unix time.
-            in_flight: uids of jobs with writes in flight.
+            in_flight: uids of jobs with writes in flight, and of those that are read again after a failed one.
         """
         this = CycleState(cluster, history, now_seconds, in_flight)
         # 1. Observe: what has changed since the cycle before.
@@ -158,6 +167,8 @@ class Cycle:
         self._flush_statuses(this)
         # 6. Execute: done by the engine. Until a job's writes have ended, its desired state is assumed.
         for uid, write in this.writes.items():
+            if (preemption := this.decision.preemptions.get(write.job.key)) and preemption.preemptor:
+                self._preemptor_of[uid] = preemption.preemptor
             self._deferred.forget(uid)
             self._jobs.assume(uid, write.after)
             self._sync.sync_job(write.after, cluster, now_seconds)
@@ -192,15 +203,15 @@ class Cycle:
 
     def _schedule(self, this: CycleState) -> str:
         """Decide; return why there is no decision. No more starts than can be written soon: a gang's time to start begins
-        with its placement."""
-        this.starting = sum(
-            self._jobs.jobs[uid].state is JobState.STARTING
-            for uid in this.in_flight
-            if uid in self._jobs.jobs
-        )
+        with its placement. Nor more preemptions: those that are written late are of a state that is long past."""
+        being_written = this.being_written
+        jobs = [self._jobs.jobs[uid] for uid in being_written if uid in self._jobs.jobs]
+        this.starting = sum(job.state is JobState.STARTING for job in jobs)
         max_starts = max(0, self._config.cycle.starts_per_cycle - this.starting)
+        self._preemptor_of = {uid: key for uid, key in self._preemptor_of.items() if uid in being_written}
+        max_preemptors = max(0, MAX_PREEMPTORS - len(set(self._preemptor_of.values())))
         try:
-            this.decision = self._sync.scheduler.decide(this.now_seconds, max_starts)
+            this.decision = self._sync.scheduler.decide(this.now_seconds, max_starts, max_preemptors)
         except InvalidPlan as error:
             return str(error)
         this.requeued = self._sync.scheduler.requeued()
@@ -208,17 +219,25 @@ class Cycle:
 
     def _explain(self, this: CycleState) -> None:
         """Work out why jobs wait, and defer the statuses that say otherwise. That costs time for each waiting job, so with many
-        of them not every cycle does it; one that preempts does, as it writes the preemptors' reasons at once."""
+        of them not every cycle does it; one that preempts does it for the preemptors, whose reasons are written at once."""
         now_seconds, scheduler = this.now_seconds, self._sync.scheduler
-        if now_seconds < self._explain_again_seconds and not this.decision.preemptions:
+        all_again = now_seconds >= self._explain_again_seconds
+        if not all_again and not this.decision.preemptions:
             return
-        this.explained = True
+        this.explained, this.all_explained = True, all_again
         before, look_again = self._waiting, self._look_again
-        self._waiting = waiting = scheduler.explain(this.decision, now_seconds, before)
-        look_again |= self._estimates.update(scheduler, waiting, now_seconds)
-        self._look_again = set()
-        self._explain_again_seconds = now_seconds + explain_interval_seconds(len(waiting))
-        for key, reason in waiting.items():
+        again = None if all_again else look_again
+        self._waiting = waiting = scheduler.explain(this.decision, now_seconds, before, again=again)
+        reported: Iterable[str] = waiting
+        if all_again:
+            look_again |= self._estimates.update(scheduler, waiting, now_seconds)
+            self._look_again = set()
+            self._explain_again_seconds = now_seconds + explain_interval_seconds(len(waiting))
+        else:
+            reported = [key for key in this.decision.waiting if key in waiting]
+            look_again.update(key for key, reason in waiting.items() if reason is not before.get(key))
+        for key in reported:
+            reason = waiting[key]
             if (
                 reason is before.get(key)
                 and key not in look_again
@@ -281,7 +300,11 @@ class Cycle:
             refused=partial(self._sync.refused, record),
         )
         after = after.becomes(accounting.wait_counted(after.job.status, this.now_seconds, record.status))
-        write = job_write(record, after, pods, self._sync.templates.of(record))
+        template = self._sync.templates.of(record)
+        write = job_write(record, after, pods, template)
+        if write.frees and write.takes:
+            # An attempt that ends and the next are two writes: else jobs that swap GPUs wait for each other's release for ever.
+            return job_write(record, self._jobs.jobs[uid], pods, template)
         binds = self._config.bind_pods and may_bind(write, this.cluster)
         return replace(write, binds=True) if binds else write
 
@@ -300,7 +323,12 @@ class Cycle:
         interval_seconds, earliest_seconds = float(self._config.cycle.explain_seconds), 0.0
         if state is JobState.RUNNING:
             since_seconds = transitions.since_seconds(status, ConditionType.RUNNING, now_seconds)
-            interval_seconds = figures_interval_seconds(interval_seconds, now_seconds - since_seconds)
+            interval_seconds = figures_interval_seconds(
+                interval_seconds,
+                self._config.cycle.explanations_per_second,
+                now_seconds - since_seconds,
+                len(self._jobs.running),
+            )
         elif state is JobState.STARTING:
             since_seconds = transitions.since_seconds(status, ConditionType.PLACED, now_seconds)
             earliest_seconds = since_seconds + STARTING_TOLD_SECONDS
@@ -315,7 +343,10 @@ class Cycle:
         """Write deferred statuses that are due, within the allowance."""
         if not this.explained:
             return
-        for uid in self._deferred.take(this.starting, this.now_seconds, self._not_considered):
+        deferred = self._deferred.take(
+            this.starting, this.being_written, this.now_seconds, self._not_considered
+        )
+        for uid in deferred:
             write = _counted(replace(self._draft(this, uid), writes_status=True), this.now_seconds)
             if write.after.events or write.status != write.job.status or write.job.wrong_summary:
                 this.writes[uid] = write
@@ -354,7 +385,7 @@ class Cycle:
             self._sync.templates.due_seconds(),
             self._deferred.due_seconds(now_seconds),
             math.inf if decision_seconds is None else decision_seconds,
-            math.inf if this.explained else self._explain_again_seconds,
+            math.inf if this.all_explained else self._explain_again_seconds,
         )
 
 

@@ -26,6 +26,7 @@ from laneway.operator.pacing import EXPIRED_AT_ONCE, MEASURED_PER_CYCLE
 from laneway.operator.state.cluster_state import ClusterState, Delta
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
+from laneway.scheduling import JobState
 from laneway.scheduling.config.operator_config import TimeoutsConfig
 from laneway.scheduling.state.timers import Timers
 
@@ -46,6 +47,7 @@ class JobCache:
         self.unfinished: set[str] = set()
         """Jobs of this operator that have not ended. Those that have cost no time."""
 
+        self.running: set[str] = set()
         self.completed: set[str] = set()
         self.failed: set[str] = set()
         self._timeouts = timeouts
@@ -159,7 +161,7 @@ class JobCache:
         changed = delta.jobs | self._due.pop_due(now_seconds)
         for node in delta.nodes:
             changed |= self._on_node.pop(node, set())
-        for node in delta.nodes | delta.left_nodes:
+        for node in delta.nodes | delta.other_workers_on:
             changed |= self._refused_on.pop(node, set())
         if delta.priority_classes:
             changed |= self.jobs.keys()
@@ -206,6 +208,7 @@ class JobCache:
             (self.preempted, status.preemption is not None),
             (self.refused, pods_refused_seconds(reconciled.job) is not None),
             (self.unfinished, managed and not finished),
+            (self.running, reconciled.state is JobState.RUNNING),
             (self.completed, managed and status.state is SummaryState.COMPLETE),
             (self.failed, managed and status.state is SummaryState.FAILED),
         ):
@@ -222,6 +225,7 @@ class JobCache:
             self.preempted,
             self.refused,
             self.unfinished,
+            self.running,
             self.completed,
             self.failed,
         ):

@@ -174,7 +174,8 @@ class SchedulerSync:
                 self._sync_releasing(before, {})
                 continue
             gangs = self._gangs_on[name].union(*(self._gangs_on[gpu.uuid] for gpu in record.gpus))
-            unplanned = {uid for uid in gangs & cache.jobs.keys() if self._is_unplanned(cache.jobs[uid])}
+            jobs = {uid: cache.jobs[uid] for uid in gangs if uid in cache.jobs}
+            unplanned = {uid for uid, job in jobs.items() if self._is_unplanned(job)}
             tenants = node_tenants(name, gangs, state, cache.jobs, unplanned, now_seconds)
             node = scheduler_node(
                 record,
@@ -183,7 +184,7 @@ class SchedulerSync:
                 self._rules,
                 self._active_percent,
                 self._node_of,
-                {uid: cache.jobs[uid] for uid in gangs & cache.jobs.keys() - unplanned},
+                {uid: job for uid, job in jobs.items() if uid not in unplanned},
                 tenants.departing,
             )
             changed |= before is None or before.node != node

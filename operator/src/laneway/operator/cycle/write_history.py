@@ -26,3 +26,6 @@ class WriteHistory:
 
     busy_profiles: Collection[str] = ()
     """Keys of TrainingProfiles that are being written, or rest after a failure."""
+
+    unread: Collection[str] = ()
+    """Uids of the jobs in flight of which a write has failed, and which are read again until that is known."""

@@ -33,6 +33,7 @@ from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.profile_record import ProfileRecord
 from laneway.operator.state.records.worker_pod import WorkerPod
 from laneway.operator.watch.apiserver import ApiError, UnknownOutcome
+from laneway.operator.watch.parallel import together
 from laneway.scheduling.config.operator_config import start_slots
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class Executor:
         parallel_writes: int,
         *,
         unchanged: Callable[[Iterable[WorkerPod]], Awaitable[bool]],
+        refresh_job: Callable[[JobRecord], Awaitable[None]],
+        refresh_node: Callable[[str], Awaitable[None]],
         ended: Callable[[bool], None],
         wall: Callable[[], float],
     ) -> None:
@@ -64,11 +67,15 @@ class Executor:
             leadership: names this replica in events.
             parallel_writes: writes in flight at the same time.
             unchanged: reads workers from the API server, and returns whether they are as the cache has them.
+            refresh_job: brings a job and its pods up to date in the cache.
+            refresh_node: the same for a node's GPUNode.
             ended: is called when a job's writes have ended; True: the job is to be reconciled soon, because it took a step or has
                 changed meanwhile.
             wall: the clock, Unix time.
         """
         self._unchanged = unchanged
+        self._refresh_job = refresh_job
+        self._refresh_node = refresh_node
         self._write_order = WriteOrder()
         self._writer = writer
         self._metrics = metrics
@@ -85,16 +92,13 @@ class Executor:
         self._serving: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         self.in_flight: set[str] = set()
-        """Uids of jobs with writes in flight."""
+        """Uids of jobs with writes in flight. Where one met another version, or its outcome is unknown, the job is read again first."""
+
+        self._unread: set[str] = set()
+        """Those of them that are being read again."""
 
         self.nodes_in_flight: set[str] = set()
-        """Names of nodes with writes of orders in flight."""
-
-        self.needs_refresh: dict[str, JobRecord] = {}
-        """Jobs to read from the API server again, by uid: a write met another version, or its outcome is unknown."""
-
-        self.nodes_needing_refresh: set[str] = set()
-        """Names of nodes to read from the API server again: orders met another version, or their outcome is unknown."""
+        """The same of nodes with orders, by name."""
 
         self._busy_profiles: dict[str, float] = {}
         """By key of a TrainingProfile: until when it is left alone; infinite while it is being written."""
@@ -109,11 +113,20 @@ class Executor:
         self.last_sign_seconds = wall()
         """When a write ended last, Unix time."""
 
+    def fence_off(self) -> None:
+        """Note that a write was not made because this replica does not lead."""
+        self.fenced_off = True
+
     def history(self) -> WriteHistory:
         """Return what came of the writes that have ended."""
         now_seconds = self._wall()
         self._busy_profiles = {key: at for key, at in self._busy_profiles.items() if at > now_seconds}
-        return WriteHistory(self.refusals, self.written_seconds, busy_profiles=self._busy_profiles.keys())
+        return WriteHistory(
+            self.refusals,
+            self.written_seconds,
+            busy_profiles=self._busy_profiles.keys(),
+            unread=frozenset(self._unread),
+        )
 
     def begin(self, write: JobWrite, now_seconds: float) -> None:
         """Write all that concerns one job."""
@@ -158,8 +171,6 @@ class Executor:
     def forget(self) -> None:
         """Forget the outcomes of writes. None may be in flight."""
         self.refusals.clear()
-        self.needs_refresh.clear()
-        self.nodes_needing_refresh.clear()
         self._busy_profiles.clear()
         self.fenced_off = False
 
@@ -202,13 +213,14 @@ class Executor:
             logger.warning("object refused", extra={"job": job.key, "problem": str(error)})
             self.refusals[job.uid, write.status.attempt] = str(error)
         except (ApiError, UnknownOutcome) as error:
-            self._refresh_later(job, error)
-            if not isinstance(error, ApiError) or error.status not in (404, 409):
-                await asyncio.sleep(RETRY_WRITE_SECONDS)
+            logger.info("write failed; the job is read again", extra={"job": job.key, "problem": str(error)})
+            soon = True
+            await self._read_job_again(error, job)
         except Outdated as error:
             logger.info("write outdated", extra={"job": job.key, "problem": str(error)})
             if write.after.victims:
-                self.needs_refresh[job.uid] = job
+                soon = True
+                await self._read_job_again(error, job)
         except FencedOff as error:
             self.fenced_off = True
             logger.info("write fenced off", extra={"job": job.key, "problem": str(error)})
@@ -219,9 +231,10 @@ class Executor:
         finally:
             self._write_order.end(write, written=False)
             self.in_flight.discard(job.uid)
+            self._unread.discard(job.uid)
             self.last_sign_seconds = self._wall()
             self._metrics.job_write_duration.observe(time.monotonic() - began_seconds)
-            self._ended(soon or job.uid in self.needs_refresh)
+            self._ended(soon)
 
     async def _write(self, write: JobWrite, now_seconds: float) -> bool:
         """Write the status, then the objects; return whether the job has changed since its status was written."""
@@ -238,8 +251,8 @@ class Executor:
             self._note(write, now_seconds)
         if write.creates and job.desired is not None:
             await self._create(write, job.desired.spec)
-        await _together(self.delete(pod) for pod in write.after.pods_to_delete)
-        await _together(self._force_delete(pod) for pod in write.after.pods_to_force_delete)
+        await together(self.delete(pod) for pod in write.after.pods_to_delete)
+        await together(self._force_delete(pod) for pod in write.after.pods_to_force_delete)
         if write.after.expired:
             async with slots:
                 await self._writer.delete_job(job)
@@ -270,7 +283,7 @@ class Executor:
                 await self._writer.create_pod(job, manifest)
 
         profile = None if write.profile is None else to_node(write.profile)
-        await _together(
+        await together(
             create(worker_pod(job, spec, worker, attempt, profile, bound=write.binds))
             for worker in write.creates
         )
@@ -300,9 +313,7 @@ class Executor:
             logger.info("orders written", extra={"node": name, "orders": len(write.orders)})
         except (ApiError, UnknownOutcome) as error:
             logger.info("orders not written", extra={"node": name, "problem": str(error)})
-            self.nodes_needing_refresh.add(name)
-            if not isinstance(error, ApiError) or error.status not in (404, 409):
-                await asyncio.sleep(RETRY_WRITE_SECONDS)
+            await self._read_again(error, partial(self._refresh_node, name))
         except FencedOff:
             self.fenced_off = True
         finally:
@@ -324,9 +335,27 @@ class Executor:
         finally:
             self._ended(False)
 
-    def _refresh_later(self, job: JobRecord, error: ApiError | UnknownOutcome) -> None:
-        logger.info("write failed; the job is read again", extra={"job": job.key, "problem": str(error)})
-        self.needs_refresh[job.uid] = job
+    async def _read_job_again(self, error: Exception, job: JobRecord) -> None:
+        self._unread.add(job.uid)
+        await self._read_again(error, partial(self._refresh_job, job))
+
+    async def _read_again(self, error: Exception, read: Callable[[], Awaitable[None]]) -> None:
+        """Read what a failed write was about, until that is known. Until then it is in flight: nothing else is decided about it,
+        and what it was to release is not given away."""
+        waits = not isinstance(error, Outdated) and not (
+            isinstance(error, ApiError) and error.status in (404, 409)
+        )
+        while self._leadership.leads and not self.fenced_off:
+            if waits:
+                await asyncio.sleep(RETRY_WRITE_SECONDS)
+            waits = True
+            try:
+                async with self._others:
+                    await read()
+            except (ApiError, UnknownOutcome) as again:
+                logger.info("not read again", extra={"problem": str(again)})
+            else:
+                return
 
     def _note(self, write: JobWrite, now_seconds: float) -> None:
         """Record what was written in the log, the metrics and the job's events."""
@@ -342,10 +371,3 @@ class Executor:
         self._metrics.preemptions.inc(status.preemptions - job.status.preemptions)
         if (waited_seconds := write.waited_seconds) is not None:
             self._metrics.wait_duration.observe(waited_seconds)
-
-
-async def _together(steps: Iterable[Awaitable[None]]) -> None:
-    """Run steps that do not depend on one another; all end before an error is raised."""
-    for result in await asyncio.gather(*steps, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result

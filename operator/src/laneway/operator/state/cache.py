@@ -74,6 +74,8 @@ class Store(Generic[Record]):
         self._written = written
         self._entries: dict[tuple[str, str], Entry[Record]] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
+        self._listed: dict[str | None, tuple[int, Callable[[Record], bool] | None]] = {}
+        """Of the last list of a namespace (None: of all): its version, and what it would have contained."""
 
     def observe(self, raw: Mapping[str, Any]) -> bool:
         """Store a version of an object; return whether the change may affect a decision."""
@@ -85,6 +87,8 @@ class Store(Generic[Record]):
         self._written(key[1])
         before = known.record if known is not None and known.uid == uid else None
         record = self._read(key, raw, before)
+        if known is None and self._was_gone(key, version, record):
+            return False
         if known is not None and before is not None and record == before:
             # Nothing that is read has changed: the record stays the same object, and no change is noted.
             self._entries[key] = Entry(uid, version, before)
@@ -94,6 +98,21 @@ class Store(Generic[Record]):
         if known is None or known.record is None or record is None:
             return True
         return self._decisive(known.record) != self._decisive(record)
+
+    def note_list(
+        self, version: int, *, among: Callable[[Record], bool] | None, namespace: str | None = None
+    ) -> None:
+        """Note that a list was gone through: an object that it does not contain is not there at that version. Arguments as for
+        :meth:`absent`."""
+        self._listed[namespace] = version, among
+
+    def _was_gone(self, key: tuple[str, str], version: int, record: Record | None) -> bool:
+        """Whether a list that is newer than this version shows that there is no such object any more: it is gone, or was changed."""
+        return any(
+            version <= listed and (among is None or (record is not None and among(record)))
+            for namespace, (listed, among) in self._listed.items()
+            if namespace in (None, key[0])
+        )
 
     def forget(self, metadata: Mapping[str, Any]) -> bool:
         """Remove an object that is gone; return whether it was known."""
@@ -124,22 +143,52 @@ class Store(Generic[Record]):
         among: Callable[[Record], bool] | None,
         namespace: str | None = None,
     ) -> bool:
-        """Remove objects that a list no longer contains. Return whether anything changed.
+        """Remove objects that a list no longer contains; return whether there were any. Arguments as for :meth:`absent`."""
+        absent = self.absent(listed, version, among=among, namespace=namespace)
+        for key in absent:
+            self.missing(key, version)
+        return bool(absent)
+
+    def missing(self, key: tuple[str, str], version: int) -> None:
+        """Remove an object that was not there at a version; a newer one is kept."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.version <= version:
+            self.forget({"namespace": key[0], "name": key[1], "uid": entry.uid})
+
+    def absent(
+        self,
+        listed: Collection[tuple[str, str]],
+        version: int,
+        *,
+        among: Callable[[Record], bool] | None,
+        namespace: str | None = None,
+    ) -> list[tuple[str, str]]:
+        """Return the objects that a list does not contain.
 
         Args:
-            listed: the namespaces and names of its objects; each was observed.
+            listed: the namespaces and names of its objects.
             version: the list's resource version; newer objects are kept.
             among: whether the list would contain such an object (it may be a list by label); None: it would contain any. An object that cannot be read is removed only by a list of everything.
             namespace: the only one that was listed; None: all were.
         """
-        changed = False
-        for key, entry in list(self._entries.items()):
-            if key in listed or entry.version > version or namespace not in (None, key[0]):
-                continue
-            if among is not None and (entry.record is None or not among(entry.record)):
-                continue
-            changed |= self.forget({"namespace": key[0], "name": key[1], "uid": entry.uid})
-        return changed
+        return [
+            key
+            for key, entry in self._entries.items()
+            if key not in listed
+            and entry.version <= version
+            and namespace in (None, key[0])
+            and (among is None or (entry.record is not None and among(entry.record)))
+        ]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def lacks(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether this version of an object is newer than what is known of it."""
+        if metadata["uid"] in self._deleted:
+            return False
+        known = self._entries.get(key_of(metadata))
+        return known is None or known.version < _version(metadata)
 
     def records(self) -> tuple[Record, ...]:
         """Return all that can be read."""

@@ -37,8 +37,8 @@ class Delta:
     profiles: set[str] = field(default_factory=set)
     """Keys of TrainingProfiles."""
 
-    left_nodes: set[str] = field(default_factory=set)
-    """Nodes that a worker has left, or where one has ended."""
+    other_workers_on: set[str] = field(default_factory=set)
+    """Nodes to which a worker has come, that one has left, or where one has ended."""
 
     priority_classes: bool = False
 
@@ -140,15 +140,17 @@ class ClusterState:
             self._keep(after.job_uid, [*self.pods.get(after.job_uid, ()), after])
 
     def _note_on_node(self, before: WorkerPod | None, after: WorkerPod | None) -> None:
-        if before is not None and not before.ended:
-            there = self.pods_on[before.node]
+        left = None if before is None or before.ended else before.node
+        came = None if after is None or after.ended else after.node
+        if before is not None and left is not None:
+            there = self.pods_on[left]
             del there[before.uid]
             if not there:
-                del self.pods_on[before.node]
-            if after is None or after.ended or after.node != before.node:
-                self._delta.left_nodes.add(before.node)
-        if after is not None and not after.ended:
-            self.pods_on.setdefault(after.node, {})[after.uid] = after
+                del self.pods_on[left]
+        if after is not None and came is not None:
+            self.pods_on.setdefault(came, {})[after.uid] = after
+        if left != came:
+            self._delta.other_workers_on |= {node for node in (left, came) if node is not None}
 
     def _keep(self, job_uid: str, pods: list[WorkerPod]) -> None:
         if pods:

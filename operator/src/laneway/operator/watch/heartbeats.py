@@ -17,11 +17,11 @@ from laneway.operator.pacing import HEARTBEAT_LISTS_PER_SILENCE
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.resources import LEASES
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
+from laneway.operator.watch.relist import METADATA, pages
 from laneway.operator.watch.streams import Heard
 
 logger = logging.getLogger(__name__)
 
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _PAGE = 1000
 
 _LOGGED = 20
@@ -65,14 +65,9 @@ def _log(fell_silent: Set[str], back: Set[str]) -> None:
 async def _versions(api: ApiServer, namespace: str) -> dict[str, str]:
     """Return the resource versions of the nodes' Leases, by node."""
     found: dict[str, str] = {}
-    query = {"limit": str(_PAGE)}
-    while True:
-        page = await api.request("GET", LEASES.path(namespace), query=query, accept=_METADATA)
+    async for page in pages(api, LEASES, {"limit": str(_PAGE)}, namespace, accept=METADATA):
         for item in page.get("items") or ():
             node = node_of(item["metadata"]["name"])
             if node is not None:
                 found[node] = item["metadata"]["resourceVersion"]
-        following = page["metadata"].get("continue")
-        if not following:
-            return found
-        query["continue"] = following
+    return found

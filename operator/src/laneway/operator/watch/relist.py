@@ -2,6 +2,9 @@
 
 Everything is listed when a replica begins to lead, and again every few minutes; a single job, or a GPUNode, is read again
 when a write to it conflicted, or had an unknown outcome.
+
+A list brings the metadata alone, and only objects that the cache lacks are read: mostly it lacks none, and tens of thousands of whole
+objects keep the API server busy for seconds.
 """
 
 from __future__ import annotations
@@ -9,16 +12,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+from laneway.api.job_conditions import SummaryState
 from laneway.api.names import JOB_LABEL, JOB_UID_LABEL
 from laneway.operator.state.cache import ClusterCache, Store, key_of
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.worker_pod import WorkerPod, parse_worker_pod
 from laneway.operator.state.resources import GPU_NODES, PODS, TRAINING_JOBS, WATCHED, Resource
 from laneway.operator.watch.apiserver import ApiError, ApiServer, Raw
+from laneway.operator.watch.parallel import some_at_a_time
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""What to accept where the metadata of a list's objects is enough."""
 
 _PAGE = 250
+_PAGE_OF_METADATA = 1000
+
+_READ_SINGLY_RATIO = 0.1
+"""Where the cache lacks more than this part of a list's objects, all are listed: one read costs the API server as much as ten objects of
+a list."""
+
+_BAD_REQUEST = 400
 
 LABEL_SELECTORS = {PODS: JOB_LABEL}
 """What is watched of a kind: of pods only the workers."""
@@ -28,37 +45,142 @@ class ListedThePast(Exception):  # noqa: N818 - it says what was seen
     """A list is older than it may be."""
 
 
-async def relist(api: ApiServer, cache: ClusterCache, not_before: int = 0) -> bool:
-    """Bring the whole cache up to date; return whether anything was new.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some objects of a kind. One may leave the part without being gone."""
+
+    fields: str
+    """The field selector."""
+
+    has: Callable[[Any], bool]
+    """Whether an object is one of them."""
+
+
+UNENDED_JOBS = Part(
+    f"status.state!={SummaryState.COMPLETE},status.state!={SummaryState.FAILED}", lambda job: not job.finished
+)
+
+
+async def relist(
+    api: ApiServer, cache: ClusterCache, not_before: int = 0, *, ended_jobs: bool = True
+) -> None:
+    """Bring the whole cache up to date.
 
     Args:
         api: where to list.
         cache: what to bring up to date.
         not_before: the oldest resource version that a list may show.
+        ended_jobs: whether to list jobs that have ended. There may be many more of these than of others, and no decision needs them.
 
     Raises:
-        ApiError, UnknownOutcome
+        ApiError: a list was refused; all others were made.
+        UnknownOutcome
         ListedThePast: a list is older than that.
     """
-    changed = False
+    refused: ApiError | None = None
     for resource in WATCHED:
+        part = UNENDED_JOBS if resource is TRAINING_JOBS and not ended_jobs else None
         for namespace in api.scopes(resource):
-            listed = await _list_kind(api, cache.store(resource), resource, namespace)
-            if listed.version < not_before:
+            try:
+                version = await _list_part(api, cache.store(resource), resource, namespace, part)
+            except ApiError as error:
+                refused = refused or error
+                continue
+            if version < not_before:
                 raise ListedThePast(
-                    f"the list of {resource.plural} is of version {listed.version}, older than {not_before}"
+                    f"the list of {resource.plural} is of version {version}, older than {not_before}"
                 )
-            changed |= listed.changed
-    return changed
+    if refused is not None:
+        raise refused
 
 
-async def list_kind(api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None) -> int:
-    """Bring one kind of objects up to date, in one namespace or (None) in all; return the version of the list.
+async def _list_part(
+    api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None, part: Part | None
+) -> int:
+    try:
+        return await list_kind(api, store, resource, namespace, part)
+    except ApiError as error:
+        if part is None or error.status != _BAD_REQUEST:
+            raise
+        # The CRD is of an older Laneway, or Kubernetes is older than 1.31: no field of ours is selectable.
+        return await list_kind(api, store, resource, namespace)
+
+
+async def list_kind(
+    api: ApiServer,
+    store: Store[Any],
+    resource: Resource,
+    namespace: str | None,
+    part: Part | None = None,
+) -> int:
+    """Bring one kind of objects up to date, in one namespace or (None) in all; return of which version, at least.
+
+    Args:
+        api: where to list.
+        store: what to bring up to date.
+        resource: the kind.
+        namespace: see above.
+        part: only these; None: all.
 
     Raises:
         ApiError, UnknownOutcome
     """
-    return (await _list_kind(api, store, resource, namespace)).version
+    selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
+    fields = {} if part is None else {"fieldSelector": part.fields}
+    listed = partial(_list, api, store, resource, {**selector, **fields}, namespace)
+    found = await listed(whole=not len(store))
+    if len(found.lacking) > _READ_SINGLY_RATIO * len(found.keys):
+        found = await listed(whole=True)
+    lacking = found.lacking
+    if part is None:
+        store.sweep(found.keys, found.version, among=None, namespace=namespace)
+    else:
+        absent = store.absent(found.keys, found.version, among=part.has, namespace=namespace)
+        if len(absent) > _READ_SINGLY_RATIO * len(store):
+            return await list_kind(api, store, resource, namespace)
+        lacking = [*lacking, *absent]
+    versions = [found.version]
+
+    async def read(key: tuple[str, str]) -> None:
+        versions.append(await _refresh(api, store, resource, key, selector))
+
+    await some_at_a_time(partial(read, key) for key in lacking)
+    store.note_list(found.version, among=None if part is None else part.has, namespace=namespace)
+    return min(versions)  # another API server may have answered, which lags
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    keys: set[tuple[str, str]]
+    lacking: list[tuple[str, str]]
+    """Those whose version in the list is newer than what is known of them."""
+
+    version: int
+
+
+async def _list(
+    api: ApiServer,
+    store: Store[Any],
+    resource: Resource,
+    selector: Mapping[str, str],
+    namespace: str | None,
+    *,
+    whole: bool,
+) -> _Listed:
+    """Go through a list of whole objects, of which the store takes note, or of metadata."""
+    keys, lacking, version = set(), [], 0
+    query = {"limit": str(_PAGE if whole else _PAGE_OF_METADATA), **selector}
+    accept = "application/json" if whole else METADATA
+    async for page in pages(api, resource, query, namespace, accept):
+        for item in page.get("items") or ():
+            key = key_of(item["metadata"])
+            keys.add(key)
+            if whole:
+                store.observe({"kind": resource.kind, **item})
+            elif store.lacks(item["metadata"]):
+                lacking.append(key)
+        version = int(page["metadata"]["resourceVersion"])
+    return _Listed(keys, lacking, version)
 
 
 async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> None:
@@ -68,12 +190,10 @@ async def refresh_job(api: ApiServer, cache: ClusterCache, job: JobRecord) -> No
         ApiError, UnknownOutcome
     """
     pods, jobs = cache.pods, cache.jobs
-    await _take_list(
-        api, pods, PODS, {"labelSelector": f"{JOB_UID_LABEL}={job.uid}"}, _of(job.uid), job.namespace
-    )
-    # A list has a version, a missing object has none. So a late answer does not hide a newer job.
-    this = {"fieldSelector": f"metadata.name={job.name}"}
-    await _take_list(api, jobs, TRAINING_JOBS, this, lambda record: record.key == job.key, job.namespace)
+    of_job = {"labelSelector": f"{JOB_UID_LABEL}={job.uid}"}
+    found = await _list(api, pods, PODS, of_job, job.namespace, whole=True)
+    pods.sweep(found.keys, found.version, among=_of(job.uid), namespace=job.namespace)
+    await _refresh(api, jobs, TRAINING_JOBS, (job.namespace, job.name))
 
 
 async def refresh_gpu_node(api: ApiServer, cache: ClusterCache, name: str) -> None:
@@ -82,8 +202,23 @@ async def refresh_gpu_node(api: ApiServer, cache: ClusterCache, name: str) -> No
     Raises:
         ApiError, UnknownOutcome
     """
-    this = {"fieldSelector": f"metadata.name={name}"}
-    await _take_list(api, cache.gpu_nodes, GPU_NODES, this, lambda record: record.name == name)
+    await _refresh(api, cache.gpu_nodes, GPU_NODES, ("", name))
+
+
+async def _refresh(
+    api: ApiServer,
+    store: Store[Any],
+    resource: Resource,
+    key: tuple[str, str],
+    selector: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Bring one object up to date; return of which version. A list has a version, a missing object has none: so a late answer does not hide a newer object."""
+    namespace, name = key
+    this = {"fieldSelector": f"metadata.name={name}", **selector}
+    found = await _list(api, store, resource, this, namespace or None, whole=True)
+    if key not in found.keys:
+        store.missing(key, found.version)
+    return found.version
 
 
 async def unchanged(api: ApiServer, cache: ClusterCache, pods: Iterable[WorkerPod]) -> bool:
@@ -143,45 +278,23 @@ def _of(job_uid: str) -> Callable[[Any], bool]:
     return lambda pod: bool(pod.job_uid == job_uid)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    changed: bool
-    version: int
-
-
-async def _list_kind(api: ApiServer, store: Store[Any], resource: Resource, namespace: str | None) -> _Listed:
-    selector = {"labelSelector": LABEL_SELECTORS[resource]} if resource in LABEL_SELECTORS else {}
-    return await _take_list(api, store, resource, selector, None, namespace)
-
-
-async def _take_list(
+async def pages(
     api: ApiServer,
-    store: Store[Any],
     resource: Resource,
-    selector: Mapping[str, str],
-    among: Callable[[Any], bool] | None,
+    query: Mapping[str, str],
     namespace: str | None = None,
-) -> _Listed:
-    """Have a store take note of a list, page by page."""
-    changed, version = False, 0
-    listed = set()
-    async for page in _pages(api, resource, selector, namespace):
-        for item in page.get("items") or ():
-            changed |= store.observe({"kind": resource.kind, **item})
-            listed.add(key_of(item["metadata"]))
-        version = int(page["metadata"]["resourceVersion"])
-    return _Listed(store.sweep(listed, version, among=among, namespace=namespace) or changed, version)
-
-
-async def _pages(
-    api: ApiServer, resource: Resource, selector: Mapping[str, str], namespace: str | None = None
+    accept: str = "application/json",
 ) -> AsyncIterator[Raw]:
-    """Yield a list page by page: a whole list would be the peak of the operator's memory."""
-    query = {"limit": str(_PAGE), **selector}
+    """Yield a list page by page: a whole list would be the peak of the operator's memory.
+
+    Raises:
+        ApiError, UnknownOutcome
+    """
+    following = None
     while True:
-        page = await api.request("GET", resource.path(namespace), query=query)
+        this = {**query, "continue": following} if following else query
+        page = await api.request("GET", resource.path(namespace), query=this, accept=accept)
         yield page
         following = (page.get("metadata") or {}).get("continue")
         if not following:
             return
-        query["continue"] = following

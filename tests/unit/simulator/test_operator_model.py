@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laneway.scheduling import HostResources, Node, policies
 from laneway.scheduling.config.operator_config import CycleConfig, OperatorConfig, TimeoutsConfig
@@ -60,6 +61,20 @@ def starts(simulation: Simulation, key: str) -> list[float]:
     ]
 
 
+def trace_of(rows: Sequence[tuple[int, int, int, bool, float | None]]) -> list[TraceJob]:
+    """Jobs of one worker each.
+
+    Args:
+        rows: for each job the second of its submission, its duration, its GPUs, whether it saves, and how often by itself.
+    """
+    return [
+        replace(
+            a_job(f"ns/{number}", duration, submit=submit, gpus=gpus), saves=saves, checkpoint_seconds=every
+        )
+        for number, (submit, duration, gpus, saves, every) in enumerate(rows)
+    ]
+
+
 traces = st.lists(
     st.tuples(
         st.integers(0, 3000),
@@ -70,14 +85,7 @@ traces = st.lists(
     ),
     min_size=1,
     max_size=10,
-).map(
-    lambda rows: [
-        replace(
-            a_job(f"ns/{number}", duration, submit=submit, gpus=gpus), saves=saves, checkpoint_seconds=every
-        )
-        for number, (submit, duration, gpus, saves, every) in enumerate(rows)
-    ]
-)
+).map(trace_of)
 failing = st.builds(
     Failures,
     job_mtbf_seconds=st.sampled_from([0.0, 2000.0]),
@@ -89,8 +97,26 @@ failing = st.builds(
 )
 
 
+STARTS_THAT_LEAVE_GPUS_TO_THE_NEXT_DECISION = trace_of(
+    [
+        (0, 60, 1, False, None),
+        (0, 60, 1, False, None),
+        (0, 94, 4, False, 700.0),
+        (0, 501, 4, False, None),
+        (0, 650, 2, False, 700.0),
+        (0, 341, 4, False, 700.0),
+        (166, 307, 2, False, None),
+        (166, 1001, 2, True, None),
+        (0, 74, 4, False, None),
+        (1640, 70, 1, False, 700.0),
+    ]
+)
+"""A gang that counted them as idle would be owed more of the time, and get a reservation."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(traces, st.integers(1, 3), st.sampled_from(["fifo", "tiresias-las", "multilevel-las"]))
+@example(STARTS_THAT_LEAVE_GPUS_TO_THE_NEXT_DECISION, 1, "multilevel-las")
 def test_an_operator_without_latencies_is_the_ideal_one(
     trace: list[TraceJob], starts_per_cycle: int, order: str
 ) -> None:

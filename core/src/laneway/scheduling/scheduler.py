@@ -96,6 +96,7 @@ class Scheduler:
         state.allocations.drop_unused_views()
         decision = run_cycle(Session(state, self._cache, now_seconds, max_starts, max_preemptors))
         decision.promotions = sorted(state.ranking.promoted)
+        state.truncated = decision.truncated
         check_decision(self._holdings, decision)
         return decision
 

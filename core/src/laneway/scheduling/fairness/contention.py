@@ -8,8 +8,8 @@ is far above capacity and the order policy has to choose: all guarantees togethe
 φ is rounded down to one of 16 steps for each halving, so that a job that comes or goes rarely changes anybody's guarantee.
 
 A gang often waits beside idle GPUs because they are too few for it. It is guaranteed at least the part of φ that is idle: others lose
-nothing by that. Idle is what the last decision left idle. GPUs that have just become free will mostly be taken by the next decision, and
-those that it keeps for a gang are not idle.
+nothing by that. Idle is what the last decision left idle, if it was not truncated. GPUs that have just become free will mostly be taken by
+the next decision, and those that it keeps for a gang are not idle.
 
 GPUs that the same jobs can use are counted together, as one *cell*. There are few: jobs differ by the models that they accept and by
 their node selectors, and a job that avoids next to nothing counts as one that may run anywhere.

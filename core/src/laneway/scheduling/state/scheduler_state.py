@@ -93,6 +93,9 @@ class SchedulerState:
         self._evictable_until = Timers()
         """When running jobs will have too much unsaved work to be evicted."""
 
+        self.truncated = False
+        """Whether the last decision ended early, because no more jobs were to start by it."""
+
         self._holders_known = False
         self._set_cluster(nodes)
 
@@ -177,10 +180,12 @@ class SchedulerState:
         if not self._holders_known:  # else all GPUs would count as idle
             self._holders_known = True
             self._refresh_stale(now_seconds)
-        # Idle is what the last decision left idle, so this comes before its assumptions are undone.
         if self.policies.order.bounds_waiting:
-            idle = zip(self.capacity(IDLE).idle_percent(), self._overcommitted_percent, strict=True)
-            self.contention.set_idle([max(0, percent - beyond) for percent, beyond in idle])
+            # Idle is what the last decision left idle, so this comes before its assumptions are undone. A truncated one has left GPUs to the
+            # next decision, which follows at once.
+            if not self.truncated:
+                idle = zip(self.capacity(IDLE).idle_percent(), self._overcommitted_percent, strict=True)
+                self.contention.set_idle([max(0, percent - beyond) for percent, beyond in idle])
             changed = self.contention.refresh() & self.jobs.keys()
             self.ranking.reclaim(changed, self.jobs, now_seconds)
         self._refresh_stale(now_seconds)

@@ -299,6 +299,20 @@ def a_plain_session(name: str, percent: int, **figures: Any) -> dict[str, Any]:
     }
 
 
+def a_gpu(node: str, index: int) -> dict[str, Any]:
+    """A GPU of 80 GiB, as its node reports it."""
+    return {
+        "uuid": gpu_uuid(node, index),
+        "index": index,
+        "model": "A100",
+        "memoryBytes": 80 * GIB,
+        "allocatableBytes": 80 * GIB,
+        "allocatablePercent": 100,
+        "healthy": True,
+        "sessions": [],
+    }
+
+
 def a_gpu_node(
     name: str,
     gpus: int = 4,
@@ -317,12 +331,7 @@ def a_gpu_node(
     )
     listed = [
         {
-            "uuid": gpu_uuid(name, index),
-            "index": index,
-            "model": "A100",
-            "memoryBytes": 80 * GIB,
-            "allocatableBytes": 80 * GIB,
-            "allocatablePercent": 100,
+            **a_gpu(name, index),
             **_health((sick or {}).get(index)),
             "sessions": list((sessions or {}).get(index, ())),
         }
@@ -335,7 +344,7 @@ def a_gpu_node(
 
 def _health(sick_since: float | None) -> dict[str, Any]:
     if sick_since is None:
-        return {"healthy": True}
+        return {}
     return {"healthy": False, "healthReason": "XID 79", "unhealthySince": format_time(sick_since)}
 
 

@@ -19,14 +19,17 @@ from laneway.operator.execute.manifests import worker_pod
 from laneway.operator.lifecycle import transitions
 from laneway.operator.state.cache import ClusterCache
 from laneway.operator.state.cluster_state import ClusterState
+from laneway.operator.state.records.worker_pod import parse_worker_pod
 from laneway.scheduling.config.operator_config import OperatorConfig
 from laneway.scheduling.fairness.contention import Contention
 
 from tests.unit.operator.builders import (
     GIB,
     NOW,
+    a_gpu,
     a_job,
-    gpu_uuid,
+    a_plain_session,
+    a_session,
     samples_of,
     scheduler_input,
 )
@@ -106,21 +109,8 @@ class WithMemory(RuleBasedStateMachine):
             "status": {"conditions": [ready], "allocatable": {"cpu": "4", "pods": "8"}},
         }
         self.put("nodes", name, node)
-        listed = [
-            {
-                "uuid": gpu_uuid(name, index),
-                "index": index,
-                "model": "A100",
-                "memoryBytes": 80 * GIB,
-                "allocatableBytes": 80 * GIB,
-                "allocatablePercent": 100,
-                "healthy": True,
-                "sessions": [],
-            }
-            for index in range(gpus)
-        ]
         says = {**ready, "reason": "Tested", "message": ""}
-        status = {"conditions": [says], "gpus": listed}
+        status = {"conditions": [says], "gpus": [a_gpu(name, index) for index in range(gpus)]}
         self.put("gpu_nodes", name, {"metadata": {"name": name, "uid": f"gpu-{name}"}, "status": status})
 
     # ---- what happens
@@ -259,14 +249,7 @@ class WithMemory(RuleBasedStateMachine):
         if change == "session" and mine:
             sessions.append(_session(self.raw[f"pods/{data.draw(st.sampled_from(mine))}"], self.versions))
         elif change == "plain":
-            plain = {
-                "key": f"p{self.versions}",
-                "namespace": "other",
-                "pod": "notebook",
-                "podUID": "uid-notebook",
-            }
-            common = {"container": "c", "sharePercent": 30, "quotaBytes": GIB, "state": "Allocated"}
-            sessions = [] if sessions else [{**plain, **common}]
+            sessions = [] if sessions else [a_plain_session("notebook", 30, key=f"p{self.versions}")]
         elif change == "figures" and sessions:
             measured = {"profiled": True, "persistentBytes": 3 * GIB, "ephemeralBytes": GIB}
             sessions[0] |= {**measured, "iterations": 7 + self.versions, "turns": self.versions}
@@ -508,16 +491,5 @@ def _container(phase: str, now: float) -> dict[str, Any]:
 
 
 def _session(pod: dict[str, Any], number: int) -> dict[str, Any]:
-    metadata = pod["metadata"]
-    return {
-        "key": f"s{number}",
-        "namespace": metadata["namespace"],
-        "pod": metadata["name"],
-        "podUID": metadata["uid"],
-        "container": "trainer",
-        "sharePercent": 40,
-        "quotaBytes": GIB,
-        "state": "Holding",
-        "job": metadata["labels"]["laneway.dev/job"],
-        "rank": 0,
-    }
+    job = pod["metadata"]["labels"][names.JOB_LABEL]
+    return a_session(parse_worker_pod(pod), key=f"s{number}", sharePercent=40, job=job, rank=0)

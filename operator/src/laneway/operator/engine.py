@@ -40,13 +40,7 @@ from laneway.operator.state.cluster_state import ClusterState
 from laneway.operator.state.resources import TRAINING_JOBS, Resource
 from laneway.operator.upkeep import Upkeep
 from laneway.operator.watch.apiserver import ApiError, ApiServer, UnknownOutcome
-from laneway.operator.watch.relist import (
-    ListedThePast,
-    refresh_gpu_node,
-    refresh_job,
-    relist,
-    unchanged,
-)
+from laneway.operator.watch.relist import ListedThePast, refresh_gpu_node, refresh_job, relist, unchanged
 from laneway.scheduling.config.operator_config import OperatorConfig
 
 logger = logging.getLogger(__name__)
@@ -286,7 +280,7 @@ class Engine:
         """List everything, no older than this leader's term: else GPUs that the leader before gave away would be given away again.
         Return True."""
         now_seconds, asked_seconds = self._wall(), time.monotonic()
-        self._list_again, again = False, True
+        self._list_again = False
         if self._asked_seconds is None:
             self._asked_seconds = asked_seconds
         lag_seconds = asked_seconds - self._asked_seconds
@@ -294,9 +288,9 @@ class Engine:
         try:
             # Decisions need no jobs that have ended: kopf's first list brings them.
             await relist(self._api, self._cache, not_before, ended_jobs=self.synced)
-            again = False
-        finally:
-            self._list_again |= again
+        except BaseException:
+            self._list_again = True
+            raise
         self._listed_seconds, self._tidies = now_seconds, True
         return True
 

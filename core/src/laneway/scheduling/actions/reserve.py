@@ -19,7 +19,7 @@ from laneway.scheduling.explain import reasons
 from laneway.scheduling.framework.scenario import PreemptionScenario
 from laneway.scheduling.framework.session import Reservation, Session
 from laneway.scheduling.framework.statement import Placement
-from laneway.scheduling.gpus.allocations import AllocationStatus
+from laneway.scheduling.gpus.allocation import AllocationStatus
 from laneway.scheduling.gpus.views import FUTURE_IDLE
 from laneway.scheduling.model.snapshot import Job, JobState
 from laneway.scheduling.model.unsaved_work import may_be_evicted

@@ -19,7 +19,7 @@ from laneway.scheduling.explain.forecast import (
     estimated_starts,
     expected_left_seconds,
 )
-from laneway.scheduling.gpus.allocations import Allocation, AllocationStatus
+from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
 from laneway.scheduling.gpus.views import IDLE, Level
 from laneway.scheduling.model.gpu_class import GPUClass
 from laneway.scheduling.model.host_resources import HostResources

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from laneway.scheduling.gpus.allocations import AllocationStatus
+from laneway.scheduling.gpus.allocation import AllocationStatus
 from laneway.scheduling.model.plan import PreemptionAction
 from laneway.scheduling.model.snapshot import Job, WorkerPlacement
 from laneway.scheduling.state.scheduler_state import SchedulerState

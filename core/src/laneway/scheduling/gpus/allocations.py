@@ -1,19 +1,13 @@
-"""Which job holds which share of each GPU, kept from one cycle to the next.
-
-An allocation is *allocated* (the job runs, or starts by this cycle), *paused* (the job is paused or offloaded, and takes no
-turns), *releasing* (the job is being preempted, or ends) or *pipelined* (kept for a job until others have released the GPUs).
-A :class:`View` selects the ones that count; the free percent of every GPU in a view is indexed.
-"""
+"""Which job holds which share of each GPU, kept from one cycle to the next; the free percent of every GPU in a view is indexed."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from laneway.lanes import MemoryUsage, Tenant, fits
+from laneway.scheduling.gpus.allocation import Allocation, AllocationStatus
 from laneway.scheduling.gpus.free_index import FreeIndex
 from laneway.scheduling.gpus.host_limits import NO_LIMITS, HostLimits, Left
 from laneway.scheduling.gpus.numbering import Pool, grouped, in_order, interned
@@ -35,15 +29,6 @@ _CAUGHT_UP_AT_ONCE = 1024
 """The most of these changes that one cycle applies, so that no cycle pays for all of them."""
 
 
-class AllocationStatus(Enum):
-    """What becomes of an allocation."""
-
-    ALLOCATED = "allocated"
-    PAUSED = "paused"
-    RELEASING = "releasing"
-    PIPELINED = "pipelined"
-
-
 _ALLOCATED, _RELEASING, _PIPELINED = (
     AllocationStatus.ALLOCATED,
     AllocationStatus.RELEASING,
@@ -52,29 +37,6 @@ _ALLOCATED, _RELEASING, _PIPELINED = (
 
 _ACTIONS = {JobState.PAUSING: PreemptionAction.PAUSE, JobState.OFFLOADING: PreemptionAction.OFFLOAD}
 """What happens to releasing jobs that are not evicted."""
-
-
-@dataclass(slots=True)
-class Allocation:
-    """What one job holds."""
-
-    job: Job
-    placement: tuple[WorkerPlacement, ...]
-    status: AllocationStatus
-    shares: tuple[tuple[int, int], ...]
-    """GPU number and percent of each GPU."""
-
-    percent: int
-    """Of all of them together."""
-
-    on_nodes: tuple[tuple[int, int], ...] = ()
-    """Node number and workers there, if their pods request anything."""
-
-    level: Level | None = None
-    """None: the job cannot be preempted."""
-
-    action: PreemptionAction = PreemptionAction.EVICT
-    """Of a releasing hold: what will be left of it."""
 
 
 class Allocations:
@@ -337,7 +299,7 @@ class Allocations:
             others = [
                 held
                 for held in self._on[number].values()
-                if held[1].status is not AllocationStatus.PAUSED and _counts(held[1], view)
+                if held[1].status is not AllocationStatus.PAUSED and held[1].counts(view)
             ]
             active = self._foreign_percent[number] + sum(held for held, _ in others)
             gpu = self.gpus[number]
@@ -429,7 +391,7 @@ class Allocations:
         return [
             on[key][1].job
             for key in sorted(on)
-            if _counts(on[key][1], view) and on[key][1].status is not AllocationStatus.PAUSED
+            if on[key][1].counts(view) and on[key][1].status is not AllocationStatus.PAUSED
         ]
 
     def tenants(self, number: int, view: View) -> list[Tenant]:
@@ -443,9 +405,9 @@ class Allocations:
                 releasing and entry.action is not PreemptionAction.PAUSE
             ):
                 continue
-            if releasing or (paused and _counts(entry, view)):
+            if releasing or (paused and entry.counts(view)):
                 tenants.append(paused_tenant(entry.job, gpu, percent))
-            elif _counts(entry, view):
+            elif entry.counts(view):
                 tenants.append(tenant_of(entry.job, gpu, percent))
         return tenants
 
@@ -517,12 +479,3 @@ def _amounts(resources: HostResources | None) -> Left | None:
 
 def _workers_within(requests: HostResources, left: Left | None) -> float:
     return math.inf if left is None or not requests else workers_within(requests, left)
-
-
-def _counts(entry: Allocation, view: View) -> bool:
-    """Whether an allocation counts in a view, with its memory."""
-    if entry.status is AllocationStatus.PIPELINED:
-        return True
-    if entry.status is AllocationStatus.RELEASING:
-        return view.idle
-    return view.counts(entry.level)

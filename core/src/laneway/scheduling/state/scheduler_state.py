@@ -15,7 +15,8 @@ from laneway.scheduling.fairness.claims import (
     quantum_seconds,
 )
 from laneway.scheduling.fairness.contention import Contention, Group
-from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
+from laneway.scheduling.gpus.allocation import AllocationStatus
+from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.capacity import ClusterCapacity
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE, Level, View

@@ -20,7 +20,8 @@ from laneway.scheduling import (
 )
 from laneway.scheduling.elastic.policy import MalleableJob
 from laneway.scheduling.explain.suggestions import Suggestion, suggestions
-from laneway.scheduling.gpus.allocations import Allocations, AllocationStatus
+from laneway.scheduling.gpus.allocation import AllocationStatus
+from laneway.scheduling.gpus.allocations import Allocations
 from laneway.scheduling.gpus.fit import FreeCapacity
 from laneway.scheduling.gpus.views import IDLE
 from laneway.scheduling.placement.best_fit import BestFit

@@ -53,6 +53,7 @@ def values_schema() -> Schema:
             gpu=_gpu(),
             operator=_operator(),
             node=_node(),
+            pods=_closed(admissionPolicy=_closed(enabled=_FLAG)),
             metrics=_metrics(),
             networkPolicy=_closed(enabled=_FLAG, **{"from": _OBJECTS}),
         ),

@@ -1,4 +1,4 @@
-"""The API server takes the chart's pods under the Pod Security profiles that the README names, and finds no fault with its policy."""
+"""The API server takes the chart's pods under the Pod Security profiles that the README names, and finds no fault with its policies."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ def test_pod_security(installed: LoopbackControlPlane, kind: str, profile: str, 
         assert f'violates PodSecurity "{profile}:latest"' in answer.stderr
 
 
-def test_the_policy_type_checks_against_the_crd(installed: LoopbackControlPlane) -> None:
+@pytest.mark.parametrize("subject", ["node", "pods"])
+def test_a_policy_type_checks_against_its_objects(installed: LoopbackControlPlane, subject: str) -> None:
     deadline = time.monotonic() + POLICY_CHECKED_TIMEOUT_SECONDS
-    name = "laneway-node.laneway-system.laneway.dev"
+    name = f"laneway-{subject}.laneway-system.laneway.dev"
     while True:
         policy = json.loads(kubectl(installed, "get", "validatingadmissionpolicy", name, "-o", "json").stdout)
         status = policy.get("status", {})

@@ -57,3 +57,21 @@ async def test_a_template_that_the_api_server_would_refuse_is_told_while_the_job
     await cluster.change("wrong", {"template": {"spec": {"containers": [container]}}})
     await cluster.until_condition("wrong", "Accepted")
     await cluster.until_waiting("wrong", "GPUsBusy")
+
+
+async def test_a_template_that_sets_a_reserved_variable_gets_no_gpu_although_one_is_free(
+    operator: OperatorProcess, cluster: PlayedCluster
+) -> None:
+    await cluster.add_node("n1")
+    container = {
+        "name": "trainer",
+        "image": "example.invalid/x",
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+    }
+    await cluster.submit("wrong", template={"spec": {"containers": [container]}})
+    waiting = await cluster.until_waiting("wrong", "InvalidTemplate")
+    assert "template.spec.containers[0].env sets NVIDIA_VISIBLE_DEVICES" in waiting["message"]
+    assert await cluster.pods("wrong") == []
+
+    await cluster.change("wrong", {"template": {"spec": {"containers": [{**container, "env": []}]}}})
+    await cluster.until_pods("wrong", 1)

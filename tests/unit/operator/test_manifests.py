@@ -257,16 +257,6 @@ def test_what_is_known_of_the_template_goes_with_the_pod() -> None:
     )
 
 
-def test_a_profile_that_the_template_claims_is_not_the_operators() -> None:
-    claims = {"metadata": {"annotations": {names.PROFILE_ANNOTATION: "{}", "mine": "stays"}}}
-    containers = {"spec": {"containers": [{"name": "trainer", "image": "i"}]}}
-    job = a_job().spec(template={**claims, **containers}).placed("n1").record
-    assert job.desired is not None
-    annotations = worker_pod(job, job.desired.spec, job.status.placement[0], 1)["metadata"]["annotations"]
-    assert names.PROFILE_ANNOTATION not in annotations
-    assert annotations["mine"] == "stays"
-
-
 def test_the_service_finds_workers_before_they_are_ready() -> None:
     service = gang_service("ns")
     assert service["spec"]["clusterIP"] == "None"

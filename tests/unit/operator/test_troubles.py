@@ -166,3 +166,43 @@ def test_a_template_that_the_api_server_refuses_is_not_planned_with() -> None:
     assert reconcile(reconciled.job, (), context).state is JobState.WAITING, (
         "once it is taken it may be scheduled"
     )
+
+
+def claiming(**template: object) -> dict[str, object]:
+    spec = {"containers": [{"name": "trainer", "image": "i", "env": template.pop("env", None)}]}
+    return {"spec": spec, **template}
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (
+            claiming(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+            "template.spec.containers[0].env sets NVIDIA_VISIBLE_DEVICES, which is reserved: leave it out",
+        ),
+        # Stored before the CRD refused it.
+        (
+            claiming(metadata={"annotations": {"laneway.dev/profile": "{}"}}),
+            "template.metadata.annotations has laneway.dev/profile, which only Laneway's operator writes: leave it out",
+        ),
+    ],
+)
+def test_a_template_that_sets_what_is_reserved_is_refused_at_once(
+    template: dict[str, object], says: str
+) -> None:
+    reconciled = reconcile(a_job().spec(template=template).record, (), context_of(a_view()))
+    assert condition_of(reconciled.job.status, "Accepted") == ("False", "InvalidTemplate")
+    waiting = reconciled.job.status.waiting
+    assert waiting is not None
+    assert says in waiting.message
+    assert waiting.unblock == "Correct the template."
+    assert reconciled.state is None, "no pod is tried"
+
+
+def test_a_job_that_runs_by_such_a_template_runs_on() -> None:
+    """An earlier operator took it."""
+    template = claiming(env=[{"name": "LANEWAY_JOB", "value": "x"}])
+    job = a_job().spec(template=template).placed("n1").running().record
+    reconciled = reconciled_job_of(job, a_pod(job).running().record)
+    assert condition_of(reconciled.job.status, "Placed")[0] == "True"
+    assert not reconciled.pods_to_delete

@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from laneway.api import names
+from laneway.api.reserved_names import OPERATORS_ANNOTATIONS, OPERATORS_LABELS
 from laneway.api.schema import rules
 
 Schema = dict[str, Any]
@@ -33,16 +34,6 @@ _QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numk
 """As Kubernetes' own controller-gen writes it."""
 
 MAX_GRACE_PERIOD_SECONDS = 3600
-
-_LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.RANK_LABEL, names.ATTEMPT_LABEL)
-_ANNOTATIONS = (
-    names.GPUS_ANNOTATION,
-    names.TEMPLATE_HASH_ANNOTATION,
-    names.SPANS_GPUS_ANNOTATION,
-    names.SHARING_ANNOTATION,
-    names.PROFILE_ANNOTATION,
-)
-"""What the operator writes to each worker's pod."""
 
 
 def _without(field: str, keys: tuple[str, ...]) -> tuple[str, str]:
@@ -69,7 +60,7 @@ _METADATA: Schema = {
             for name in ("annotations", "labels")
         },
     },
-    **rules(_without("labels", _LABELS), _without("annotations", _ANNOTATIONS)),
+    **rules(_without("labels", OPERATORS_LABELS), _without("annotations", OPERATORS_ANNOTATIONS)),
 }
 
 

@@ -89,7 +89,7 @@ def worker_pod(
                 **({names.GANG_LABEL: "true"} if spec.workers > 1 else {}),
             },
             "annotations": {
-                **_without(metadata.get("annotations") or {}, names.PROFILE_ANNOTATION),
+                **(metadata.get("annotations") or {}),
                 names.GPUS_ANNOTATION: ",".join(worker.gpus),
                 names.TEMPLATE_HASH_ANNOTATION: template_hash(spec),
                 names.SPANS_GPUS_ANNOTATION: "true" if spec.spans_gpus else "false",
@@ -124,11 +124,6 @@ def gang_service(namespace: str) -> dict[str, Any]:
             "ports": [{"name": "rendezvous", "port": RENDEZVOUS_PORT, "protocol": "TCP"}],
         },
     }
-
-
-def _without(annotations: dict[str, str], name: str) -> dict[str, str]:
-    """Return annotations without one that is the operator's to write."""
-    return {key: value for key, value in annotations.items() if key != name}
 
 
 def owner_reference(job: JobRecord) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def admit(reconciled: ReconciledJob, pods: tuple[WorkerPod, ...], context: Recon
         message = f"PriorityClass {name!r} does not exist: create it, use one of {there}, or leave priorityClassName out."
         return _refuse(reconciled, "UnknownPriorityClass", message, now_seconds)
     reconciled = replace(reconciled, priority=priority)
-    refusal = context.template_refusals.get((job.uid, job.generation), "")
+    refusal = job.desired.reserved or context.template_refusals.get((job.uid, job.generation), "")
     if refusal and not job.placed:
         return _refuse(reconciled, "InvalidTemplate", refusal, now_seconds)
     status = _observed(transitions.admitted(job.status, now_seconds), job)

@@ -12,6 +12,7 @@ from laneway.api.conditions import Condition, is_true
 from laneway.api.job_conditions import ConditionType
 from laneway.api.names import OPERATOR_MANAGER
 from laneway.api.records import explain
+from laneway.api.reserved_names import template_problem
 from laneway.api.rfc3339 import format_time, parse_time
 from laneway.api.training_job import MAX_SECONDS, PreemptionMode, TrainingJobSpec
 from laneway.api.training_job_status import TrainingJobStatus
@@ -31,6 +32,8 @@ class DesiredSpec:
     spec: TrainingJobSpec
     demand: Demand
     template_hash: str
+    reserved: str
+    """What the template sets although it is reserved, as a sentence; empty where it sets nothing of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,8 @@ def _desired(spec: object) -> tuple[DesiredSpec | None, str]:
         parsed = TrainingJobSpec.model_validate(spec)
         check_template(parsed.template)
         _check_priority_classes(parsed)
-        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed)), ""
+        reserved = template_problem(parsed.template)
+        return DesiredSpec(parsed, demand_of(parsed), template_hash(parsed), reserved), ""
     except ValidationError as error:
         return None, explain(error, "spec")
     except ValueError as error:

@@ -24,7 +24,7 @@ _TEMPLATE: Schema = {
                 "resources": _RESOURCES,
             }
         ],
-        "initContainers": [{"resources": _RESOURCES}],
+        "initContainers": [{"name": str, "env": [{"name": str}], "resources": _RESOURCES}],
         "resources": _RESOURCES,
         "overhead": dict,
         "nodeSelector": dict,
@@ -55,10 +55,11 @@ def check_template(template: dict[str, Any]) -> None:
         ValueError: names the field, what was found and what to write.
     """
     _check(template, _TEMPLATE, "template")
-    for number, container in enumerate(template["spec"]["containers"]):
-        for place, each in enumerate(container.get("env") or ()):
-            if "name" not in each:
-                raise ValueError(f"template.spec.containers[{number}].env[{place}] has no name: write one")
+    for kind in ("containers", "initContainers"):
+        for number, container in enumerate(template["spec"].get(kind) or ()):
+            for place, each in enumerate(container.get("env") or ()):
+                if not each.get("name"):
+                    raise ValueError(f"template.spec.{kind}[{number}].env[{place}] has no name: write one")
 
 
 def _check(value: Any, schema: Schema, place: str) -> None:

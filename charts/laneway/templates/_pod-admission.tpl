@@ -1,0 +1,29 @@
+{{/* CEL for pod-admission.yaml. */}}
+
+{{/* Whether a container of a list has a share. A request for an extended resource is a limit, too. */}}
+{{- define "laneway.cel.hasShare" -}}
+{{ . }}.exists(c, has(c.resources) && has(c.resources.limits) && "laneway.dev/gpu-percent" in c.resources.limits)
+{{- end -}}
+
+{{/* The containers of a list that set reserved variables, a clause for each: (list LIST "init container"). */}}
+{{- define "laneway.cel.reservedVariables" -}}
+{{ index . 0 }}.filter(c, has(c.env) && c.env.exists(e, {{ include "laneway.cel.isReserved" "e.name" }}))
+.map(c, "{{ index . 1 }} " + c.name + " sets " + c.env.filter(e, {{ include "laneway.cel.isReserved" "e.name" }}).map(e, e.name).join(", "))
+{{- end -}}
+
+{{/* Whether a name is that of a reserved variable. */}}
+{{- define "laneway.cel.isReserved" -}}
+{{ . }} == "NVIDIA_VISIBLE_DEVICES" || {{ . }}.startsWith("CUDA_MPS_") || {{ . }}.startsWith("LANEWAY_") && !({{ . }} in variables.allowedVariables)
+{{- end -}}
+
+{{/* Whether the request gives a value to `key`, or another one than before: "labels" or "annotations". */}}
+{{- define "laneway.cel.writesKey" -}}
+{{- $new := printf "object.metadata.%s" . -}}
+{{- $old := printf "oldObject.metadata.%s" . -}}
+has({{ $new }}) && key in {{ $new }} && (variables.isNew || !has({{ $old }}) || !(key in {{ $old }}) || {{ $new }}[key] != {{ $old }}[key])
+{{- end -}}
+
+{{/* A path without doubled slashes and dots, and with one slash at its end. */}}
+{{- define "laneway.cel.cleanPath" -}}
+("/" + {{ . }}.split("/").filter(part, part != "" && part != ".").map(part, part + "/").join(""))
+{{- end -}}

@@ -1,0 +1,61 @@
+"""What the author of a pod with a share may not write: it would give the pod more than its share.
+
+The chart's admission policy (``templates/pod-admission.yaml``) has the same names and refuses such pods. The operator refuses such
+templates itself, because the policy can be switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from laneway.api import names
+
+USERS_VARIABLES: Final = ("LANEWAY_FIT", "LANEWAY_STOP_TIMEOUT_SECONDS", "LANEWAY_AGENT_TIMEOUT_SECONDS")
+"""Of Laneway's variables, those that a pod may set (docs/contracts.md)."""
+
+_RESERVED_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES",)
+_RESERVED_PREFIXES: Final = ("CUDA_MPS_", "LANEWAY_")
+
+OPERATORS_LABELS: Final = (
+    names.JOB_LABEL,
+    names.JOB_UID_LABEL,
+    names.RANK_LABEL,
+    names.ATTEMPT_LABEL,
+    names.GANG_LABEL,
+)
+OPERATORS_ANNOTATIONS: Final = (
+    names.GPUS_ANNOTATION,
+    names.TEMPLATE_HASH_ANNOTATION,
+    names.SPANS_GPUS_ANNOTATION,
+    names.SHARING_ANNOTATION,
+    names.PROFILE_ANNOTATION,
+)
+
+
+def is_reserved_variable(name: str) -> bool:
+    """Return whether a pod with a share must not set this variable itself."""
+    if name in USERS_VARIABLES:
+        return False
+    return name in _RESERVED_VARIABLES or name.startswith(_RESERVED_PREFIXES)
+
+
+def template_problem(template: Mapping[str, Any]) -> str:
+    """Return what is reserved in a pod template, as a sentence; empty if nothing is."""
+    for kind in ("containers", "initContainers"):
+        for number, container in enumerate(template["spec"].get(kind) or ()):
+            for each in container.get("env") or ():
+                if is_reserved_variable(each["name"]):
+                    return (
+                        f"template.spec.{kind}[{number}].env sets {each['name']}, which is reserved: leave it out. The job's share "
+                        "decides which GPUs its workers reach (CUDA_VISIBLE_DEVICES may choose among them). Of Laneway's variables a "
+                        f"template may set {', '.join(USERS_VARIABLES)}"
+                    )
+    metadata = template.get("metadata") or {}
+    for kind, keys in (("labels", OPERATORS_LABELS), ("annotations", OPERATORS_ANNOTATIONS)):
+        for key in keys:
+            if key in (metadata.get(kind) or {}):
+                return (
+                    f"template.metadata.{kind} has {key}, which only Laneway's operator writes: leave it out"
+                )
+    return ""

@@ -26,6 +26,7 @@ from tests.e2e.holders import (
     published_sessions,
     record_seen_by,
 )
+from tests.support.device_plugin.builders import raw_job
 
 _CREATORS = 8
 
@@ -40,20 +41,30 @@ class Crowd:
     api: Api
     agents: Mapping[str, str]
 
-    def create(self, *batches: list[dict[str, Any]]) -> None:
-        """Create the objects of each batch at once, and the batches one after the other."""
+    def create(self, *batches: list[dict[str, Any]], user: str = "") -> None:
+        """Create the objects of each batch at once, and the batches one after the other; as ``user`` if given."""
+        verb = ("create", *(("--as", user) if user else ()))
         with ThreadPoolExecutor(_CREATORS) as pool:
             for batch in batches:
                 parts = [batch[part::_CREATORS] for part in range(_CREATORS)]
-                for outcome in [pool.submit(self._send, part, "create") for part in parts if part]:
+                for outcome in [pool.submit(self._send, part, *verb) for part in parts if part]:
                     outcome.result()
 
-    def replace(self, pods: list[dict[str, Any]]) -> None:
-        """Delete pods and create others of the same names, all at once."""
-        verb = ("replace", "--force", "--grace-period=1")
+    def replace(self, pods: list[dict[str, Any]], user: str) -> None:
+        """Delete pods and create others of the same names as ``user``, all at once."""
+        verb = ("replace", "--force", "--grace-period=1", "--as", user)
         with ThreadPoolExecutor(_CREATORS) as pool:
             for outcome in [pool.submit(self._send, [pod], *verb) for pod in pods]:
                 outcome.result()
+
+    def own_job(self, name: str) -> str:
+        """Create a TrainingJob that owns workers and that no operator runs; return its uid."""
+        job = json.dumps(raw_job(name))
+        made = self.kubectl.run(
+            *("create", "--namespace", self.namespace, "-o", "json", "-f", "-"), stdin=job
+        )
+        uid: str = json.loads(made)["metadata"]["uid"]
+        return uid
 
     def _send(self, items: list[dict[str, Any]], *verb: str) -> None:
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

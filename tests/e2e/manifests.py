@@ -8,6 +8,9 @@ from typing import Any
 from laneway.api import names
 from laneway.api.names import GPU_PERCENT
 
+from hack.demo.install import SYSTEM_NAMESPACE
+from tests.support.device_plugin.builders import labels_of_worker, owner_of_worker
+
 IMAGE = "laneway/examples:0.1.0"
 SMALL_IMAGE = "laneway/client:0.1.0"
 """A Python and nothing else; what makes it Laneway's is not used."""
@@ -73,14 +76,27 @@ EXCLUSIVE_NODE = {"gpus": {"type": "Count", "count": 4}, "sharing": "Exclusive"}
 """All GPUs of one node, alone."""
 
 
+OPERATOR_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:laneway-operator"
+"""The only user who may write what tells a worker from a plain pod."""
+
+
+def worker_metadata(name: str, job_uid: str, gpu: str, **annotations: str) -> dict[str, Any]:
+    """What the operator writes on the worker of this name (JOB-RANK), as far as the node heeds it."""
+    return {
+        "labels": labels_of_worker(name, job_uid),
+        "ownerReferences": [owner_of_worker(name, job_uid)],
+        "annotations": {names.GPUS_ANNOTATION: gpu, **annotations},
+    }
+
+
 def session_pod(
-    name: str, percent: int, *, node: str = "", annotations: dict[str, str] | None = None
+    name: str, percent: int, *, node: str = "", metadata: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A plain pod that holds a session and does nothing else: small, so that there can be hundreds."""
+    """A pod that holds a session and does nothing else: small, so that there can be hundreds."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations or {}},
+        "metadata": {"name": name, **(metadata or {})},
         "spec": session_pod_spec(percent)
         | ({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}),
     }

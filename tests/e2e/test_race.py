@@ -11,13 +11,17 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from typing import Any
 
-from laneway.api.names import GPUS_ANNOTATION
-
 from hack.cluster.probes import wait_until
 from tests.e2e.conftest import Laneway
 from tests.e2e.crowd import Crowd
 from tests.e2e.kills import all_ready, kill, restart_kubelets, wipe_sockets
-from tests.e2e.manifests import OFFERED_PERCENT, session_pod, session_replicas
+from tests.e2e.manifests import (
+    OFFERED_PERCENT,
+    OPERATOR_USER,
+    session_pod,
+    session_replicas,
+    worker_metadata,
+)
 from tests.e2e.witness import Witness
 
 PODS = 200
@@ -42,26 +46,28 @@ BEGUN = 4
 
 
 def test_two_hundred_pods_created_at_once(laneway: Laneway, crowd: Crowd, gpus: dict[str, list[str]]) -> None:
-    """Each equal pod names its GPU, as the operator's pods do; the others are placed by best fit."""
+    """Each equal pod names its GPU, as the operator's workers do; the others are placed by best fit."""
     places = [(node, uuid) for _ in range(EQUAL_A_GPU) for node, uuids in gpus.items() for uuid in uuids]
     sizes = [(node, size) for size in islice(cycle(UNEQUAL_PERCENTS), UNEQUAL_A_NODE) for node in gpus]
     chosen = {f"equal-{number}": place for number, place in enumerate(places)}
     unequal = {f"unequal-{number}": size for number, size in enumerate(sizes)}
     assert len(chosen) + len(unequal) == PODS
 
+    owner = crowd.own_job("equal")
     equal_pods = [
-        session_pod(name, EQUAL_PERCENT, node=node, annotations={GPUS_ANNOTATION: uuid})
+        session_pod(name, EQUAL_PERCENT, node=node, metadata=worker_metadata(name, owner, uuid))
         for name, (node, uuid) in chosen.items()
     ]
     unequal_pods = [session_pod(name, percent, node=node) for name, (node, percent) in unequal.items()]
 
     with Witness(laneway.cluster, laneway.api, crowd.agents) as witness:
-        crowd.create(equal_pods, unequal_pods)
+        crowd.create(equal_pods, user=OPERATOR_USER)
+        crowd.create(unequal_pods)
         first = wait_until_all_run(crowd)
         sessions = crowd.check_identities(first)
 
         # Their ids go to other pods of their names at once, while the nodes are full.
-        crowd.replace(equal_pods[:REPLACED])
+        crowd.replace(equal_pods[:REPLACED], OPERATOR_USER)
         second = wait_until_all_run(crowd)
         sessions_then = crowd.check_identities(second)
 

@@ -125,11 +125,11 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
     records = PodResourcesClient(root / "pod-resources" / "kubelet.sock")
     pods = NodePods(api)
     running: set[str] = set()
-    shares = ShareManager(
-        containers, records, pods, Timing(pod_read=FOR_EVER, unnamed=FOR_EVER), lambda: running
-    )
     known: LatestValue[Inventory] = LatestValue()
     known.publish(inventory(gpu(0), gpu(1)))
+    shares = ShareManager(
+        containers, records, pods, known, Timing(pod_read=FOR_EVER, unnamed=FOR_EVER), lambda: running
+    )
     service = PluginService(
         Folders(containers=root / "containers"),
         containers,

@@ -17,7 +17,7 @@ from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.device_plugin.kubelet_side import KubeletSide
 from tests.integration.device_plugin.plugin_process import PluginNode, wait_until
 from tests.integration.device_plugin.rights import RIGHTS
-from tests.support.device_plugin.builders import gpu, inventory
+from tests.support.device_plugin.builders import gpu, inventory, labels_of_worker, owner_of_worker, raw_job
 
 
 class Cluster:
@@ -39,13 +39,33 @@ class Cluster:
         command = [str(self.plane.kubectl), "--kubeconfig", str(self.plane.kubeconfig), *arguments]
         return subprocess.run(command, check=True, input=given, text=True, stdout=subprocess.PIPE).stdout
 
+    def job(self, name: str) -> str:
+        """Return the uid of a TrainingJob, which is made if it does not exist."""
+        job = json.dumps(raw_job(name))
+        made = self.kubectl("apply", "-o", "json", "-n", self.namespace, "-f", "-", given=job)
+        uid: str = json.loads(made)["metadata"]["uid"]
+        return uid
+
+    def create_worker(
+        self, name: str, size: int, gpus: str, attempt: int = 1, annotations: dict[str, str] | None = None
+    ) -> str:
+        """Create the worker of this name (JOB-RANK) as the operator does; return its uid."""
+        job_uid = self.job(name.rpartition("-")[0])
+        return self.create(
+            name,
+            size,
+            labels=labels_of_worker(name, job_uid, attempt),
+            annotations={**(annotations or {}), names.GPUS_ANNOTATION: gpus},
+            ownerReferences=[owner_of_worker(name, job_uid)],
+        )
+
     def create(
         self,
         name: str,
         size: int,
-        gpus: str = "",
         labels: dict[str, str] | None = None,
         annotations: dict[str, str] | None = None,
+        **metadata: Any,
     ) -> str:
         """Create a pod on the node; return its uid."""
         resources = {"limits": {names.GPU_PERCENT: str(size)}}
@@ -56,7 +76,8 @@ class Cluster:
                 "name": name,
                 "namespace": self.namespace,
                 "labels": labels or {},
-                "annotations": {**(annotations or {}), **({names.GPUS_ANNOTATION: gpus} if gpus else {})},
+                "annotations": annotations or {},
+                **metadata,
             },
             "spec": {
                 "nodeName": self.node,
@@ -97,9 +118,9 @@ def test_the_operators_choice_decides_the_gpu(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
     """Pods of equal size, created together, each on the GPU chosen for it, in any order of admission."""
-    chosen = {"a": 3, "b": 1, "c": 1, "d": 2}
+    chosen = {"a-0": 3, "a-1": 1, "b-0": 1, "c-0": 2}
     for name, index in chosen.items():
-        cluster.create(name, 50, gpus=f"GPU-{index}")
+        cluster.create_worker(name, 50, f"GPU-{index}")
 
     for name in reversed(chosen):
         taken = kubelet.admit(name, 50, namespace=cluster.namespace)
@@ -110,7 +131,7 @@ def test_a_plain_pod_leaves_free_what_is_reserved_for_other_pods(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
     for index in range(3):
-        cluster.create(f"worker-{index}", 60, gpus=f"GPU-{index}")
+        cluster.create_worker(f"worker-{index}", 60, f"GPU-{index}")
     cluster.create("plain", 60)
 
     plain = kubelet.admit("plain", 60, namespace=cluster.namespace)
@@ -120,11 +141,59 @@ def test_a_plain_pod_leaves_free_what_is_reserved_for_other_pods(
     assert [shares_of(taken) for taken in workers] == [{f"GPU-{index}": 60} for index in range(3)]
 
 
+EXCLUSIVE = {names.SHARING_ANNOTATION: "Exclusive", names.SPANS_GPUS_ANNOTATION: "true"}
+
+
+@pytest.mark.parametrize("forged", [False, True], ids=["annotations", "annotations and an owner"])
+def test_one_percent_is_not_exclusive_use_of_a_gpu(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster, forged: bool
+) -> None:
+    """The pod's author writes what only the operator should; the GPU stays shared, and the job of 90 percent gets its part."""
+    claims = EXCLUSIVE | {names.GPUS_ANNOTATION: "GPU-2"}
+    cluster.create_worker("job-0", 90, "GPU-2")
+    if forged:
+        cluster.create_worker("greedy-0", 1, "GPU-2", annotations=claims)
+    else:
+        cluster.create("greedy-0", 1, annotations=claims)
+    greedy = kubelet.admit("greedy-0", 1, namespace=cluster.namespace)
+    assert shares_of(kubelet.admit("job-0", 90, namespace=cluster.namespace)) == {"GPU-2": 90}
+    running.open_socket(greedy)
+    kubelet.start(greedy)
+
+    record = running.record(greedy)
+    assert record is not None
+    assert record["sharing"] == "Lanes"
+    assert record["spans_gpus"] is forged, "a worker of a gang"
+
+
+def test_a_plain_pods_choice_takes_no_capacity_that_is_reserved_for_others(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    cluster.create_worker("worker-0", 60, "GPU-0")
+    cluster.create("greedy", 60, annotations={names.GPUS_ANNOTATION: "GPU-0"})
+
+    greedy = kubelet.admit("greedy", 60, namespace=cluster.namespace)
+
+    assert shares_of(greedy) == {"GPU-1": 60}
+    assert shares_of(kubelet.admit("worker-0", 60, namespace=cluster.namespace)) == {"GPU-0": 60}
+
+
+def test_a_worker_with_all_ids_of_its_gpu_uses_it_exclusively(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    cluster.create_worker("alone-0", 100, "GPU-2", annotations=EXCLUSIVE)
+    taken = kubelet.admit("alone-0", 100, namespace=cluster.namespace)
+    running.open_socket(taken)
+    kubelet.start(taken)
+    record = running.record(taken)
+    assert record is not None
+    assert record["sharing"] == "Exclusive"
+
+
 def test_a_container_is_named_with_its_job(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
-    labels = {names.JOB_LABEL: "digits", names.RANK_LABEL: "1", names.ATTEMPT_LABEL: "1"}
-    first = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels)
+    first = cluster.create_worker("digits-1", 50, "GPU-2")
     taken = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
     running.open_socket(taken)
     kubelet.start(taken)
@@ -135,7 +204,7 @@ def test_a_container_is_named_with_its_job(
     # The next attempt has the same name and gets the same ids.
     cluster.delete("digits-1")
     kubelet.end("digits-1")
-    second = cluster.create("digits-1", 50, gpus="GPU-2", labels=labels | {names.ATTEMPT_LABEL: "2"})
+    second = cluster.create_worker("digits-1", 50, "GPU-2", attempt=2)
     again = kubelet.admit("digits-1", 50, namespace=cluster.namespace)
     assert again == taken
     running.open_socket(again)
@@ -148,14 +217,14 @@ def test_a_container_is_named_with_its_job(
 def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_later(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
-    cluster.create("known", 50, gpus="GPU-3")
-    taken = kubelet.admit("known", 50, namespace=cluster.namespace)
-    kubelet.end("known")
+    cluster.create_worker("known-0", 50, "GPU-3")
+    taken = kubelet.admit("known-0", 50, namespace=cluster.namespace)
+    kubelet.end("known-0")
     unseen = cluster.create("unseen", 20)
     cluster.delete("unseen")
     cluster.plane.kill("kube-apiserver")
     try:
-        assert kubelet.admit("known", 50, namespace=cluster.namespace) == taken
+        assert kubelet.admit("known-0", 50, namespace=cluster.namespace) == taken
         other = kubelet.admit("not-known", 30, namespace=cluster.namespace)
         running.open_socket(other)
         kubelet.start(other)
@@ -173,14 +242,14 @@ def test_a_restarted_plugin_knows_the_operators_choice(
     running: PluginNode, kubelet: KubeletSide, cluster: Cluster
 ) -> None:
     """The kubelet asks at once, when the plugin may not have listed the pods yet; so it reads this pod by name."""
-    cluster.create("a", 50, gpus="GPU-2")
+    cluster.create_worker("a-0", 50, "GPU-2")
     running.kill()
     with kubelet.changed:
         kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
     running.start()
     kubelet.wait_for_devices(400)
 
-    assert shares_of(kubelet.admit("a", 50, namespace=cluster.namespace)) == {"GPU-2": 50}
+    assert shares_of(kubelet.admit("a-0", 50, namespace=cluster.namespace)) == {"GPU-2": 50}
 
 
 def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
@@ -188,8 +257,8 @@ def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
 ) -> None:
     """The kubelet retries, so the container starts once its GPU has the demanded level."""
     annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "Watchdog"}
-    cluster.create("strict", 50, gpus="GPU-1", annotations=annotations)
-    taken = kubelet.admit("strict", 50, namespace=cluster.namespace)
+    cluster.create_worker("strict-0", 50, "GPU-1", annotations=annotations)
+    taken = kubelet.admit("strict-0", 50, namespace=cluster.namespace)
     running.open_socket(taken)
 
     with pytest.raises(grpc.RpcError) as raised:
@@ -237,8 +306,8 @@ def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cl
         file = running.root / "pod-requests.json"
         return json.loads(file.read_text())["requests"] if file.exists() else {}
 
-    def create(name: str, labels: dict[str, str], **spec: Any) -> None:
-        metadata = {"name": name, "namespace": cluster.namespace, "labels": labels}
+    def create(name: str, metadata: dict[str, Any], **spec: Any) -> None:
+        metadata = {"name": name, "namespace": cluster.namespace, **metadata}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
         cluster.kubectl(
             "create", "-f", "-", given=json.dumps({**pod, "spec": {"nodeName": cluster.node, **spec}})
@@ -250,7 +319,8 @@ def test_what_other_pods_request_is_summed_for_the_agent(running: PluginNode, cl
     sidecar = {**asking(requests={"cpu": "250m"}), "name": "s", "restartPolicy": "Always"}
     limited = asking(limits={"cpu": "1", "memory": "1Gi"})
     create("plain", {}, containers=[limited], initContainers=[sidecar])
-    worker = {names.JOB_LABEL: "j", names.JOB_UID_LABEL: "u", names.RANK_LABEL: "0", names.ATTEMPT_LABEL: "1"}
+    uid = cluster.job("j")
+    worker = {"labels": labels_of_worker("j-0", uid), "ownerReferences": [owner_of_worker("j-0", uid)]}
     create("j-0", worker, containers=[asking(requests={"cpu": "7"})])
     first = {"cpu": "1250m", "memory": str(2**30), "pods": "1"}
     wait_until(lambda: requests() == first, "the plain pod is counted, the worker is not")

@@ -25,8 +25,9 @@ from hack.cluster.processes import Component
 from hack.cluster.teardown import bring_down
 from tests.integration.device_plugin.plugin_process import wait_until
 from tests.integration.device_plugin.rights import RIGHTS
+from tests.support.control_planes import REPOSITORY
 from tests.support.derived_image import derive
-from tests.support.device_plugin.builders import gpu
+from tests.support.device_plugin.builders import gpu, labels_of_worker, owner_of_worker, raw_job
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root: namespaces, mounts, cgroups")
 
@@ -55,6 +56,8 @@ class RealNode:
             self.plan.cluster.log("device-plugin"),
         )
         self.kubectl.run("apply", "--server-side", "-f", "-", stdin=RIGHTS)
+        self.kubectl.run("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
+        self.kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         self.offer(*(gpu(index, numa_node=0) for index in range(4)))
         (self.folder / "node.yaml").write_text("gpuSource: simulated\n")
 
@@ -92,7 +95,7 @@ class RealNode:
                 "kind": "Pod",
                 "metadata": {
                     "name": name.replace("_", "-"),
-                    "annotations": {GPUS_ANNOTATION: uuid} if uuid else {},
+                    **(self.worker_metadata(name.replace("_", "-"), uuid) if uuid else {}),
                 },
                 "spec": {
                     "terminationGracePeriodSeconds": 1,
@@ -111,6 +114,17 @@ class RealNode:
         ]
         document = {"apiVersion": "v1", "kind": "List", "items": items}
         self.kubectl.run("create", "-f", "-", stdin=json.dumps(document))
+
+    def worker_metadata(self, name: str, uuid: str) -> dict[str, Any]:
+        """What the operator writes on the worker of this name (JOB-RANK); its job is made if it does not exist."""
+        job = json.dumps(raw_job(name.rpartition("-")[0]))
+        made = self.kubectl.run("apply", "-o", "json", "-f", "-", stdin=job)
+        job_uid = json.loads(made)["metadata"]["uid"]
+        return {
+            "labels": labels_of_worker(name, job_uid),
+            "annotations": {GPUS_ANNOTATION: uuid},
+            "ownerReferences": [owner_of_worker(name, job_uid)],
+        }
 
     def wait_until_running(self, count: int) -> dict[str, str]:
         """Wait until this number of pods run and none was refused; return their container ids by name."""
@@ -247,7 +261,7 @@ def test_whole_gpus_are_distinct_and_connected_by_nvlink(node: RealNode) -> None
     node.delete_all()
     pairs = {0: 2, 1: 3, 2: 0, 3: 1}
     node.offer(*(gpu(index, numa_node=0, nvlink_peers=(f"GPU-{peer}",)) for index, peer in pairs.items()))
-    node.create(small=(10, "GPU-0"))
+    node.create(small_0=(10, "GPU-0"))
     node.wait_until_running(1)
 
     node.create(pair=(200, ""))
@@ -276,7 +290,7 @@ def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
     node.offer(*(gpu(index, numa_node=0, simulated=False) for index in range(4)))
     node.start_plugin()
 
-    node.create(image=IMAGE_WITH_A_PATH, whole=(100, "GPU-1"))
+    node.create(image=IMAGE_WITH_A_PATH, whole_0=(100, "GPU-1"))
 
     (identifier,) = node.wait_until_running(1).values()
     environment = node.environment_of(identifier)

@@ -38,7 +38,7 @@ def as_the_plugin_reads_it(pod: dict[str, Any]) -> ContainerRecord:
     gpu = pod["metadata"]["annotations"][names.GPUS_ANNOTATION]
     ids = frozenset(device_id(gpu, slot) for slot in range(60))
     holder = Holder(pod["metadata"]["namespace"], pod["metadata"]["name"], "trainer", ids)
-    return record_of(holder, pod_info(pod))
+    return record_of(holder, pod_info(pod), None)
 
 
 async def test_the_next_job_of_a_template_starts_from_what_the_first_one_measured(

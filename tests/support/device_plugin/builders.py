@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from laneway.api import names
 from laneway.api.device_ids import device_id
 from laneway.api.inventory import Inventory, InventoryGPU
 from laneway.device_plugin.pod_info import PodInfo, pod_info
@@ -65,6 +66,7 @@ def raw_pod(name: str, *, asks: Mapping[str, int] | None = None, **more: Any) ->
             "creationTimestamp": more.get("created", "2026-01-01T00:00:00Z"),
             "labels": more.get("labels", {}),
             "annotations": more.get("annotations", {}),
+            "ownerReferences": more.get("owners", []),
             "resourceVersion": more.get("version", "1"),
             **({"deletionTimestamp": "2026-01-01T00:01:00Z"} if more.get("deleting") else {}),
         },
@@ -76,10 +78,56 @@ def raw_pod(name: str, *, asks: Mapping[str, int] | None = None, **more: Any) ->
     }
 
 
-def pod(name: str, *, gpus: str = "", **more: Any) -> PodInfo:
-    """The facts of a pod; ``gpus`` is what the operator chose."""
-    annotations = {"laneway.dev/gpus": gpus} if gpus else {}
-    return pod_info(raw_pod(name, annotations=more.pop("annotations", {}) | annotations, **more))
+def pod(name: str, **more: Any) -> PodInfo:
+    """The facts of a pod."""
+    return pod_info(raw_pod(name, **more))
+
+
+def raw_job(name: str) -> dict[str, Any]:
+    """A TrainingJob to own workers. It is another controller's, so Laneway's operator leaves it alone."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "managedBy": "laneway.example/test",
+            "gpus": {"type": "Share", "sharePercent": 50},
+            "template": {"spec": {"containers": [{"name": "trainer", "image": "i"}]}},
+        },
+    }
+
+
+def labels_of_worker(name: str, job_uid: str, attempt: int = 1) -> dict[str, str]:
+    """The labels that the operator gives to the worker of this name (JOB-RANK)."""
+    job, _, rank = name.rpartition("-")
+    return {
+        names.JOB_LABEL: job,
+        names.JOB_UID_LABEL: job_uid,
+        names.RANK_LABEL: rank,
+        names.ATTEMPT_LABEL: str(attempt),
+    }
+
+
+def owner_of_worker(name: str, job_uid: str) -> dict[str, Any]:
+    """The owner reference that the operator gives to the worker of this name."""
+    job = name.rpartition("-")[0]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "TrainingJob",
+        "name": job,
+        "uid": job_uid,
+        "controller": True,
+    }
+
+
+def worker(name: str, *, gpus: str = "", attempt: int = 1, **more: Any) -> PodInfo:
+    """The facts of the worker of this name (JOB-RANK); ``gpus`` is what the operator chose."""
+    made: dict[str, Any] = {
+        "labels": labels_of_worker(name, "job-uid", attempt),
+        "owners": [owner_of_worker(name, "job-uid")],
+        "annotations": more.pop("annotations", {}) | ({names.GPUS_ANNOTATION: gpus} if gpus else {}),
+    }
+    return pod(name, **(made | more))
 
 
 def listing(containers: Mapping[str, Mapping[str, Iterable[str]]]) -> Listing:

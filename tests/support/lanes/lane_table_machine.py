@@ -4,6 +4,7 @@ invariants hold after each step."""
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ class LaneTableMachine(RuleBasedStateMachine):
     # What happens
 
     @rule(
-        quota=st.integers(1, 110),
+        quota=st.one_of(st.integers(1, 110), st.just(CAPACITY)),
         sizes=st.one_of(st.none(), SIZES),
         spans=st.booleans(),
         exclusive=st.sampled_from([False] * 9 + [True]),
@@ -55,7 +56,9 @@ class LaneTableMachine(RuleBasedStateMachine):
         if sizes is not None:
             tenant = tenant.profiled_as(*sizes)
         none_waits = not self.table.waiting
-        expected = fits(CAPACITY, self.table.tenants, tenant, self.table.rules)
+        # The planner gives exclusive jobs whole GPUs; from a part of one, a claim to exclusive use counts for nothing.
+        planned = replace(tenant, exclusive=exclusive and quota >= CAPACITY)
+        expected = fits(CAPACITY, self.table.tenants, planned, self.table.rules)
         outcome = self.table.admit(tenant, holds_memory=holds_memory)
         if none_waits:
             assert (outcome.refusal is None) == expected, "the planner's answer and the agent's differ"
@@ -142,6 +145,8 @@ class LaneTableMachine(RuleBasedStateMachine):
             assert sum(tenants[key].spans_gpus for key in lane.tenants) <= 1
         if any(tenant.exclusive for tenant in tenants.values()):
             assert len(tenants) == 1
+        everybody = [*tenants.values(), *(entry.tenant for entry in self.table.waiting)]
+        assert all(tenant.quota_bytes >= CAPACITY for tenant in everybody if tenant.exclusive)
 
     @invariant()
     def everybody_is_somewhere_once(self) -> None:

@@ -23,6 +23,8 @@ from laneway.node_agent.turns.turn_log import TurnLog
 
 GPU = "GPU-test"
 MIB = 1 << 20
+OFFERED_PERCENT = 400
+"""Of the GPU: it is overcommitted."""
 
 
 class FakeClock:
@@ -202,7 +204,7 @@ class GPUBench:
             model="Test",
             memory_bytes=memory_mib * MIB,
             reserve_bytes=0,
-            allocatable_percent=400,
+            allocatable_percent=OFFERED_PERCENT,
             simulated=True,
         )
         self.log = TurnLog(GPU, SteadyRealtime(self.clock))

@@ -9,7 +9,7 @@ from laneway.api.template_profile import TemplateProfile
 from laneway.lanes import is_safe
 from laneway.node_agent.turns.lease import Lease
 
-from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
+from tests.support.node_agent.gpu_bench import MIB, OFFERED_PERCENT, GPUBench, Process
 
 
 class Machine(RuleBasedStateMachine):
@@ -34,9 +34,8 @@ class Machine(RuleBasedStateMachine):
     def come(
         self, percent: int, spans: bool, exclusive: bool, known: tuple[int, int] | None, cuda: bool
     ) -> Process:
-        lease = self.bench.container(
-            f"pod-{len(self.bench.turns.leases)}", percent, spans_gpus=spans, exclusive=exclusive
-        )
+        name, held = f"pod-{len(self.bench.turns.leases)}", OFFERED_PERCENT if exclusive else percent
+        lease = self.bench.container(name, held, spans_gpus=spans, exclusive=exclusive)
         if known is not None:
             sizes = TemplateProfile(persistent_bytes=known[0] * MIB, ephemeral_bytes=known[1] * MIB)
             self.bench.turns.allocate(lease.record.model_copy(update={"profile": sizes}))

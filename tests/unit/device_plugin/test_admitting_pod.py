@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from laneway.api import names
 from laneway.device_plugin.admitting_pod import (
     find_candidates,
     operator_choices,
@@ -10,7 +11,7 @@ from laneway.device_plugin.admitting_pod import (
     reserved_percent,
 )
 
-from tests.support.device_plugin.builders import ids, listing, pod
+from tests.support.device_plugin.builders import ids, listing, pod, worker
 
 
 def test_a_pod_listed_without_ids_is_being_admitted() -> None:
@@ -65,18 +66,25 @@ def test_a_pod_that_only_the_kubelet_has_seen_is_unknown() -> None:
 
 def test_room_is_promised_to_pods_on_their_way() -> None:
     pods = [
-        pod("running", gpus="GPU-0", started=True),
-        pod("ended", gpus="GPU-0", phase="Failed"),
-        pod("holding", gpus="GPU-0"),
-        pod("younger", gpus="GPU-1", created="2026-01-01T00:00:09Z"),
-        pod("older", gpus="GPU-1,GPU-2", asks={"trainer": 200}),
+        worker("running-0", gpus="GPU-0", started=True),
+        worker("ended-0", gpus="GPU-0", phase="Failed"),
+        worker("holding-0", gpus="GPU-0"),
+        worker("younger-0", gpus="GPU-1", created="2026-01-01T00:00:09Z"),
+        worker("older-0", gpus="GPU-1,GPU-2", asks={"trainer": 200}),
         pod("plain"),
     ]
 
-    on_their_way = pending_pods(pods, [("default", "holding")])
+    on_their_way = pending_pods(pods, [("default", "holding-0")])
 
-    assert [one.name for one in on_their_way] == ["older", "plain", "younger"]
+    assert [one.name for one in on_their_way] == ["older-0", "plain", "younger-0"]
     assert reserved_percent(on_their_way) == {"GPU-1": 150, "GPU-2": 100}
     assert [(choice.pod, choice.gpus) for choice in operator_choices(on_their_way, 50)] == [
-        ("default/younger", ("GPU-1",))
+        ("default/younger-0", ("GPU-1",))
     ]
+
+
+def test_a_plain_pod_neither_chooses_a_gpu_nor_keeps_others_off_it() -> None:
+    claims = pod("plain", annotations={names.GPUS_ANNOTATION: "GPU-1"})
+
+    assert operator_choices([claims], 50) == []
+    assert reserved_percent([claims]) == {}

@@ -12,7 +12,7 @@ from laneway.device_plugin.share_manager import record_of
 from tests.support.device_plugin.builders import ids, pod
 
 KEY = "0123456789abcdef"
-RECORD = record_of(Holder("default", "a", "trainer", frozenset(ids(0, range(50)))), pod("a"))
+RECORD = record_of(Holder("default", "a", "trainer", frozenset(ids(0, range(50)))), pod("a"), None)
 
 
 def test_a_record_is_read_back_as_written(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -
 
 def test_an_earlier_holder_of_an_id_loses_its_folder(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
-    other = record_of(Holder("default", "b", "trainer", frozenset(ids(0, range(50, 90)))), pod("b"))
+    other = record_of(Holder("default", "b", "trainer", frozenset(ids(0, range(50, 90)))), pod("b"), None)
     unnamed = folders.create(ids(1, range(10)))
     for record in (RECORD, other):
         folders.write(record)

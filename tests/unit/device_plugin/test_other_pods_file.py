@@ -12,6 +12,8 @@ from laneway.device_plugin.other_pods_file import OtherPodsFile
 from laneway.device_plugin.pod_info import pod_info
 from laneway.node_agent.report import other_pods_file as agent_side
 
+from tests.support.device_plugin.builders import labels_of_worker, owner_of_worker
+
 
 def a_pod(name: str, cpu: str, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
     created = {"namespace": "ns", "name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -24,9 +26,8 @@ def a_pod(name: str, cpu: str, phase: str = "Running", **metadata: Any) -> dict[
 
 
 def a_worker(cpu: str, name: str = "j-0", **metadata: Any) -> dict[str, Any]:
-    labels = {names.JOB_LABEL: "j", names.JOB_UID_LABEL: "u", names.RANK_LABEL: "0", names.ATTEMPT_LABEL: "1"}
-    owner = {"kind": "TrainingJob", "name": "j", "uid": "u", "controller": True}
-    return a_pod(name, cpu, **{"labels": labels, "ownerReferences": [owner], **metadata})
+    made = {"labels": labels_of_worker("j-0", "u"), "ownerReferences": [owner_of_worker("j-0", "u")]}
+    return a_pod(name, cpu, **{**made, **metadata})
 
 
 def known(*pods: dict[str, Any]) -> NodePods:
@@ -51,8 +52,9 @@ def test_workers_and_pods_that_have_ended_are_left_out(tmp_path: Path) -> None:
 def test_a_pod_that_only_looks_like_a_worker_counts_because_the_operator_leaves_it_out(
     tmp_path: Path,
 ) -> None:
-    owner = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
     for copied in (
+        a_worker("1", ownerReferences=[]),
         a_pod("board", "1", labels={names.JOB_LABEL: "j"}),
         a_worker("1", name="j-copy"),
         a_worker("1", ownerReferences=[owner]),

@@ -23,6 +23,13 @@ def promised_mib(bench: GPUBench) -> float:
     return bench.turns.memory.table.promised_bytes / MIB
 
 
+def test_a_template_that_claims_to_need_no_memory_counts_as_none() -> None:
+    bench = GPUBench()
+    claims = bench.process(of_template(bench, "claims", 0, 0, percent=40))
+    claims.request()
+    assert promised_mib(bench) == pytest.approx(400)
+
+
 def real(process: Process, reserve_mib: int = 300) -> Process:
     """Let a process be one with a framework on a real GPU."""
     process.session.framework_reserve_bytes = reserve_mib * MIB

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from laneway.api.gpu_node import SessionState
 from laneway.node_agent.report.snapshot import take_snapshot
 
-from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
+from tests.support.node_agent.gpu_bench import MIB, OFFERED_PERCENT, GPUBench, Process
 
 
 def message_of(bench: GPUBench, process: Process) -> str:
@@ -89,7 +90,7 @@ def test_memory_of_a_running_turn_is_not_given_away() -> None:
 def test_an_exclusive_tenant_waits_for_an_empty_gpu_and_has_it_alone() -> None:
     bench = GPUBench()
     shared = bench.job("shared", 10, 10)
-    alone = bench.process(bench.container("alone", 100, exclusive=True))
+    alone = bench.process(bench.container("alone", OFFERED_PERCENT, exclusive=True))
     alone.request()
     assert not alone.holds_turn
     assert "needs the GPU exclusively" in message_of(bench, alone)
@@ -98,6 +99,17 @@ def test_an_exclusive_tenant_waits_for_an_empty_gpu_and_has_it_alone() -> None:
     late = bench.process(bench.container("late", 10))
     late.request()
     assert not late.holds_turn
+
+
+@pytest.mark.parametrize("percent", [1, 100, OFFERED_PERCENT - 1])
+def test_who_lacks_an_id_of_the_gpu_does_not_keep_the_others_out(percent: int) -> None:
+    """Whatever its record says: another container holds that id."""
+    bench = GPUBench()
+    claims = bench.process(bench.container("claims", percent, exclusive=True))
+    claims.profile(1, 1)
+    job = bench.process(bench.container("job", 90))
+    job.request()
+    assert job.holds_turn
 
 
 def test_two_jobs_that_span_gpus_never_share_a_lane() -> None:

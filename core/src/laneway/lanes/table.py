@@ -6,6 +6,8 @@ table, and are checked before it is returned:
 - the safety condition (:mod:`laneway.lanes.safety`);
 - a lane has at most one tenant that spans GPUs.
 
+A tenant that has less than the whole GPU keeps no other out: its claim to exclusive use is dropped when it enters the table.
+
 A lane here is an account, not an address range: PyTorch's allocator decides where bytes lie. Moving a tenant to another
 lane therefore costs nothing, but means something only at an iteration boundary: **while tenants of one lane hold more
 than one turn (two lanes were merged while both were busy), the turn scheduler grants no turn in that lane, and none to a
@@ -109,7 +111,11 @@ class LaneTable:
         """Return the table with these tenants in the lanes of an earlier table. None if the current capacity or rules do not
         allow it: then admit them one by one.
         """
-        kept = {number: tenants for number, tenants in lanes.items() if tenants}
+        kept = {
+            number: tuple(_checked(tenant, capacity_bytes) for tenant in tenants)
+            for number, tenants in lanes.items()
+            if tenants
+        }
         if not _allowed(kept, Bounds(capacity_bytes, rules)):
             return None
         return cls.empty(capacity_bytes, rules)._with_lanes(kept, ())
@@ -148,6 +154,7 @@ class LaneTable:
         """
         if any(tenant.key == other.key for other in (*self.tenants, *(w.tenant for w in self.waiting))):
             raise ValueError(f"tenant {tenant.key} is on this GPU already; profile it, or let it leave first")
+        tenant = _checked(tenant, self.capacity_bytes)
         entry = self._entry(tenant, holds_memory=holds_memory)
         if holds_memory:
             return self._regrouped(self._lanes(), (entry, *self.waiting), entry, lane_before=None)
@@ -171,6 +178,7 @@ class LaneTable:
         Raises:
             KeyError: the table knows no tenant of that key.
         """
+        tenant = _checked(tenant, self.capacity_bytes)
         number = self.lane_of(tenant.key)
         if number is None:
             entry = replace(self._waiting(tenant.key), tenant=tenant)
@@ -313,6 +321,13 @@ class LaneTable:
             if entry.tenant.key == key:
                 return entry
         raise KeyError(key)
+
+
+def _checked(tenant: Tenant, capacity_bytes: int) -> Tenant:
+    """Return a tenant without its claim to exclusive use, unless the whole GPU is its own."""
+    if tenant.exclusive and tenant.quota_bytes < capacity_bytes:
+        return replace(tenant, exclusive=False)
+    return tenant
 
 
 def _without_lane(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:

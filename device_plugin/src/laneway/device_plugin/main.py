@@ -116,7 +116,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     pods = NodePods(api, changed=changed)
     other_pods = OtherPodsFile(folders.pod_requests, pods)
     containers = ContainerFolders(folders.containers)
-    shares = ShareManager(containers, records, pods)
+    shares = ShareManager(containers, records, pods, inventory_watcher.inventory)
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)

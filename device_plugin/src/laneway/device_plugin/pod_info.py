@@ -23,8 +23,22 @@ _TERMINAL = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
+class Controller:
+    """What controls a pod, by its owner reference."""
+
+    api_group: str
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
 class PodInfo:
-    """One pod, as last seen."""
+    """One pod, as last seen.
+
+    What only the operator writes counts on a worker's pod alone. On others it may be anybody's, since the admission policy that
+    keeps it off them can be switched off.
+    """
 
     namespace: str
     name: str
@@ -44,8 +58,7 @@ class PodInfo:
     """In a terminal phase, or being deleted."""
     started: bool
     """One of its containers has run, so it is not just being admitted."""
-    controller: str
-    """The uid of its controller; empty if it has none."""
+    controller: Controller | None
 
     @property
     def key(self) -> PodKey:
@@ -55,7 +68,7 @@ class PodInfo:
     @property
     def chosen_gpus(self) -> tuple[str, ...]:
         """The uuids of the GPUs that the operator chose; empty for a plain pod."""
-        text = self.annotations.get(names.GPUS_ANNOTATION, "")
+        text = self._operators(names.GPUS_ANNOTATION)
         return tuple(part.strip() for part in text.split(",") if part.strip())
 
     @property
@@ -66,7 +79,7 @@ class PodInfo:
     @property
     def profile(self) -> TemplateProfile | None:
         """The operator's profile of the pod's template; None if there is none or it is invalid."""
-        text = self.annotations.get(names.PROFILE_ANNOTATION)
+        text = self._operators(names.PROFILE_ANNOTATION)
         try:
             return TemplateProfile.model_validate_json(text) if text else None
         except ValidationError as error:
@@ -74,31 +87,60 @@ class PodInfo:
             return None
 
     @property
-    def job(self) -> str | None:
-        """The TrainingJob whose worker it is."""
-        return self.labels.get(names.JOB_LABEL)
+    def template_hash(self) -> str:
+        """The hash of the job's template; empty for a plain pod."""
+        return self._operators(names.TEMPLATE_HASH_ANNOTATION)
+
+    @property
+    def spans_gpus(self) -> bool:
+        """Whether its job's workers together use more than one GPU."""
+        return self._operators(names.SPANS_GPUS_ANNOTATION) == "true"
+
+    @property
+    def wants_exclusive_use(self) -> bool:
+        """Whether its job asks for GPUs that no other pod uses."""
+        return self._operators(names.SHARING_ANNOTATION) == "Exclusive"
 
     @property
     def is_worker(self) -> bool:
-        """Whether the operator takes it for a worker of a job, and counts what it requests. Anybody can copy labels."""
-        made_for = self.labels.get(names.JOB_UID_LABEL)
+        """Whether it is a worker of a TrainingJob: controlled by the job that its labels name, and called JOB-RANK.
+
+        Kubernetes deletes a pod whose controller does not exist. So a pod that claims this falsely names a job that its author
+        has, or may delete.
+        """
+        job, controller = self.labels.get(names.JOB_LABEL), self.controller
         return (
-            self.name == f"{self.job}-{self.labels.get(names.RANK_LABEL)}"
-            and self.rank is not None
-            and self.attempt is not None
-            and bool(made_for)
-            and self.controller in ("", made_for)
+            controller is not None
+            and (controller.api_group, controller.kind) == (names.GROUP, "TrainingJob")
+            and (controller.name, controller.uid) == (job, self.labels.get(names.JOB_UID_LABEL))
+            and self.name == f"{job}-{self.labels.get(names.RANK_LABEL)}"
+            and self.labels.get(names.RANK_LABEL, "").isdigit()
+            and self.labels.get(names.ATTEMPT_LABEL, "").isdigit()
         )
+
+    @property
+    def job(self) -> str | None:
+        """The TrainingJob whose worker it is."""
+        return self.labels[names.JOB_LABEL] if self.is_worker else None
+
+    @property
+    def job_uid(self) -> str:
+        """The uid of that job; empty for a plain pod."""
+        return self.labels[names.JOB_UID_LABEL] if self.is_worker else ""
 
     @property
     def rank(self) -> int | None:
         """The worker's rank."""
-        return _number(self.labels.get(names.RANK_LABEL))
+        return int(self.labels[names.RANK_LABEL]) if self.is_worker else None
 
     @property
     def attempt(self) -> int | None:
         """The number of the gang's attempt."""
-        return _number(self.labels.get(names.ATTEMPT_LABEL))
+        return int(self.labels[names.ATTEMPT_LABEL]) if self.is_worker else None
+
+    def _operators(self, annotation: str) -> str:
+        """Return an annotation that only the operator writes; empty on a pod that is no worker."""
+        return self.annotations.get(annotation, "") if self.is_worker else ""
 
 
 def pod_info(pod: Mapping[str, Any]) -> PodInfo:
@@ -137,14 +179,13 @@ def _percent(container: Mapping[str, Any]) -> int:
     return int(quantity.parse(limits.get(names.GPU_PERCENT, 0)))
 
 
-def _controller(metadata: Mapping[str, Any]) -> str:
-    owners = metadata.get("ownerReferences") or ()
-    return next((owner["uid"] for owner in owners if owner.get("controller")), "")
+def _controller(metadata: Mapping[str, Any]) -> Controller | None:
+    owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
+    if owner is None:
+        return None
+    group, _, _ = owner["apiVersion"].rpartition("/")
+    return Controller(group, owner["kind"], owner["name"], owner["uid"])
 
 
 def _has_started(status: Mapping[str, Any]) -> bool:
     return bool({"running", "terminated"} & set(status.get("state") or {}) or status.get("lastState"))
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None

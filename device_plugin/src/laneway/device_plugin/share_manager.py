@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.api import names
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, shares_of
+from laneway.api.inventory import Inventory
 from laneway.device_plugin.container_folders import ContainerFolders
+from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.node_pods import APIUnavailableError, NodePods
 from laneway.device_plugin.pod_info import PodInfo
 from laneway.device_plugin.pod_resources import Holder, KubeletUnavailableError, PodResourcesClient
@@ -55,6 +56,7 @@ class ShareManager:
         folders: ContainerFolders,
         records: PodResourcesClient,
         pods: NodePods,
+        inventory: LatestValue[Inventory],
         timing: Timing | None = None,
         running: Callable[[], Collection[str]] = pods_with_processes,
     ) -> None:
@@ -63,6 +65,7 @@ class ShareManager:
         self._folders = folders
         self._records = records
         self._pods = pods
+        self._inventory = inventory
         self._timing = timing or Timing()
         self._running_pods = running
         self._missing_since: dict[str, float] = {}
@@ -148,7 +151,7 @@ class ShareManager:
         """
         key = container_key(holder.ids)
         known = self._folders.record(key)
-        record = record_of(holder, await self._pod_info(holder, known, starts))
+        record = record_of(holder, await self._pod_info(holder, known, starts), self._inventory.value)
         if self._folders.generation(key) != generations.get(key, 0):
             # The key went to another container meanwhile: what was learned is not about that one.
             return key
@@ -193,8 +196,14 @@ class ShareManager:
             return None if info is None or info.ended else info
 
 
-def record_of(holder: Holder, pod: PodInfo | None) -> ContainerRecord:
-    """Build a container's record; without pod information it holds only what the kubelet knows."""
+def record_of(holder: Holder, pod: PodInfo | None, inventory: Inventory | None) -> ContainerRecord:
+    """Build a container's record.
+
+    Args:
+        holder: what the kubelet knows of the container.
+        pod: what the API server knows of its pod; None: nothing.
+        inventory: the node's GPUs; None while they are unknown.
+    """
     base = ContainerRecord(
         key=container_key(holder.ids),
         namespace=holder.namespace,
@@ -205,21 +214,27 @@ def record_of(holder: Holder, pod: PodInfo | None) -> ContainerRecord:
     )
     if pod is None:
         return base
-    exclusive = pod.annotations.get(names.SHARING_ANNOTATION) == "Exclusive"
+    exclusive = pod.wants_exclusive_use and _holds_all_ids(base.shares, inventory)
     return base.model_copy(
         update={
             "pod_uid": pod.uid,
             "job": pod.job,
-            "job_uid": pod.labels.get(names.JOB_UID_LABEL, ""),
+            "job_uid": pod.job_uid,
             "rank": pod.rank,
             "attempt": pod.attempt,
-            "template_hash": pod.annotations.get(names.TEMPLATE_HASH_ANNOTATION, ""),
-            "spans_gpus": pod.annotations.get(names.SPANS_GPUS_ANNOTATION) == "true" or len(base.shares) > 1,
+            "template_hash": pod.template_hash,
+            "spans_gpus": pod.spans_gpus or len(base.shares) > 1,
             "sharing": "Exclusive" if exclusive else "Lanes",
             "profile": pod.profile,
             "minimum_enforcement": pod.minimum_enforcement,
         }
     )
+
+
+def _holds_all_ids(shares: Mapping[str, int], inventory: Inventory | None) -> bool:
+    """Return whether a container holds all that its GPUs offer, so that no other holds a part of them."""
+    offers = {gpu.uuid: gpu.allocatable_percent for gpu in inventory.gpus} if inventory else {}
+    return all(uuid in offers and percent >= offers[uuid] for uuid, percent in shares.items())
 
 
 def _same_container(first: ContainerRecord, other: ContainerRecord) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from laneway.lanes import LaneChange, LaneRules, LaneTable, RefusalReason, Tenant
 
 from tests.support.lanes.lane_table_machine import LaneTableMachine
-from tests.unit.core.lanes.builders import known, lanes, table_of, unknown
+from tests.unit.core.lanes.builders import EXACT, known, lanes, table_of, unknown
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,8 @@ def test_who_holds_memory_already_counts_while_it_waits() -> None:
 
 def test_who_is_on_the_gpu_and_who_wants_it_alone_do_not_wait_for_each_other() -> None:
     table = table_of(100, unknown("a", 20))
-    table = table.admit(unknown("alone", 20, exclusive=True), holds_memory=True).table
+    alone = Tenant("alone", 100, 10, 10, profiled=True, exclusive=True)
+    table = table.admit(alone, holds_memory=True).table
     assert lanes(table) == ["a"]
     outcome = table.profile("a", 10, 5)
     assert lanes(outcome) == ["a"]
@@ -299,6 +302,21 @@ def test_who_is_on_the_gpu_and_who_wants_it_alone_do_not_wait_for_each_other() -
     assert newcomer.refusal is not None
     assert newcomer.refusal.reason is RefusalReason.HELD_EXCLUSIVELY
     assert lanes(newcomer.table.leave("a")) == ["alone"]
+
+
+@pytest.mark.parametrize(("quota", "alone"), [(100, True), (99, False), (1, False)])
+def test_only_the_whole_gpu_is_had_alone(quota: int, alone: bool) -> None:
+    """A tenant's claim comes from its pod's annotation. With a part of the GPU it would keep out those who have the rest."""
+    claims = Tenant("claims", quota, 1, 0, profiled=True, exclusive=True)
+    table = table_of(100, claims)
+    assert (table.admit(known("n", 40, 10)).refusal is not None) is alone
+    grown = table.resize(replace(claims, persistent_bytes=2)).table
+    assert (grown.admit(known("n", 40, 10)).refusal is not None) is alone
+    restored = LaneTable.restored(100, EXACT, {0: (claims,)})
+    assert restored is not None
+    assert (restored.admit(known("n", 40, 10)).refusal is not None) is alone
+    beside = table_of(100, known("n", 40, 10)).admit(replace(claims, persistent_bytes=1))
+    assert (beside.refusal is not None) is alone
 
 
 def test_who_holds_more_than_can_be_covered_is_not_in_the_table() -> None:

@@ -41,8 +41,13 @@ def counted_sizes(sessions: Sequence[Session], template: Sizes | None, before: S
 
 
 def template_sizes(profile: TemplateProfile | None) -> Sizes | None:
-    """Convert a template's profile to sizes."""
-    return None if profile is None else Sizes(**profile.model_dump())
+    """Convert a template's profile to sizes; None if it claims that training takes no memory.
+
+    Nothing that trains does so. The whole quota counts then, as without a profile.
+    """
+    if profile is None or not profile.persistent_bytes + profile.ephemeral_bytes:
+        return None
+    return Sizes(**profile.model_dump())
 
 
 def _measured(sessions: Sequence[Session]) -> list[Sizes]:

@@ -63,7 +63,12 @@ class GPUTurns:
         lease = self.leases.get(record.key)
         if lease is None:
             share_percent = record.shares[self.gpu.uuid]
-            lease = Lease(record, self.gpu.uuid, quota_bytes(share_percent, self.gpu.allocatable_bytes))
+            lease = Lease(
+                record,
+                self.gpu.uuid,
+                quota_bytes(share_percent, self.gpu.allocatable_bytes),
+                holds_all_ids=share_percent >= self.gpu.allocatable_percent,
+            )
             self.leases[record.key] = lease
             self.ended.drop(record.key)
         known = lease.terms, lease.template

@@ -31,6 +31,9 @@ class Lease:
     record: ContainerRecord
     gpu: str
     quota_bytes: int
+    holds_all_ids: bool
+    """Whether it holds all that the GPU offers, so that no other container holds a part of it."""
+
     sessions: list[Session] = field(default_factory=list)
     """Processes whose memory counts: connected ones, and disconnected ones that still run."""
 
@@ -123,8 +126,11 @@ class Lease:
 
     @property
     def terms(self) -> tuple[bool, bool]:
-        """Return the sharing terms: whether the job spans GPUs, and whether it has the GPU exclusively."""
-        return self.record.spans_gpus, self.record.sharing == "Exclusive"
+        """Return the sharing terms: whether the job spans GPUs, and whether it has the GPU exclusively.
+
+        Who holds a part of a GPU cannot have it exclusively, whatever its record says.
+        """
+        return self.record.spans_gpus, self.record.sharing == "Exclusive" and self.holds_all_ids
 
     @property
     def may_run(self) -> bool:

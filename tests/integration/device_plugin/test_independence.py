@@ -225,7 +225,10 @@ async def test_a_kubelet_that_lists_no_pods_yet_removes_no_folder(running: InPro
     for pod, taken in (("lives", alive), ("ended", ended), ("unnamed", unnamed)):
         await running.allocate(pod, taken)
         running.open_socket(taken)
+    for taken in (alive, ended):
         await running.start(taken)
+    with pytest.raises(grpc.aio.AioRpcError, match="pod default/unnamed is not known"):
+        await running.start(unnamed)
     running.running.add("uid-lives")
 
     listed, running.kubelet.pods = running.kubelet.pods, []

@@ -225,9 +225,14 @@ def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_lat
     cluster.plane.kill("kube-apiserver")
     try:
         assert kubelet.admit("known-0", 50, namespace=cluster.namespace) == taken
+        running.open_socket(taken)
+        kubelet.start(taken)  # this pod is known, and demands nothing
         other = kubelet.admit("not-known", 30, namespace=cluster.namespace)
         running.open_socket(other)
-        kubelet.start(other)
+        with pytest.raises(grpc.RpcError) as raised:
+            kubelet.start(other)
+        assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert f"pod {cluster.namespace}/not-known is not known" in raised.value.details()
         record = running.record(other)
         assert record is not None
         assert (record["pod"], record["pod_uid"], record["job"]) == ("not-known", "", None)
@@ -236,6 +241,31 @@ def test_without_the_api_server_the_last_view_serves_and_names_are_filled_in_lat
     uid = cluster.create("not-known", 30)
     assert uid != unseen
     wait_until(lambda: (running.record(other) or {}).get("pod_uid") == uid, "the record is filled in", 60)
+    kubelet.start(other)
+
+
+def test_a_container_restarts_without_the_api_server_as_its_record_says(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    """A plugin that starts during the outage has seen no pods; the records are still there."""
+    annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "Cooperative"}
+    cluster.create("runs", 50, annotations=annotations)
+    taken = kubelet.admit("runs", 50, namespace=cluster.namespace)
+    running.open_socket(taken)
+    kubelet.start(taken)
+    cluster.plane.kill("kube-apiserver")
+    try:
+        running.kill()
+        with kubelet.changed:
+            kubelet.changed.wait_for(lambda: not kubelet.healthy, 10)
+        running.start()
+        kubelet.wait_for_devices(400)
+        kubelet.start(taken)
+        weaker = inventory(*(gpu(index, enforcement="None") for index in range(4)))
+        running.write_inventory(weaker.model_copy(update={"node": cluster.node}))
+        wait_until(lambda: not starts(kubelet, taken), "the demand in the record holds")
+    finally:
+        cluster.plane.start("kube-apiserver")
 
 
 def test_a_restarted_plugin_knows_the_operators_choice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from laneway.device_plugin.minimum_enforcement import enforcement_shortfall
+from laneway.device_plugin.minimum_enforcement import enforcement_shortfall, unknown_pod_shortfall
 
 from tests.support.device_plugin.builders import gpu, ids, inventory
 
@@ -34,3 +34,14 @@ def test_the_level_of_other_gpus_does_not_matter() -> None:
 
 def test_an_unknown_level_is_refused_on_every_gpu() -> None:
     assert "write one of Cooperative, Watchdog, MPS" in enforcement_shortfall("strict", ids(1, (0,)), NODE)
+
+
+def test_a_container_of_an_unknown_pod_starts_only_where_no_level_could_lack() -> None:
+    assert unknown_pod_shortfall("ns/p", ids(1, (0,)), NODE) == ""
+    for held in (ids(0, (0,)), ids(2, (0,)), [*ids(1, (0,)), *ids(2, (0,))]):
+        assert unknown_pod_shortfall("ns/p", held, NODE) != ""
+    said = unknown_pod_shortfall("ns/p", ids(0, (0,)), NODE)
+    assert said == (
+        "pod ns/p is not known: the API server did not answer, or has no such pod. It may demand more than 'Watchdog', which is in "
+        "force on GPU GPU-0 of node n1 (annotation laneway.dev/minimum-enforcement). The container starts once the API server answers"
+    )

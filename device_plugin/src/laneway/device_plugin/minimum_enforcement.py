@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from laneway.api.device_ids import shares_of
-from laneway.api.enforcement import shortfall
+from laneway.api.enforcement import LEVELS, reaches, shortfall
 from laneway.api.inventory import Inventory
 from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
 
@@ -27,5 +27,26 @@ def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory
             return (
                 f"the container must not start on GPU {gpu.uuid} of node {inventory.node}: {shortfall_reason}. Lower the annotation "
                 f"{MINIMUM_ENFORCEMENT_ANNOTATION}, or send the pod to a node whose GPUNode reports that level"
+            )
+    return ""
+
+
+def unknown_pod_shortfall(pod: str, ids: Sequence[str], inventory: Inventory) -> str:
+    """Return why a container must not start on these ids before its pod is known, as a sentence; empty if it may.
+
+    The pod may demand any level, so the strongest has to be in force.
+
+    Args:
+        pod: the pod that the kubelet names, ``namespace/name``.
+        ids: the container's ids.
+        inventory: the node's GPUs.
+    """
+    held = shares_of(ids)
+    for gpu in inventory.gpus:
+        if gpu.uuid in held and not reaches(gpu.enforcement, LEVELS[-1]):
+            return (
+                f"pod {pod} is not known: the API server did not answer, or has no such pod. It may demand more than "
+                f"{str(gpu.enforcement)!r}, which is in force on GPU {gpu.uuid} of node {inventory.node} "
+                f"(annotation {MINIMUM_ENFORCEMENT_ANNOTATION}). The container starts once the API server answers"
             )
     return ""

@@ -54,6 +54,11 @@ class NodePods:
         self._source = source
         self._changed = changed
 
+    @property
+    def configured(self) -> bool:
+        """Whether there is an API server to ask."""
+        return self._source is not None
+
     async def run(self) -> None:
         """Watch the pods until cancelled."""
         if self._source is None:

@@ -19,7 +19,8 @@ from laneway.device_plugin.grpc_methods import Context
 from laneway.device_plugin.image_paths import ImagePaths
 from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.metrics import Metrics
-from laneway.device_plugin.minimum_enforcement import enforcement_shortfall
+from laneway.device_plugin.minimum_enforcement import enforcement_shortfall, unknown_pod_shortfall
+from laneway.device_plugin.pod_info import PodInfo
 from laneway.device_plugin.pod_resources import Holder, KubeletUnavailableError, PodResourcesClient
 from laneway.device_plugin.preferred_allocation import NoFitError, PreferredRequest
 from laneway.device_plugin.proto import deviceplugin_pb2 as plugin
@@ -121,8 +122,8 @@ class PluginService:
         """Record which container starts with these ids and what its image sets, and wait for the agent's
         socket.
 
-        If its GPUs lack the enforcement that its pod demands, the start is refused. The kubelet retries with
-        back-off as long as the pod exists.
+        If its GPUs lack the enforcement that its pod demands, or may demand while it is unknown, the start is
+        refused. The kubelet retries with back-off as long as the pod exists.
         """
         ids = tuple(request.devices_ids)
         key = container_key(ids)
@@ -137,8 +138,7 @@ class PluginService:
         if holds_ids_itself:
             await self._shares.record_holder(holder, generations, starts=True)
         pod = await self._shares.pod_of(holder, refresh=not holds_ids_itself)
-        demanded = "" if pod is None else pod.minimum_enforcement
-        shortfall_reason = enforcement_shortfall(demanded, ids, await self._known_inventory(context))
+        shortfall_reason = self._shortfall(holder, pod, ids, await self._known_inventory(context))
         if shortfall_reason:
             self._metrics.refused()
             await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, shortfall_reason)
@@ -153,6 +153,15 @@ class PluginService:
                 "container starts without the agent key=%s waited_seconds=%.1f", key, self._socket_seconds
             )
         return plugin.PreStartContainerResponse()
+
+    def _shortfall(
+        self, holder: Holder, pod: PodInfo | None, ids: Sequence[str], inventory: Inventory
+    ) -> str:
+        """Return why a container must not start, as a sentence; empty if it may."""
+        demanded = self._shares.minimum_enforcement(holder, pod)
+        if demanded is None:
+            return unknown_pod_shortfall(f"{holder.namespace}/{holder.pod}", ids, inventory)
+        return enforcement_shortfall(demanded, ids, inventory)
 
     async def _holder(self, ids: Sequence[str]) -> Holder | str:
         """Return the holder of the ids, or a sentence if the kubelet does not name one in time."""

@@ -178,6 +178,22 @@ class ShareManager:
         """
         return await self._pod_info(holder, None, starts=refresh)
 
+    def minimum_enforcement(self, holder: Holder, pod: PodInfo | None) -> str | None:
+        """Return the level that a container's pod demands; empty if it demands none, None if that is unknown.
+
+        Args:
+            holder: the container.
+            pod: what is known of its pod now. Without it, the container's record counts: it is of this container, because a folder
+                is made anew for another.
+        """
+        if pod is not None:
+            return pod.minimum_enforcement
+        if not self._pods.configured:
+            return ""  # nobody can demand anything
+        record = self._folders.record(container_key(holder.ids))
+        is_its_own = record is not None and (record.namespace, record.pod) == (holder.namespace, holder.pod)
+        return record.minimum_enforcement if record is not None and is_its_own and record.pod_uid else None
+
     async def _pod_info(self, holder: Holder, known: ContainerRecord | None, starts: bool) -> PodInfo | None:
         """Return the pod's information, never that of an earlier pod of the same name.
 

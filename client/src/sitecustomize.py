@@ -76,6 +76,13 @@ def _with(entries: list[str], placeholder: str, path: list[str]) -> list[str]:
     return [each for entry in path for each in (entries if entry == placeholder else [entry])]
 
 
+def prefer_scripts_jax_fraction() -> None:
+    """Removes the container's default for JAX's memory if the script's image or pod sets the variable's newer
+    name: JAX accepts only one of them."""
+    if os.environ.get(FOLDER_VARIABLE) and os.environ.get("XLA_CLIENT_MEM_FRACTION"):
+        os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)
+
+
 def prepare_client() -> None:
     """Installs the import hook. Never raises: an internal error must not keep a user's script from starting."""
     if not os.environ.get(FOLDER_VARIABLE):
@@ -111,5 +118,6 @@ def run_next_sitecustomize() -> None:
 
 pin_version()
 put_images_path_in_place()
+prefer_scripts_jax_fraction()
 prepare_client()
 run_next_sitecustomize()

@@ -115,12 +115,10 @@ def gpus(laneway: Laneway) -> dict[str, list[str]]:
 @pytest.fixture
 def crowd(laneway: Laneway, bench: Bench) -> Iterator[Crowd]:
     """Room for many plain pods; they are gone when the next test begins."""
-    pods = (
-        laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE)
-        for name in system_pods(laneway.installation.target, "node")
-    )
+    names = system_pods(laneway.installation.target, "node")
+    pods = (laneway.kubectl.get("pod", name, "--namespace", SYSTEM_NAMESPACE) for name in names)
     agents = {pod["spec"]["nodeName"]: pod["status"]["podIP"] for pod in pods}
-    made = Crowd(bench.namespace, laneway.cluster, laneway.kubectl, laneway.api, agents)
+    made = Crowd(bench.namespace, laneway.cluster, laneway.kubectl, laneway.api, agents, names)
     try:
         yield made
     finally:

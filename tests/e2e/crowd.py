@@ -20,7 +20,7 @@ from hack.demo.api import Api
 from tests.e2e.holders import (
     CONNECTED,
     KubeletRecords,
-    agent_sessions,
+    agent_processes,
     environment_of,
     pod_of_process,
     published_sessions,
@@ -33,13 +33,14 @@ _CREATORS = 8
 
 @dataclass(frozen=True)
 class Crowd:
-    """The plain pods of a namespace. ``agents`` are the agents' addresses, by node."""
+    """The plain pods of a namespace. ``agents`` are the agents' addresses, by node, and ``agent_pods`` their pods."""
 
     namespace: str
     cluster: RunningCluster
     kubectl: Kubectl
     api: Api
     agents: Mapping[str, str]
+    agent_pods: Collection[str]
 
     def create(self, *batches: list[dict[str, Any]], user: str = "") -> None:
         """Create the objects of each batch at once, and the batches one after the other; as ``user`` if given."""
@@ -96,12 +97,12 @@ class Crowd:
         """Returns the sessions of the namespace that the agents report.
 
         Raises:
-            OSError: one does not answer.
+            ClusterError: one does not answer.
         """
         return [
             session
-            for address in self.agents.values()
-            for session in agent_sessions(address)
+            for pod in self.agent_pods
+            for session in agent_processes(self.kubectl, pod)
             if session["namespace"] == self.namespace
         ]
 
@@ -118,7 +119,7 @@ class Crowd:
         def all_connected() -> bool:
             try:
                 found[:] = (session for session in self.sessions() if session["pod"] not in ignoring)
-            except OSError:
+            except ClusterError:
                 return False
             connected = Counter(session["pod"] for session in found if _is_connected(session))
             return connected == Counter(set(names)) == Counter(session["pod"] for session in found)

@@ -20,6 +20,9 @@ from laneway.api.names import CONTAINER_LANEWAY_FOLDER, GPU_PERCENT, RECORD_NAME
 from laneway.api.pod_cgroup import pod_of
 from laneway.device_plugin.proto import podresources_pb2 as resources
 
+from hack.cluster.kubectl import Kubectl
+from hack.demo.install import SYSTEM_NAMESPACE
+
 PodKey = tuple[str, str]
 """Namespace and name."""
 
@@ -66,13 +69,27 @@ class KubeletRecords:
 
 
 def agent_sessions(address: str) -> list[dict[str, Any]]:
-    """Returns the sessions of the agent at an address, without those that ended.
+    """Returns the sessions of the agent at an address, without those that ended and without processes.
 
     Raises:
         OSError: it does not answer.
     """
     with urllib.request.urlopen(f"http://{address}:9464/sessions", timeout=5) as answer:
-        sessions: list[dict[str, Any]] = json.load(answer)
+        return _living(json.load(answer))
+
+
+def agent_processes(kubectl: Kubectl, pod: str) -> list[dict[str, Any]]:
+    """Returns the sessions of the agent in a pod with their processes, which it shows only to its own pod.
+
+    Raises:
+        ClusterError: it does not answer.
+    """
+    code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9464/sessions', timeout=5).read().decode())"
+    place = ("--namespace", SYSTEM_NAMESPACE, "--container", "node-agent")
+    return _living(json.loads(kubectl.run("exec", pod, *place, "--", "/opt/venv/bin/python", "-c", code)))
+
+
+def _living(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [session for session in sessions if session["state"] != "Ended"]
 
 

@@ -16,8 +16,8 @@ FAKE_SMI = """#!/bin/sh
 # Stands for nvidia-smi beside the library that stands for the driver's.
 case "$1" in
   --query-gpu=*)
-    echo "0, GPU-11111111-0000-0000-0000-000000000000, NVIDIA Test 0, 81920, 5120, Default"
-    echo "1, GPU-22222222-0000-0000-0000-000000000000, NVIDIA Test 1, 81920, 5120, Default" ;;
+    echo "0, GPU-11111111-0000-0000-0000-000000000000, NVIDIA Test 0, 81920, 1024, 5120, Default"
+    echo "1, GPU-22222222-0000-0000-0000-000000000000, NVIDIA Test 1, 81920, 1024, 5120, Default" ;;
   *) echo "100, 3072"; echo "100, 3072" ;;
 esac
 """
@@ -51,7 +51,7 @@ def test_gpus_and_their_memory(driver: dict[str, str]) -> None:
         (gpu.index, gpu.uuid, gpu.name) for gpu in theirs
     ]
     for gpu, other in zip(ours, theirs, strict=True):
-        assert gpu["memory_bytes"] >> 20 == pytest.approx(other.memory_mib, abs=1)
+        assert gpu["memory_bytes"] >> 20 == pytest.approx(other.memory_mib - other.reserved_mib, abs=1)
         assert gpu["exclusive_process"] == (other.compute_mode == "Exclusive_Process")
         assert gpu["utilization_ratio"] is None or 0 <= gpu["utilization_ratio"] <= 1
     eventually("both say the same of the memory in use", agree, seconds=30)

@@ -58,21 +58,23 @@ def pod() -> Iterator[PodCgroup]:
 def make_node(tmp_path: Path, driver: Path) -> Iterator[Callable[..., Node]]:
     nodes = []
 
-    def make(config: dict[str, Any], **settings: int) -> Node:
+    def make(config: dict[str, Any]) -> Node:
         node = Node(tmp_path, gpuSource="nvml", health={"probeSeconds": 1}, **config)
         node.use_gpus(GPUS)
-        node.environment = {
-            "LD_LIBRARY_PATH": str(driver),
-            "PATH": f"{driver}:{os.environ['PATH']}",
-            **{f"FAKE_NVML_{name.upper()}": str(value) for name, value in settings.items()},
-        }
+        node.environment = {"LD_LIBRARY_PATH": str(driver), "PATH": f"{driver}:{os.environ['PATH']}"}
         nodes.append(node)
-        return node.start()
+        return node
 
     yield make
     for node in nodes:
         node.terminate()  # in peace: then its MPS daemon ends with it
         node.end()
+
+
+def start(node: Node, **driver: int) -> None:
+    """Start the agent over a driver with these settings."""
+    node.environment |= {f"FAKE_NVML_{name.upper()}": str(value) for name, value in driver.items()}
+    node.start()
 
 
 def gpu(node: Node) -> dict[str, Any]:
@@ -81,11 +83,9 @@ def gpu(node: Node) -> dict[str, Any]:
 
 
 def test_a_process_over_its_quota_in_nvml_is_stopped(make_node: Callable[..., Node], pod: PodCgroup) -> None:
-    process = pod.run([sys.executable, "-c", WORKS])
-    node = make_node(
-        {"watchdog": {"graceSeconds": 1, "killSeconds": 600}}, compute_processes=1, first_pid=process.pid
-    )
-    node.container("greedy", 2, pod_uid=pod.uid)
+    node = make_node({"watchdog": {"graceSeconds": 1, "killSeconds": 600}})
+    process = pod.run([sys.executable, "-c", WORKS], node.container("greedy", 2, pod_uid=pod.uid))
+    start(node, compute_processes=1, first_pid=process.pid)
     eventually("it has ended", lambda: process.poll() is not None, 40)
     assert process.returncode == -signal.SIGTERM
     assert (
@@ -95,16 +95,16 @@ def test_a_process_over_its_quota_in_nvml_is_stopped(make_node: Callable[..., No
 
 
 def test_clients_of_the_mps_server_are_at_level_mps(make_node: Callable[..., Node], pod: PodCgroup) -> None:
-    process = pod.run([sys.executable, "-c", WORKS])
-    node = make_node(
-        {"enforcement": {"level": "MPS"}},
+    node = make_node({"enforcement": {"level": "MPS"}})
+    process = pod.run([sys.executable, "-c", WORKS], node.container("client", 50, pod_uid=pod.uid))
+    start(
+        node,
         compute_processes=1,
         mps_processes=1,
         first_pid=process.pid,
         mps_pid=process.pid,
         compute_mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
     )
-    node.container("client", 50, pod_uid=pod.uid)
     node.container("bystander", 50, pod_uid=pod.uid.replace("-4", "-5"))
     eventually("MPS is in force", lambda: gpu(node)["enforcement"] == "MPS")
     assert gpu(node)["enforcement_reason"] == ""
@@ -135,6 +135,7 @@ def test_clients_of_the_mps_server_are_at_level_mps(make_node: Callable[..., Nod
 def test_an_impossible_level_is_reported_with_the_reason(
     make_node: Callable[..., Node], settings: dict[str, int], level: str, says: str
 ) -> None:
-    node = make_node({"enforcement": {"level": "MPS"}}, **settings)
+    node = make_node({"enforcement": {"level": "MPS"}})
+    start(node, **settings)
     eventually("it is said", lambda: says in gpu(node)["enforcement_reason"])
     assert gpu(node)["enforcement"] == level

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hack.cluster import cgroups
 from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.node import Container, Node, eventually
 
@@ -24,6 +25,31 @@ MakePod = Callable[[], PodCgroup]
 QUICK = {"probeSeconds": 1}
 WORKS = "import time; print('ready', flush=True); time.sleep(600)"
 IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WORKS}"
+
+
+@pytest.fixture
+def of_the_host() -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Start a process in a cgroup of no pod."""
+    path = f"laneway-test-host-{os.getpid()}"
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        cgroups.ensure(path)
+        script = f'{cgroups.join_script(path)} && exec "$@"'
+        command = ["sh", "-c", script, "sh", sys.executable, "-c", WORKS]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout is not None
+        assert started[-1].stdout.readline() == "ready\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    cgroups.kill(path)
+    cgroups.remove(path)
 
 
 @pytest.fixture
@@ -45,9 +71,11 @@ def start(make_node: MakeNode, **watchdog: Any) -> Node:
     return node.start()
 
 
-def works(pod: PodCgroup, program: str = WORKS) -> subprocess.Popen[str]:
-    """Start a process that no client is in."""
-    return pod.run([sys.executable, "-c", program])
+def works(
+    pod: PodCgroup, container: Container | None = None, program: str = WORKS, cgroup: str = "c1"
+) -> subprocess.Popen[str]:
+    """Start a process that no client is in, in a container of a pod, or in one without a share."""
+    return pod.run([sys.executable, "-c", program], container, cgroup)
 
 
 def driver_sees(node: Node, **mebibytes: int) -> None:
@@ -76,13 +104,13 @@ def ended(process: subprocess.Popen[str]) -> int:
 
 
 def test_only_the_violating_container_without_a_client_is_stopped(
-    make_node: MakeNode, make_pod: MakePod
+    make_node: MakeNode, make_pod: MakePod, of_the_host: Callable[[], subprocess.Popen[str]]
 ) -> None:
     node = start(make_node)
-    greedy, modest, foreign = make_pod(), make_pod(), make_pod()
+    greedy, modest = make_pod(), make_pod()
     container = node.container("greedy", 50, pod_uid=greedy.uid).await_socket()
-    node.container("modest", 50, pod_uid=modest.uid).await_socket()
-    over, within, stranger = works(greedy), works(modest), works(foreign)
+    other = node.container("modest", 50, pod_uid=modest.uid).await_socket()
+    over, within, stranger = works(greedy, container), works(modest, other), of_the_host()
     driver_sees(node, **{f"p{over.pid}": 600, f"p{within.pid}": 500, f"p{stranger.pid}": 900})
 
     assert ended(over) == -signal.SIGTERM
@@ -96,9 +124,13 @@ def test_only_the_violating_container_without_a_client_is_stopped(
     assert f"pod=default/greedy reason=MemoryQuotaExceeded message={text!r}" in node.log
     assert (within.poll(), stranger.poll()) == (None, None)
     assert node.session("modest")["message"] == ""
-    report = f"process without a share uses the GPU gpu={node.gpus[0]} pid={stranger.pid} command='python"
+    report = f"process in no pod uses the GPU gpu={node.gpus[0]} pid={stranger.pid} command='python"
     assert node.log.count(report) == 1
     assert "memory='900.0 MiB'" in node.log
+
+    assert f'laneway_gpu_foreign_processes{{gpu="{node.gpus[0]}",kind="host",node="n1"}} 1.0' in node.get(
+        "/metrics"
+    )
 
     container.remove()
     eventually("it has ended", lambda: node.session("greedy")["state"] == "Ended")
@@ -108,8 +140,8 @@ def test_only_the_violating_container_without_a_client_is_stopped(
 def test_a_process_that_ignores_sigterm_is_killed(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, killSeconds=1)
     pod = make_pod()
-    node.container("stubborn", 50, pod_uid=pod.uid).await_socket()
-    process = works(pod, IGNORES_SIGTERM)
+    container = node.container("stubborn", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod, container, IGNORES_SIGTERM)
     driver_sees(node, **{f"p{process.pid}": 600})
     assert ended(process) == -signal.SIGKILL
     assert f"pids=[{process.pid}]" in node.log
@@ -118,8 +150,8 @@ def test_a_process_that_ignores_sigterm_is_killed(make_node: MakeNode, make_pod:
 def test_compliance_withdraws_the_warning(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, graceSeconds=3600)
     pod = make_pod()
-    node.container("sorry", 50, pod_uid=pod.uid).await_socket()
-    process = works(pod)
+    container = node.container("sorry", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod, container)
     driver_sees(node, **{f"p{process.pid}": 600})
     eventually("it is warned", lambda: "stopped after 3600 s" in message(node, "sorry"))
     driver_sees(node, **{f"p{process.pid}": 510})
@@ -214,8 +246,8 @@ def test_the_level_is_published_for_each_gpu_and_container(make_node: MakeNode, 
 def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, action="Warn", graceSeconds=0)
     pod = make_pod()
-    node.container("a", 50, pod_uid=pod.uid).await_socket()
-    process = works(pod)
+    container = node.container("a", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod, container)
     driver_sees(node, **{f"p{process.pid}": 600})
     wanted = "more than its quota of 500.0 MiB; no process is stopped (watchdog.action: Warn)"
     eventually("it is warned", lambda: wanted in message(node, "a"))
@@ -223,3 +255,139 @@ def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod
     assert gpu(node)["enforcement_reason"] == "no watchdog: watchdog.action is Warn, so no process is stopped"
     assert node.session("a")["enforcement"] == "None"
     assert process.poll() is None
+
+
+def test_time_within_the_quota_buys_little_time_over_it(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = start(make_node, graceSeconds=4)
+    pod = make_pod()
+    process = works(pod, node.container("sly", 50, pod_uid=pod.uid).await_socket())
+    for mebibytes in (600, 400) * 20:
+        driver_sees(node, **{f"p{process.pid}": mebibytes})
+        expected = mebibytes > 525
+        eventually(
+            "the reading counts or the process has ended",
+            lambda wanted=expected: (
+                ("will be stopped" in message(node, "sly")) is wanted or node.session("sly")["evicted"]
+            ),
+        )
+        if node.session("sly")["evicted"]:
+            break
+    assert node.session("sly")["evicted"] == "MemoryQuotaExceeded"
+    driver_sees(node, **{f"p{process.pid}": 400})
+    assert ended(process) == -signal.SIGTERM
+
+
+def spent_before(node: Node, container: Container, seconds: int) -> None:
+    """Say that an earlier agent saw a container spend grace."""
+    record = container.record
+    saved = {
+        "gpu": node.gpus[0],
+        "key": record.key,
+        "pod_uid": record.pod_uid,
+        "cgroup": "c1",
+        "spent_seconds": seconds,
+    }
+    folder = node.root / "var/lib/laneway/agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "grace.json").write_text(json.dumps({"version": 1, "spent": [saved]}))
+
+
+def test_a_container_has_no_new_grace_after_a_crash_of_the_agent(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node, graceSeconds=3600)
+    pod = make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid).await_socket()
+    process = works(pod, container)
+    driver_sees(node, **{f"p{process.pid}": 600})
+    saved = node.root / "var/lib/laneway/agent/grace.json"
+
+    def spent() -> tuple[Any, ...]:
+        spent = json.loads(saved.read_text())["spent"] if saved.exists() else ()
+        return tuple((each["key"], each["cgroup"]) for each in spent if each["spent_seconds"] >= 2)
+
+    eventually("grace is spent", lambda: spent() == ((container.record.key, "c1"),))
+    node.kill()
+    spent_before(node, container, 3599)
+    node.start()
+    assert ended(process) == -signal.SIGTERM
+
+
+def test_processes_that_follow_in_a_container_have_no_new_grace_and_a_new_container_has(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(health=QUICK, watchdog={"graceSeconds": 3600})
+    pod = make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid)
+    spent_before(node, container, 3599)
+    node.start()
+    container.await_socket()
+    for _ in range(2):
+        process = works(pod, container)
+        driver_sees(node, **{f"p{process.pid}": 600})
+        assert ended(process) == -signal.SIGTERM, "it has no grace left"
+    process = works(pod, container, cgroup="c2")
+    driver_sees(node, **{f"p{process.pid}": 600})
+    eventually("it is only warned", lambda: node.session("a")["evicted"] == "")
+    eventually("of its own grace", lambda: "will be stopped after 3600 s" in message(node, "a"))
+    assert process.poll() is None
+
+
+def test_a_neighbours_failed_allocation_ends_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = start(make_node, graceSeconds=3600)
+    greedy, honest = make_pod(), make_pod()
+    over = works(greedy, node.container("greedy", 50, pod_uid=greedy.uid).await_socket())
+    victim = connect(node.container("honest", 50, pod_uid=honest.uid), honest)
+    driver_sees(node, **{f"p{over.pid}": 600})
+    eventually("it is warned", lambda: "stopped after 3600 s" in message(node, "greedy"))
+    sizes = {"used_bytes": 450 << 20, "quota_bytes": 500 << 20}
+    victim.send("overrun", message="out of GPU memory", device_full=True, **sizes)
+    assert ended(over) == -signal.SIGTERM
+    assert "stopped by the node agent because another container lacks the memory" in message(node, "greedy")
+    assert "found the GPU full: needs 450.0 MiB: out of GPU memory" in message(node, "honest")
+    assert victim.do("read", word=11) == {"value": 0}, "it lives"
+
+
+def test_a_sidecar_and_a_pod_without_a_share_are_warned_and_stopped(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod, foreign = make_pod(), make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid).await_socket()
+    trainer, sidecar = works(pod, container), works(pod, cgroup="sidecar")
+    stranger = works(foreign, program=IGNORES_SIGTERM)
+    driver_sees(node, **{f"p{trainer.pid}": 400, f"p{sidecar.pid}": 100, f"p{stranger.pid}": 200})
+    warning = f"another container without a share of {node.gpus[0]} holds 100.0 MiB of its memory; will be stopped after 1 s"
+    eventually("the pod says so", lambda: warning in message(node, "a"))
+    assert ended(sidecar) == -signal.SIGTERM
+    eventually("the other is told to end", lambda: f"pids=[{stranger.pid}]" in node.log)
+    metric = f'laneway_gpu_foreign_processes{{gpu="{node.gpus[0]}",kind="pod",node="n1"}}'
+    assert f"{metric} 2.0" in node.get("/metrics"), "the driver lists both still"
+    driver_sees(node, **{f"p{trainer.pid}": 400})
+    eventually("none is left", lambda: f"{metric} 0.0" in node.get("/metrics"))
+    assert trainer.poll() is None
+    assert node.session("a")["evicted"] == ""
+
+
+def test_a_container_on_a_gpu_of_which_it_has_no_share_is_stopped(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod = make_pod()
+    process = works(pod, node.container("a", 50, gpu=1, pod_uid=pod.uid).await_socket())
+    driver_sees(node, **{f"p{process.pid}": 100})
+    assert ended(process) == -signal.SIGTERM
+    assert f"without a share of {node.gpus[0]}" in message(node, "a")
+
+
+def test_foreign_processes_are_only_reported_where_the_configuration_says_so(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node, foreignProcesses="Warn")
+    pod = make_pod()
+    greedy = works(pod, node.container("a", 50, pod_uid=pod.uid).await_socket())
+    sidecar = works(pod, cgroup="sidecar")
+    driver_sees(node, **{f"p{greedy.pid}": 600, f"p{sidecar.pid}": 100})
+    assert ended(greedy) == -signal.SIGTERM, "the quota still holds"
+    assert "not stopped (watchdog.foreignProcesses" in message(node, "a")
+    assert sidecar.poll() is None

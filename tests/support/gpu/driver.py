@@ -51,18 +51,21 @@ class SmiGPU:
     uuid: str
     name: str
     memory_mib: int
+    reserved_mib: int
     used_mib: int
     compute_mode: str
 
 
 def nvidia_smi(environment: Mapping[str, str] | None = None) -> tuple[list[SmiGPU], dict[int, int]]:
     """The GPUs, and the memory of the processes that compute on them, in MiB by pid."""
-    gpus = _query("--query-gpu=index,uuid,name,memory.total,memory.used,compute_mode", environment)
+    gpus = _query(
+        "--query-gpu=index,uuid,name,memory.total,memory.reserved,memory.used,compute_mode", environment
+    )
     processes = _query("--query-compute-apps=pid,used_memory", environment)
     return (
         [
-            SmiGPU(int(i), uuid, name, int(total), int(used), mode)
-            for i, uuid, name, total, used, mode in gpus
+            SmiGPU(int(i), uuid, name, int(total), int(reserved), int(used), mode)
+            for i, uuid, name, total, reserved, used, mode in gpus
         ],
         {int(pid): int(used) for pid, used in processes if pid.isdigit() and used.isdigit()},
     )

@@ -24,7 +24,7 @@ from laneway.api.device_ids import container_key, device_id
 from laneway.node_agent.gpus.simulated import simulated_uuid
 
 PEER = Path(__file__).with_name("peer_process.py")
-_ENTER = """
+ENTER_CONTAINER = """
 mount -t tmpfs tmpfs /run && mkdir /run/laneway && mount --bind "$1" /run/laneway &&
 mount -o remount,bind,ro /run/laneway && shift && exec "$@"
 """
@@ -89,7 +89,16 @@ class PeerProcess:
         unshare = ["unshare", "--mount", "--propagation", "private"]
         if os.geteuid() != 0:
             unshare += ["--user", "--map-root-user"]
-        command = [*unshare, "sh", "-c", _ENTER, "sh", str(container.folder), sys.executable, str(program)]
+        command = [
+            *unshare,
+            "sh",
+            "-c",
+            ENTER_CONTAINER,
+            "sh",
+            str(container.folder),
+            sys.executable,
+            str(program),
+        ]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     @cached_property

@@ -268,10 +268,14 @@ def test_a_refused_exact_fit_is_an_overrun(case: Case) -> None:
     assert [each["type"] for each in case.messages] == ["overrun"]
 
 
-def test_a_device_filled_by_others_is_no_overrun(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_filled_by_others_is_reported_as_such(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     case.train()
     error = case.refuse(4 * GIB, 20 * GIB, 1 * GIB)
-    assert case.messages == []
+    (message,) = case.messages
+    assert (message["type"], message["device_full"]) == ("overrun", True)
+    assert "GPU-1 is full" in message["message"]
     for text in (str(error), capsys.readouterr().err):
         assert "GPU-1 is full" in text
         assert "1.0 GiB are free" in text

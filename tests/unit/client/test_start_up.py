@@ -76,6 +76,16 @@ def python(code: str, path: Sequence[Path], *, laneway: bool = True, client: Pat
     return done.stdout.splitlines()
 
 
+@pytest.mark.parametrize(("own", "wanted"), [("0.9", "None 0.9"), ("", "0.4 ")])
+def test_a_scripts_own_memory_fraction_for_jax_replaces_the_containers(
+    own: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", own)
+    code = "import os; print(*map(os.environ.get, ('XLA_PYTHON_CLIENT_MEM_FRACTION', 'XLA_CLIENT_MEM_FRACTION')))"
+    assert python(code, []) == [wanted]
+
+
 def test_only_an_import_hook_is_loaded_until_torch_is_imported() -> None:
     code = "import sys, json; print(json.dumps([m for m in sys.modules if m.startswith('laneway')]))"
     loaded = set(json.loads(python(code, [])[0]))

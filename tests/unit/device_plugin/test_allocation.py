@@ -64,6 +64,8 @@ def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in by_cdi.envs
     assert [device.name for device in by_cdi.cdi_devices] == ["nvidia.com/gpu=GPU-3", "nvidia.com/gpu=GPU-4"]
     assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
+    for each in (by_environment, by_cdi):
+        assert each.envs["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.9816", "all but the reserve"
 
 
 @pytest.mark.parametrize("settings", [AllocationSettings("env"), AllocationSettings("cdi")])

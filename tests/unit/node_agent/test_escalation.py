@@ -21,10 +21,12 @@ class ClientChannel:
     watch: Escalation = field(default_factory=Escalation)
     now: float = 1000.0
 
-    def look(self, breach: bool | None, after: float = 2.0, living: bool = True) -> Action:
+    def look(
+        self, breach: bool | None, after: float = 2.0, living: bool = True, urgent: bool = False
+    ) -> Action:
         self.now += after
         living = living and self.watch.stage in (Stage.TERMINATING, Stage.KILLING)
-        self.watch, deed = step(self.watch, Observation(self.now, breach, living), self.rules)
+        self.watch, deed = step(self.watch, Observation(self.now, breach, living, urgent), self.rules)
         return deed
 
     def looks(self, breach: bool | None, times: int) -> list[Action]:
@@ -42,43 +44,54 @@ def test_a_lasting_violation_is_warned_announced_terminated_and_killed() -> None
     assert line.look(True) is Action.KILL
     assert line.look(True) is Action.KILL, "until it is gone"
     assert line.look(True, living=False) is Action.WITHDRAW
-    assert line.watch == Escalation()
+    assert line.watch.stage is Stage.WARNED
 
 
-def test_compliance_withdraws_the_warning() -> None:
+def test_compliance_restores_the_grace_slowly_and_withdraws_the_warning() -> None:
     line = ClientChannel()
     line.look(True)
     assert line.looks(True, 5) == []
-    assert line.looks(False, 6) == [Action.WITHDRAW]
-    assert line.watch == Escalation()
+    assert line.looks(False, 99) == [], "10 s over are forgiven after 200 s"
+    assert line.looks(False, 2) == [Action.WITHDRAW]
+    assert line.watch.stage is Stage.COMPLIANT
+    assert line.watch.spent_seconds == 0
 
 
-def test_intermittent_violation_is_stopped_later() -> None:
+@pytest.mark.parametrize(("over", "within"), [(3, 1), (14, 14), (1, 1), (1, 18)])
+def test_intermittent_violation_is_stopped_later(over: int, within: int) -> None:
     line = ClientChannel()
-    line.look(True)
+    line.look(False)
     deeds: list[Action] = []
-    while Action.TERMINATE not in deeds and line.now < 2000:
-        deeds += line.looks(True, 3) + line.looks(False, 1)
+    while Action.TERMINATE not in deeds and line.now < 20_000:
+        deeds += line.looks(True, over) + line.looks(False, within)
     assert Action.TERMINATE in deeds
 
 
-def test_compliance_at_the_last_moment_gives_no_new_grace() -> None:
+def test_compliance_after_the_announcement_stops_nothing() -> None:
     line = ClientChannel()
     line.look(True)
     line.looks(True, 15)
     assert line.watch.stage is Stage.ANNOUNCED
-    assert line.look(False, after=0.5) is Action.WARN
-    assert line.look(True, after=0.5) is Action.ANNOUNCE
+    assert line.look(False, after=0.5) is Action.NOTHING
+    assert line.look(False, after=0.5) is Action.TERMINATE
 
 
-def test_a_process_that_ends_on_sigterm_is_not_killed_and_its_successor_has_its_own_grace() -> None:
+def test_a_process_that_ends_on_sigterm_is_not_killed_and_its_successor_has_no_grace() -> None:
     line = ClientChannel()
     line.look(True)
     line.looks(True, 15)
     assert line.look(True) is Action.TERMINATE
     assert line.look(True, living=False) is Action.WITHDRAW
-    assert line.look(True) is Action.WARN
-    assert line.looks(True, 14) == []
+    assert line.look(True) is Action.ANNOUNCE
+
+
+def test_a_neighbour_that_lacks_the_memory_ends_the_grace() -> None:
+    line = ClientChannel()
+    line.look(True)
+    line.look(True)
+    assert line.look(False, urgent=True) is Action.NOTHING, "a container within its limits is left alone"
+    assert line.look(True, urgent=True) is Action.ANNOUNCE
+    assert line.look(None) is Action.TERMINATE
 
 
 def test_in_warn_mode_no_process_is_stopped() -> None:
@@ -147,13 +160,36 @@ def test_no_process_is_stopped_without_a_warning_and_its_grace(
         if deed is Action.TERMINATE:
             assert announced_at is not None
             assert line.now - announced_at >= rules.announce_seconds
-            assert breach is not False
             terminated_at = line.now
         if deed is Action.KILL:
             assert terminated_at is not None
             assert line.now - terminated_at >= rules.kill_seconds
-        if deed is Action.WITHDRAW:
+        if deed is Action.WITHDRAW and line.watch.stage is Stage.COMPLIANT:
             warned, announced_at, terminated_at, over_seconds = False, None, None, 0.0
+
+
+@given(
+    st.sampled_from([5.0, 30.0, 100.0]),
+    st.lists(st.tuples(st.booleans(), st.floats(0.25, 10), st.integers(1, 60)), max_size=30),
+)
+def test_over_the_limit_for_twice_the_grace_in_a_window_of_twenty_is_stopped(
+    grace_seconds: float, looks: list[tuple[bool, float, int]]
+) -> None:
+    line = ClientChannel(Rules(grace_seconds=grace_seconds))
+    line.look(False)
+    checks: list[tuple[float, float, bool]] = []
+    for breach, after, times in looks:
+        for _ in range(times):
+            if line.look(breach, after) is Action.ANNOUNCE:
+                return
+            checks.append((line.now - after, line.now, breach))
+    window_seconds = 20 * grace_seconds
+    for _, end, _ in checks:
+        begin = end - window_seconds
+        over_seconds = sum(
+            until - max(since, begin) for since, until, over in checks if over and begin < until <= end
+        )
+        assert over_seconds <= 2 * grace_seconds
 
 
 @given(ALL_RULES, st.floats(0.5, 8), st.integers(0, 50))

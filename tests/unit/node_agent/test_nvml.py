@@ -90,7 +90,7 @@ def library(loaded: Library) -> Iterator[Library]:
 
 def test_gpus_are_described(library: Library) -> None:
     first, second = NVML().discover()
-    assert (first.uuid, first.index, first.model, first.memory_bytes) == (FIRST, 0, "NVIDIA Test 0", 80 * GIB)
+    assert (first.uuid, first.index, first.model, first.memory_bytes) == (FIRST, 0, "NVIDIA Test 0", 79 * GIB)
     assert first.device_paths == ("/dev/nvidia4",)
     assert (first.nvlink_peers, second.nvlink_peers) == ((SECOND,), (FIRST,))
     assert not first.simulated

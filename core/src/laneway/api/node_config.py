@@ -85,9 +85,14 @@ class WatchdogConfig(Model):
         default=30,
         ge=0,
         le=3600,
-        description="Time over the quota, after a warning, before its processes are stopped. Time within the quota restores it.",
+        description="Time over the quota, after a warning, before its processes are stopped. Time within the quota restores it, at a twentieth of the pace.",
     )
     kill_seconds: int = Field(default=30, ge=0, le=3600, description="Time between SIGTERM and SIGKILL.")
+    foreign_processes: Literal["Stop", "Warn"] = Field(
+        default="Stop",
+        description="What happens to processes with memory of a GPU in a pod's container that has no share of it. Stop: they are "
+        "warned and stopped like a container over its quota. Warn: only a message, for GPUs that another device plugin offers too.",
+    )
 
 
 class EnforcementConfig(Model):

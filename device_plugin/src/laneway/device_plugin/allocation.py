@@ -9,6 +9,7 @@ from typing import Literal
 from laneway.api import names
 from laneway.api.device_ids import container_key, shares_of
 from laneway.api.inventory import Inventory, InventoryGPU
+from laneway.api.jax_memory import jax_memory
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.gpu_layouts import split_error
 from laneway.device_plugin.mps import mps_settings
@@ -79,6 +80,9 @@ class AllocationSettings:
     limit_threads: bool = True
     """Whether MPS limits a container's GPU threads to its share."""
 
+    framework_bytes: int = 0
+    """The part of a quota that is for the framework's own memory."""
+
 
 def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> ContainerAllocateResponse:
     """Return the environment, mounts and devices of a container. Simulated GPUs have no device."""
@@ -91,6 +95,7 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
     }
     mps = mps_settings(granted.gpus, granted.percent, folders, settings.limit_threads)
     environment.update(mps.environment)
+    environment.update(jax_memory(granted.gpus, granted.percent, settings.framework_bytes))
     real = [gpu for gpu in granted.gpus if not gpu.simulated]
     cdi_devices = []
     if real and settings.strategy == "env":

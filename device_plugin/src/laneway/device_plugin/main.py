@@ -120,7 +120,9 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
-    settings = AllocationSettings(config.device_strategy, config.enforcement.limit_threads)
+    settings = AllocationSettings(
+        config.device_strategy, config.enforcement.limit_threads, config.lanes.framework_mebibytes << 20
+    )
     service = PluginService(
         folders,
         containers,

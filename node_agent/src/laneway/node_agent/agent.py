@@ -292,9 +292,9 @@ class Agent:
             if record.end_seconds is None or record.end_seconds >= since_seconds
         )
 
-    def _session_records(self) -> list[dict[str, Any]]:
+    def _session_records(self, detailed: bool) -> list[dict[str, Any]]:
         return [
-            session_record(self._options.node, snapshot.gpu.uuid, lease)
+            session_record(self._options.node, snapshot.gpu.uuid, lease, detailed=detailed)
             for snapshot, _ in self._snapshots()
             for lease in snapshot.leases
         ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.memory.input_sizes import InputSizes
 from laneway.client.memory.operation_tracer import OperationTracer
-from laneway.client.memory.out_of_memory import device_full_message, out_of_memory_error, report_overrun
+from laneway.client.memory.out_of_memory import out_of_memory_error, report_device_full, report_overrun
 from laneway.client.memory.resident_memory import ResidentMemory
 from laneway.client.memory.sampling_schedule import SamplingSchedule
 from laneway.client.memory.storage_account import StorageAccount
@@ -262,7 +262,7 @@ class CpuMeter:
     def _refusal(self, session: Session, wanted_bytes: int, what: str) -> str:
         held_bytes, limit_bytes = self._account.held, session.words[LIMIT_BYTES]
         if held_bytes + wanted_bytes <= session.settings.quota_bytes:
-            return device_full_message(session.settings.gpu, limit_bytes, held_bytes, wanted_bytes, what)
+            return report_device_full(session, limit_bytes, held_bytes, wanted_bytes, what)
         return report_overrun(session, held_bytes, wanted_bytes, what)
 
 

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
-from laneway.client.memory.out_of_memory import device_full_message, out_of_memory_error, report_overrun
+from laneway.client.memory.out_of_memory import out_of_memory_error, report_device_full, report_overrun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,8 +164,7 @@ class CudaMeter:
         kind.__init__ = initialise_with_refusal
 
     def _out_of_memory(self, device: int, wanted_bytes: int, allowed_bytes: int, free_bytes: int) -> None:
-        """Explains PyTorch's coming OutOfMemoryError to the script, and to the agent if the quota was
-        exceeded.
+        """Explains PyTorch's coming OutOfMemoryError to the script and the agent.
 
         On a device that others have filled, the quota is not exceeded. A lower limit set by the script itself
         is ignored.
@@ -185,9 +184,7 @@ class CudaMeter:
         elif wanted_bytes > free_bytes:
             capacity_bytes = reserved_bytes + free_bytes
             self._announce_refusal(
-                device_full_message(
-                    session.settings.gpu, capacity_bytes, reserved_bytes, wanted_bytes, "the script"
-                )
+                report_device_full(session, capacity_bytes, reserved_bytes, wanted_bytes, "the script")
             )
         else:
             self._refusal = ""

@@ -26,6 +26,29 @@ def report_overrun(session: Session, held_bytes: int, wanted_bytes: int, what: s
     return message
 
 
+def report_device_full(
+    session: Session, capacity_bytes: int, held_bytes: int, wanted_bytes: int, what: str
+) -> str:
+    """Reports to the agent that others have filled the device; returns the message of the OutOfMemoryError.
+
+    Args:
+        capacity_bytes: what this process could hold.
+        held_bytes: held before the allocation.
+        wanted_bytes: its size.
+        what: the operation that allocates.
+    """
+    settings = session.settings
+    message = device_full_message(settings.gpu, capacity_bytes, held_bytes, wanted_bytes, what)
+    session.send_message(
+        "overrun",
+        used_bytes=held_bytes + wanted_bytes,
+        quota_bytes=settings.tensor_bytes,
+        message=message,
+        device_full=True,
+    )
+    return message
+
+
 def device_full_message(gpu: str, capacity_bytes: int, held_bytes: int, wanted_bytes: int, what: str) -> str:
     """Returns the message for a device that others have filled, without anyone exceeding a quota."""
     return (

@@ -11,6 +11,7 @@ from laneway.api.enforcement import Enforcement
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.enforcement.capability import no_eviction_reason
+from laneway.node_agent.enforcement.grace_file import GraceFile
 from laneway.node_agent.enforcement.levels import NOT_READ_YET, Level, LevelInputs, level_of, with_level
 from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSFolders
 from laneway.node_agent.enforcement.watchdog import Watchdog
@@ -65,9 +66,19 @@ class Enforcer:
         self._daemon: MPSDaemon | None = None
         if self._requested is Enforcement.MPS and real:
             self._daemon = MPSDaemon(MPSFolders(folders.mps), real, self._wake_up)
+        self._grace_file = GraceFile(folders.agent_state)
+        spent = self._grace_file.read()
         self._watchdogs = {
-            uuid: Watchdog(each, folders.containers, config.watchdog, loop, recorder)
-            for uuid, each in turns.items()
+            uuid: Watchdog(
+                uuid,
+                turns,
+                folders.containers,
+                config.watchdog,
+                loop,
+                recorder,
+                [each for each in spent if each.gpu == uuid],
+            )
+            for uuid in turns
         }
         self._published: dict[str, Level] = {}
         self._wake = threading.Event()
@@ -133,6 +144,8 @@ class Enforcer:
             if self._stopped.is_set():
                 return
             watchdog.check(self._health(uuid).reading, levels[uuid], now_seconds)
+        spent = (each for watchdog in self._watchdogs.values() for each in watchdog.spent_grace())
+        self._grace_file.write([each for each in spent if each.spent_seconds])
 
 
 def _set_level(turns: GPUTurns, level: Level) -> None:

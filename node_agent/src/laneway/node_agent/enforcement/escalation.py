@@ -2,9 +2,10 @@
 
     compliant ──violation──▶ warned ──grace spent──▶ announced ──▶ terminating (SIGTERM) ──kill time──▶ killing (SIGKILL)
 
-Time in violation uses up the grace period and time without restores it. So a container that complies only now
-and then is stopped as well, later. Between the announcement and SIGTERM the GPUNode is written, so that the
-pod's end can be explained there.
+Time in violation uses up the grace period, and time without restores it slowly. So a container that complies
+only now and then is stopped as well: at the latest once it was in violation for twice its grace within twenty
+times its grace. The announcement is final. Before SIGTERM the GPUNode is written, so that the pod's end can be
+explained there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Action(Enum):
     WARN = auto()
     """Publish the violation and its consequences."""
     WITHDRAW = auto()
-    """Withdraw the warning."""
+    """Withdraw the warning, or report that the stopped processes have ended."""
     ANNOUNCE = auto()
     """Publish that its processes are being stopped."""
     TERMINATE = auto()
@@ -54,6 +55,9 @@ class Rules:
     announce_seconds: float = 1.0
     """Minimum time between the announcement and SIGTERM."""
 
+    restored_per_second: float = 0.05
+    """Grace that a second of compliance restores."""
+
     longest_step_seconds: float = 10.0
     """The most time counted between two checks, so that unobserved time is not held against a container."""
 
@@ -69,6 +73,9 @@ class Observation:
     alive: bool = False
     """Whether processes that were sent SIGTERM are still alive."""
 
+    urgent: bool = False
+    """Another container lacks the memory now, so a violation gets no more grace."""
+
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
@@ -78,8 +85,8 @@ class Escalation:
     spent_seconds: float = 0.0
     """Spent grace."""
 
-    seen_seconds: float = 0.0
-    """When a check was last conclusive."""
+    seen_seconds: float | None = None
+    """When a check was last conclusive; None: never."""
 
     since_seconds: float = 0.0
     """When its stage began."""
@@ -93,20 +100,19 @@ def step(escalation: Escalation, observation: Observation, rules: Rules) -> tupl
         return _after_announcement(escalation, observation, rules)
     if observation.violation is None:
         return escalation, Action.NOTHING
-    if escalation.stage is Stage.COMPLIANT:
-        if not observation.violation:
-            return escalation, Action.NOTHING
-        return _enter(
-            Escalation(seen_seconds=observation.now_seconds), Stage.WARNED, observation
-        ), Action.WARN
-    return _after_warning(_spend_grace(escalation, observation, rules), observation, rules)
+    escalation = _count_time(escalation, observation, rules)
+    if escalation.stage is Stage.WARNED:
+        return _after_warning(escalation, observation, rules)
+    if observation.violation:
+        return _enter(escalation, Stage.WARNED, observation), Action.WARN
+    return escalation, Action.NOTHING
 
 
 def _after_warning(
     escalation: Escalation, observation: Observation, rules: Rules
 ) -> tuple[Escalation, Action]:
     if not observation.violation and escalation.spent_seconds <= 0:
-        return Escalation(), Action.WITHDRAW
+        return _enter(escalation, Stage.COMPLIANT, observation), Action.WITHDRAW
     if observation.violation and rules.evicts and escalation.spent_seconds >= rules.grace_seconds:
         return _enter(escalation, Stage.ANNOUNCED, observation), Action.ANNOUNCE
     return escalation, Action.NOTHING
@@ -115,8 +121,6 @@ def _after_warning(
 def _after_announcement(
     escalation: Escalation, observation: Observation, rules: Rules
 ) -> tuple[Escalation, Action]:
-    if observation.violation is False:
-        return _enter(_spend_grace(escalation, observation, rules), Stage.WARNED, observation), Action.WARN
     if observation.now_seconds - escalation.since_seconds < rules.announce_seconds:
         return escalation, Action.NOTHING
     return _enter(escalation, Stage.TERMINATING, observation), Action.TERMINATE
@@ -126,8 +130,9 @@ def _after_signal(
     escalation: Escalation, observation: Observation, rules: Rules
 ) -> tuple[Escalation, Action]:
     if not observation.alive:
-        # A successor, such as the kubelet's restart, has a grace period of its own.
-        return Escalation(), Action.WITHDRAW
+        # Processes that follow in the same container have no new grace; those of a new container do.
+        spent = Escalation(spent_seconds=rules.grace_seconds, seen_seconds=observation.now_seconds)
+        return _enter(spent, Stage.WARNED, observation), Action.WITHDRAW
     if escalation.stage is Stage.KILLING:
         return escalation, Action.KILL
     if observation.now_seconds - escalation.since_seconds < rules.kill_seconds:
@@ -135,15 +140,21 @@ def _after_signal(
     return _enter(escalation, Stage.KILLING, observation), Action.KILL
 
 
-def _spend_grace(escalation: Escalation, observation: Observation, rules: Rules) -> Escalation:
-    elapsed_seconds = min(
-        max(0.0, observation.now_seconds - escalation.seen_seconds), rules.longest_step_seconds
+def _count_time(escalation: Escalation, observation: Observation, rules: Rules) -> Escalation:
+    """Charge the time since the last conclusive check to what this check found."""
+    seen_seconds = observation.now_seconds if escalation.seen_seconds is None else escalation.seen_seconds
+    elapsed_seconds = min(max(0.0, observation.now_seconds - seen_seconds), rules.longest_step_seconds)
+    if not observation.violation:
+        spent_seconds = escalation.spent_seconds - elapsed_seconds * rules.restored_per_second
+    elif observation.urgent:
+        spent_seconds = rules.grace_seconds
+    else:
+        spent_seconds = escalation.spent_seconds + elapsed_seconds
+    return replace(
+        escalation,
+        spent_seconds=min(max(0.0, spent_seconds), rules.grace_seconds),
+        seen_seconds=observation.now_seconds,
     )
-    spent_seconds = escalation.spent_seconds + (
-        elapsed_seconds if observation.violation else -elapsed_seconds
-    )
-    spent_seconds = min(max(0.0, spent_seconds), rules.grace_seconds)
-    return replace(escalation, spent_seconds=spent_seconds, seen_seconds=observation.now_seconds)
 
 
 def _enter(escalation: Escalation, stage: Stage, observation: Observation) -> Escalation:

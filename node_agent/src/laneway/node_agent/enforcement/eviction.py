@@ -9,17 +9,23 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from laneway.node_agent.enforcement.violation import Claim
-from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, check_identity
+from laneway.node_agent.sessions.identity import UnknownPeerError
+
+CheckMember = Callable[[int], None]
+"""Checks that a process is the container's, by pid.
+
+Raises:
+    UnknownPeerError: it is not, or this cannot be verified.
+"""
 
 
 class Eviction:
     """The processes of one container on one GPU that are being stopped."""
 
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
+    def __init__(self, check_member: CheckMember) -> None:
+        self._check_member = check_member
         self._pidfds: dict[int, int] = {}
 
     def terminate(self, pids: Iterable[int]) -> tuple[str, ...]:
@@ -66,7 +72,7 @@ class Eviction:
 
     def _signal(self, pid: int, pidfd: int, number: int) -> str:
         try:
-            check_identity(Peer(pid, uid=-1), self._claim.record, self._claim.folder)
+            self._check_member(pid)
             signal.pidfd_send_signal(pidfd, number)
         except UnknownPeerError as error:
             return str(error)

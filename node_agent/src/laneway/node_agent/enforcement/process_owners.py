@@ -1,36 +1,51 @@
 """Finds the container that owns a process on a GPU: by its session, else by its job's launcher, else by
-its cgroup.
+its pod's cgroup and its container's folder.
 
-If a pod has several containers with a share of one GPU, the folder mounted at /run/laneway decides. It is
-read from /proc/PID/mountinfo, which anybody may read. A container could falsify it only towards other
-containers of its own pod.
+The cgroup names the pod, and the folder mounted at /run/laneway names the container: only containers with a
+share have one. It is read from /proc/PID/mountinfo, which anybody may read, and in a sandbox inside the
+container (chroot) from that of an ancestor. A container could falsify it only towards other containers of its
+own pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
-from laneway.api.pod_cgroup import pod_of
+from laneway.api.pod_cgroup import container_of, pod_of
 from laneway.node_agent.enforcement.violation import Claim
 from laneway.node_agent.processes import ancestry
+from laneway.node_agent.sessions.identity import UnknownPeerError
 
 _ROOT, _MOUNT_POINT = 3, 4
 """Fields of a line of /proc/PID/mountinfo (proc(5))."""
 
 
 @dataclass(frozen=True, slots=True)
+class PodContainer:
+    """A container by its cgroup. A container that the kubelet starts again has another one."""
+
+    pod: str
+    """Its pod's uid."""
+
+    cgroup: str
+    """The name of its cgroup within the pod's."""
+
+
+@dataclass(frozen=True, slots=True)
 class _ProcessInfo:
     """What is known of a process."""
 
-    pod: str | None
+    container: PodContainer | None
+    """None: it is in no pod."""
+
     folder: str
     """The name of the container folder that it sees, which is the container's key; empty if it sees none."""
 
     is_agents: bool
-    """It is in the agent's own cgroup, like the MPS server."""
+    """It is in the agent's own cgroup or pod, like the MPS server."""
 
     ancestry: tuple[tuple[int, int], ...] = ()
     """The process and its ancestors, the nearest first, by pid and start."""
@@ -38,13 +53,19 @@ class _ProcessInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """The memory of one GPU's processes, by owner."""
+    """The memory of one GPU's processes, by owner: bytes by pid."""
 
     by_claim: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
-    """Bytes by pid, by the claim's key."""
+    """Of containers with a share of the GPU, by the claim's key."""
+
+    strays: Mapping[PodContainer, Mapping[int, int]] = field(default_factory=dict)
+    """Of containers without a share of the GPU."""
 
     foreign: Mapping[int, int] = field(default_factory=dict)
-    """Bytes by pid, of processes without an owner."""
+    """Of processes in no pod, or whose container is not known yet."""
+
+    cgroups: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """The cgroups of the processes of a claim, within the pod's; empty outside pods."""
 
 
 class ProcessOwners:
@@ -59,36 +80,80 @@ class ProcessOwners:
         by_session = {pid: claim for claim in claims for pid in claim.session_pids}
         processes: dict[int, _ProcessInfo] = {}
         by_claim: dict[tuple[str, str], dict[int, int]] = {}
+        cgroups: dict[tuple[str, str], frozenset[str]] = {}
+        strays: dict[PodContainer, dict[int, int]] = {}
         foreign: dict[int, int] = {}
         for pid, used_bytes in process_bytes.items():
-            claim = by_session.get(pid)
-            if claim is None:
-                try:
-                    processes[pid] = self._cached(pid) or self._look_up(pid)
-                except OSError:
-                    continue
-                claim = _claim_of(processes[pid], claims)
+            info = self._cached(pid) or self._look_up(pid)
+            if info is not None:
+                processes[pid] = info
+            claim = by_session.get(pid) or (None if info is None else _claim_of(info, claims))
             if claim is not None:
                 by_claim.setdefault(claim.key, {})[pid] = used_bytes
-            elif not processes[pid].is_agents:
+                if info is not None and info.container is not None:
+                    known = cgroups.get(claim.key, frozenset())
+                    cgroups[claim.key] = known | {info.container.cgroup}
+            elif info is None or info.is_agents:
+                continue
+            elif info.container is None or _may_be_of_unknown_pod(info, claims):
                 foreign[pid] = used_bytes
+            else:
+                strays.setdefault(info.container, {})[pid] = used_bytes
         self._processes = processes
-        return ProcessMemory(by_claim, foreign)
+        return ProcessMemory(by_claim, strays, foreign, cgroups)
 
     def _cached(self, pid: int) -> _ProcessInfo | None:
         return self._processes.get(pid) if (self._proc / str(pid)).exists() else None
 
-    def _look_up(self, pid: int) -> _ProcessInfo:
-        cgroup = self._read(str(pid), "cgroup")
-        return _ProcessInfo(
-            pod=pod_of(cgroup),
-            folder=_mounted_at(self._read(str(pid), "mountinfo"), CONTAINER_LANEWAY_FOLDER),
-            is_agents=cgroup == self._read("self", "cgroup"),
-            ancestry=ancestry(pid, self._proc),
-        )
+    def _look_up(self, pid: int) -> _ProcessInfo | None:
+        """Return what is known of a process; None if it has ended."""
+        try:
+            cgroup, own = self._read(str(pid), "cgroup"), self._read("self", "cgroup")
+            ancestors = ancestry(pid, self._proc)
+            container = _container_of(cgroup)
+            return _ProcessInfo(
+                container=container,
+                folder=self._folder_of(pid, container, ancestors),
+                is_agents=cgroup == own or (container is not None and container.pod == pod_of(own)),
+                ancestry=ancestors,
+            )
+        except OSError:
+            return None
+
+    def _folder_of(
+        self, pid: int, container: PodContainer | None, ancestors: Iterable[tuple[int, int]]
+    ) -> str:
+        """Return the container folder that the process sees, else its nearest ancestor in its container."""
+        folder = _mounted_at(self._read(str(pid), "mountinfo"), CONTAINER_LANEWAY_FOLDER)
+        for ancestor, _ in ancestors:
+            if folder or container is None or _container_of(self._read(str(ancestor), "cgroup")) != container:
+                break
+            folder = _mounted_at(self._read(str(ancestor), "mountinfo"), CONTAINER_LANEWAY_FOLDER)
+        return folder
 
     def _read(self, process: str, name: str) -> str:
         return (self._proc / process / name).read_text(encoding="utf-8", errors="replace")
+
+
+def check_stray(pid: int, container: PodContainer, proc: Path = Path("/proc")) -> None:
+    """Check that a process is in a container.
+
+    Raises:
+        UnknownPeerError: it is not, or its cgroup cannot be read.
+    """
+    try:
+        cgroup = (proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UnknownPeerError(f"the cgroup of process {pid} cannot be read: {error.strerror}") from error
+    if _container_of(cgroup) != container:
+        raise UnknownPeerError(
+            f"process {pid} is not in the container {container.cgroup} of pod {container.pod}"
+        )
+
+
+def _container_of(cgroup: str) -> PodContainer | None:
+    pod = pod_of(cgroup)
+    return None if pod is None else PodContainer(pod, container_of(cgroup))
 
 
 def _claim_of(process: _ProcessInfo, claims: Collection[Claim]) -> Claim | None:
@@ -96,10 +161,18 @@ def _claim_of(process: _ProcessInfo, claims: Collection[Claim]) -> Claim | None:
     for ancestor in process.ancestry if launched else ():
         if ancestor in launched:
             return launched[ancestor]
-    of_pod = [claim for claim in claims if process.pod is not None and claim.record.pod_uid == process.pod]
-    if len(of_pod) <= 1:
-        return of_pod[0] if of_pod else None
-    return next((claim for claim in of_pod if claim.record.key == process.folder), None)
+    if process.container is None:
+        return None
+    of_container = (claim for claim in claims if claim.record.key == process.folder)
+    return next((claim for claim in of_container if claim.record.pod_uid == process.container.pod), None)
+
+
+def _may_be_of_unknown_pod(process: _ProcessInfo, claims: Collection[Claim]) -> bool:
+    """Return whether a container's pod is unknown still, and the process may be that container's."""
+    nameless = {
+        claim.record.key for claim in claims if not claim.record.pod_uid and not claim.record.launcher
+    }
+    return process.folder in nameless or (bool(nameless) and not process.folder)
 
 
 def _mounted_at(mountinfo: str, mount_point: str) -> str:

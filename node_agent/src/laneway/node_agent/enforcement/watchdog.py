@@ -8,8 +8,8 @@ Results are recorded on the loop's thread, which owns the leases.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,15 +18,20 @@ from laneway.api.node_config import WatchdogConfig
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.containers.record_file import is_same_container
 from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
-from laneway.node_agent.enforcement.escalation import Action, Escalation, Observation, Rules, Stage, step
-from laneway.node_agent.enforcement.eviction import Eviction
+from laneway.node_agent.enforcement.escalation import Action, Escalation, Rules, Stage
+from laneway.node_agent.enforcement.grace_file import SpentGrace
 from laneway.node_agent.enforcement.levels import Level, level_of_container
+from laneway.node_agent.enforcement.process_group import ProcessGroup
 from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
-from laneway.node_agent.enforcement.violation import Claim, Violation, check_claim
+from laneway.node_agent.enforcement.stray_containers import StrayContainers
+from laneway.node_agent.enforcement.stray_status import record_strays
+from laneway.node_agent.enforcement.violation import QUOTA_EXCEEDED, Claim, Violation, check_claim
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.protocol import GPUReading
+from laneway.node_agent.sessions.identity import Peer, check_identity
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.stray_report import StrayReport
 
 _log = logging.getLogger(__name__)
 
@@ -36,20 +41,10 @@ class _TrackedContainer:
     """What is known of one container on one GPU."""
 
     claim: Claim
-    eviction: Eviction
-    escalation: Escalation = field(default_factory=Escalation)
+    group: ProcessGroup
     violation: Violation | None = None
-    pids: frozenset[int] = frozenset()
-    """Its processes in the last reading."""
-
-    stopped: frozenset[int] = frozenset()
-    """Its processes that were sent SIGTERM."""
-
     evicted: str = ""
     eviction_message: str = ""
-    failure: str = ""
-    """Why some could not be signalled."""
-
     published: EnforcementStatus = field(default_factory=EnforcementStatus)
 
 
@@ -58,22 +53,28 @@ class Watchdog:
 
     def __init__(
         self,
-        turns: GPUTurns,
+        gpu: str,
+        node: Mapping[str, GPUTurns],
         containers: Path,
         config: WatchdogConfig,
         loop: EventLoop,
         recorder: EventRecorder,
+        spent: Collection[SpentGrace] = (),
     ) -> None:
         """Start with nothing seen.
 
         Args:
-            turns: the GPU's leases; accessed on the loop's thread.
+            gpu: the GPU's uuid.
+            node: the leases of all GPUs of the node, by uuid; accessed on the loop's thread.
             containers: the folder of the containers' folders.
             config: tolerance and times.
             loop: the thread that owns the turns.
             recorder: receives events, on the loop's thread.
+            spent: the grace that an earlier agent process saw containers spend on this GPU.
         """
-        self._turns = turns
+        self._gpu = gpu
+        self._node = node
+        self._turns = node[gpu]
         self._containers = containers
         self._config = config
         self._rules = Rules(
@@ -85,14 +86,21 @@ class Watchdog:
         self._recorder = recorder
         self._owners = ProcessOwners()
         self._tracked: dict[str, _TrackedContainer] = {}
+        stops_strays = self._rules.evicts and config.foreign_processes == "Stop"
+        self._strays = StrayContainers(gpu, replace(self._rules, evicts=stops_strays))
+        self._restored = {(each.key, each.pod_uid, "" if each.key else each.cgroup): each for each in spent}
         self._last: GPUReading | None = None
         self._logged_foreign: frozenset[int] = frozenset()
+        self._report = StrayReport()
 
     @property
     def active(self) -> bool:
         """Return whether an escalation is in progress, so that the next check should not wait for a new
         reading."""
-        return any(tracked.escalation.stage is not Stage.COMPLIANT for tracked in self._tracked.values())
+        return self._strays.active or any(
+            tracked.violation is not None or tracked.group.stage not in (Stage.COMPLIANT, Stage.WARNED)
+            for tracked in self._tracked.values()
+        )
 
     def check(self, reading: GPUReading | None, level: Level, now_seconds: float) -> None:
         """Check the containers once.
@@ -109,61 +117,93 @@ class Watchdog:
         if not fresh and reading is not None and not self.active:
             return
         self._last = reading
-        claims = self._loop.ask(partial(claims_of, self._turns, self._containers))
-        self._track(claims)
+        claims, lacking = self._loop.ask(partial(_view_of, self._turns, self._containers))
+        self._track(claims, now_seconds)
         memory = None
         if fresh and reading is not None and not reading.processes_hidden:
             memory = self._owners.attribute(reading.process_bytes, claims)
             self._log_foreign(memory.foreign)
             self._loop.post(partial(self._turns.record_process_memory, reading.process_bytes))
         for tracked in self._tracked.values():
-            self._act(tracked, self._evaluate(tracked, memory, now_seconds))
+            urgent = bool(lacking - {tracked.claim.record.key})
+            self._act(tracked, self._step(tracked, memory, now_seconds, urgent=urgent), urgent=urgent)
             self._publish(tracked, self._status(tracked, level, reading))
+        self._check_strays(memory, now_seconds, urgent=bool(lacking))
 
-    def _track(self, claims: tuple[Claim, ...]) -> None:
+    def spent_grace(self) -> Iterator[SpentGrace]:
+        """Return the grace that containers have spent."""
+        yield from self._restored.values()
+        for key, tracked in self._tracked.items():
+            yield self._spent(key, tracked.claim.record.pod_uid, tracked.group)
+        for container, group in self._strays.groups.items():
+            yield self._spent("", container.pod, group)
+
+    def _spent(self, key: str, pod_uid: str, group: ProcessGroup) -> SpentGrace:
+        seconds = int(group.escalation.spent_seconds)
+        return SpentGrace(gpu=self._gpu, key=key, pod_uid=pod_uid, cgroup=group.cgroup, spent_seconds=seconds)
+
+    def _check_strays(self, memory: ProcessMemory | None, now_seconds: float, *, urgent: bool) -> None:
+        for container in () if memory is None else memory.strays:
+            if container not in self._strays.groups:
+                self._restore(self._strays.track(container), "", container.pod, container.cgroup, now_seconds)
+        if memory is not None:
+            self._restored.clear()  # what is not there any more has ended
+        self._strays.check(None if memory is None else memory.strays, now_seconds, urgent=urgent)
+        report = StrayReport(self._strays.uses(), len(self._logged_foreign))
+        if report != self._report or report.pods:
+            self._report = report
+            self._loop.post(partial(record_strays, self._node, self._gpu, report, self._recorder))
+
+    def _restore(self, group: ProcessGroup, key: str, pod_uid: str, cgroup: str, now_seconds: float) -> None:
+        saved = self._restored.pop((key, pod_uid, cgroup), None)
+        if saved is not None and saved.spent_seconds:
+            group.cgroup = saved.cgroup
+            group.escalation = Escalation(
+                Stage.WARNED, saved.spent_seconds, seen_seconds=now_seconds, since_seconds=now_seconds
+            )
+
+    def _track(self, claims: tuple[Claim, ...], now_seconds: float) -> None:
         """Keep one entry per container; a key with a new owner starts over."""
         before, self._tracked = self._tracked, {}
         for claim in claims:
-            tracked = before.get(claim.record.key)
+            key = claim.record.key
+            tracked = before.get(key)
             if tracked is not None and is_same_container(tracked.claim.record, claim.record):
-                tracked.claim = claim
-                self._tracked[claim.record.key] = before.pop(claim.record.key)
+                tracked.claim, tracked.group.check_member = claim, partial(_check_member, claim)
+                self._tracked[key] = before.pop(key)
             else:
-                self._tracked[claim.record.key] = _TrackedContainer(claim, Eviction(claim))
+                group = ProcessGroup(claim.name, partial(_check_member, claim))
+                self._restore(group, key, claim.record.pod_uid, "", now_seconds)
+                self._tracked[key] = _TrackedContainer(claim, group)
         for tracked in before.values():
-            tracked.eviction.close()
+            tracked.group.close()
 
-    def _evaluate(
-        self, tracked: _TrackedContainer, memory: ProcessMemory | None, now_seconds: float
+    def _step(
+        self, tracked: _TrackedContainer, memory: ProcessMemory | None, now_seconds: float, *, urgent: bool
     ) -> Action:
         held = None if memory is None else memory.by_claim.get(tracked.claim.key, {})
-        if held is not None:
-            tracked.pids = frozenset(held)
-            if tracked.escalation.stage is Stage.COMPLIANT and tracked.pids - tracked.stopped:
-                tracked.evicted = ""  # other processes run in their place
+        if held is not None and memory is not None:
+            tracked.group.saw_processes(held, memory.cgroups.get(tracked.claim.key, frozenset()))
+            if tracked.group.replaced:
+                tracked.evicted = ""
         found = check_claim(tracked.claim, held, self._config.tolerance_percent, tracked.violation)
         tracked.violation = found.violation
-        observation = Observation(
-            now_seconds, found.violation is not None if found.conclusive else None, tracked.eviction.alive()
+        urgent = urgent and found.violation is not None and found.violation.reason == QUOTA_EXCEEDED
+        violation = found.violation is not None if found.conclusive or urgent else None
+        return tracked.group.step(
+            now_seconds, violation, self._rules, urgent=urgent, extra_pids=tracked.claim.session_pids
         )
-        tracked.escalation, action = step(tracked.escalation, observation, self._rules)
-        return action
 
-    def _act(self, tracked: _TrackedContainer, action: Action) -> None:
+    def _act(self, tracked: _TrackedContainer, action: Action, *, urgent: bool) -> None:
         if action is Action.WARN:
             _log.warning("%s: %s", tracked.claim.name, self._warning(tracked))
-            tracked.evicted = tracked.eviction_message = tracked.failure = ""
+            tracked.evicted = tracked.eviction_message = ""
         elif action is Action.ANNOUNCE and tracked.violation is not None:
             tracked.evicted = tracked.violation.reason
-            tracked.eviction_message = f"stopped by the node agent after {self._config.grace_seconds} s of grace: {tracked.violation.text}"
-        elif action is Action.TERMINATE:
-            tracked.eviction = Eviction(tracked.claim)
-            tracked.stopped = tracked.pids | tracked.claim.session_pids
-            _log.warning("sending SIGTERM container=%s pids=%s", tracked.claim.name, sorted(tracked.stopped))
-            tracked.failure = "; ".join(tracked.eviction.terminate(tracked.stopped))
-        elif action is Action.KILL:
-            _log.warning("sending SIGKILL container=%s", tracked.claim.name)
-            tracked.failure = "; ".join(tracked.eviction.kill())
+            why = f"after {self._config.grace_seconds} s of grace"
+            if urgent and tracked.violation.reason == QUOTA_EXCEEDED:
+                why = "because another container lacks the memory"
+            tracked.eviction_message = f"stopped by the node agent {why}: {tracked.violation.text}"
 
     def _publish(self, tracked: _TrackedContainer, status: EnforcementStatus) -> None:
         if status != tracked.published:
@@ -179,14 +219,14 @@ class Watchdog:
         enforcement = Enforcement.NONE
         if reading is not None:
             identified = bool(record.pod_uid) or record.launcher is not None
-            enforcement = level_of_container(level, identified, tracked.pids, reading)
+            enforcement = level_of_container(level, identified, tracked.group.pids, reading)
         texts = [
-            self._warning(tracked) if tracked.escalation.stage is Stage.WARNED else "",
+            self._warning(tracked) if tracked.group.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),
         ]
         eviction_message = (
-            f"{tracked.eviction_message}; that failed: {tracked.failure}"
-            if tracked.failure
+            f"{tracked.eviction_message}; that failed: {tracked.group.failure}"
+            if tracked.group.failure
             else tracked.eviction_message
         )
         return EnforcementStatus(
@@ -206,7 +246,7 @@ class Watchdog:
     def _log_foreign(self, foreign: Mapping[int, int]) -> None:
         for pid in sorted(foreign.keys() - self._logged_foreign):
             _log.warning(
-                "process without a share uses the GPU gpu=%s pid=%d command=%r memory=%r",
+                "process in no pod uses the GPU gpu=%s pid=%d command=%r memory=%r",
                 self._turns.gpu.uuid,
                 pid,
                 _name_of(pid),
@@ -215,9 +255,10 @@ class Watchdog:
         self._logged_foreign = frozenset(foreign)
 
 
-def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
-    """Return all claims to a GPU. Called on the loop's thread."""
-    return tuple(
+def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], frozenset[str]]:
+    """Return all claims to a GPU, and the keys of the containers that lack memory now. Called on the loop's
+    thread."""
+    claims = tuple(
         Claim(
             gpu=turns.gpu.uuid,
             record=lease.record,
@@ -228,6 +269,12 @@ def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
         )
         for lease in turns.leases.values()
     )
+    uncovered = {lease.key for lease in turns.leases.values() if lease.uncovered}
+    return claims, turns.found_device_full() | uncovered
+
+
+def _check_member(claim: Claim, pid: int) -> None:
+    check_identity(Peer(pid, uid=-1), claim.record, claim.folder)
 
 
 def _name_of(pid: int) -> str:

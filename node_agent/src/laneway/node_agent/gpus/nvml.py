@@ -109,7 +109,8 @@ class NVML:
                 uuid=uuid,
                 index=index,
                 model=pynvml.nvmlDeviceGetName(handle),
-                memory_bytes=int(memory.total),
+                # As CUDA itself counts: what the driver and the firmware keep is no job's.
+                memory_bytes=int(memory.total) - int(memory.reserved),
                 numa_node=_numa_node(handle),
                 nvlink_peers=peers,
                 device_paths=() if minor is None else (f"/dev/nvidia{minor}",),

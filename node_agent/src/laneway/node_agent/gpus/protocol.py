@@ -32,6 +32,8 @@ class GPUInfo:
     index: int
     model: str
     memory_bytes: int
+    """What processes can allocate together: without what the driver and the firmware keep."""
+
     numa_node: int | None = None
     nvlink_peers: tuple[str, ...] = ()
     device_paths: tuple[str, ...] = ()

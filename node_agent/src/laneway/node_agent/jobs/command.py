@@ -12,6 +12,7 @@ from pathlib import Path
 from laneway.api.config_file import ConfigError
 from laneway.api.container_record import Launcher
 from laneway.api.inventory import InventoryGPU
+from laneway.api.jax_memory import jax_memory
 from laneway.api.mps_limits import mps_limits
 from laneway.api.names import CLIENT_FOLDER
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config
@@ -44,7 +45,8 @@ def run(arguments: Sequence[str]) -> int:
             mps = mps_limits(
                 [gpu], options.share, str(folders.mps / "pipe"), config.enforcement.limit_threads
             )
-            return launch(command, environment_of(held, gpu, client, os.environ) | mps)
+            jax = jax_memory([gpu], options.share, config.lanes.framework_mebibytes << 20)
+            return launch(command, jax | environment_of(held, gpu, client, os.environ) | mps)
     except (JobError, ConfigError) as error:
         print(f"laneway-node-agent run-job: {error}", file=sys.stderr)
         return _NOT_STARTED

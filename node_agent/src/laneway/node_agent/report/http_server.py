@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
 from itertools import chain
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -34,7 +35,8 @@ class Answers:
     turns: Callable[[str | None, float], Iterator[dict[str, Any]]]
     """Returns the turns of one GPU, or of all, that ended after a time or still run."""
 
-    sessions: Callable[[], list[dict[str, Any]]]
+    sessions: Callable[[bool], list[dict[str, Any]]]
+    """Returns the sessions, with or without pids and messages."""
 
 
 class AgentHTTPServer:
@@ -80,13 +82,19 @@ class _Handler(BoundedHandler):
             elif url.path == "/turns":
                 self._send_turns(parse_qs(url.query))
             elif url.path == "/sessions":
-                self._send(HTTPStatus.OK, "application/json", json.dumps(self.answers.sessions()).encode())
+                sessions = self.answers.sessions(self._is_local)
+                self._send(HTTPStatus.OK, "application/json", json.dumps(sessions).encode())
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "available: /metrics, /healthz, /turns, /sessions")
         except BadQueryError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except TimeoutError:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the event loop does not answer")
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether the request comes from the agent's own network namespace."""
+        return ip_address(self.client_address[0]).is_loopback
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log requests at debug level only."""

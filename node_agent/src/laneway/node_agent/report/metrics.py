@@ -35,6 +35,13 @@ GPU_XID_ERRORS = MetricSpec(
 GPU_UTILIZATION = MetricSpec(
     "laneway_gpu_utilization_ratio", "gauge", "Fraction of time in which the GPU computes.", _GPU
 )
+GPU_FOREIGN_PROCESSES = MetricSpec(
+    "laneway_gpu_foreign_processes",
+    "gauge",
+    "Processes that use a GPU without a share of it, in a pod or of the host.",
+    (*_GPU, "kind"),
+    {"kind": ("pod", "host")},
+)
 GPU_LANES = MetricSpec("laneway_gpu_lanes", "gauge", "Number of lanes of a GPU.", _GPU)
 LANE_EPHEMERAL = MetricSpec(
     "laneway_lane_ephemeral_bytes", "gauge", "Ephemeral memory of a lane.", (*_GPU, "lane")
@@ -102,6 +109,7 @@ METRICS = (
     GPU_HEALTHY,
     GPU_XID_ERRORS,
     GPU_UTILIZATION,
+    GPU_FOREIGN_PROCESSES,
     GPU_LANES,
     LANE_EPHEMERAL,
     SESSION_PERSISTENT,
@@ -149,6 +157,7 @@ class AgentCollector:
         healthy = _gauge(GPU_HEALTHY)
         xids = _counter(GPU_XID_ERRORS)
         utilization = _gauge(GPU_UTILIZATION)
+        foreign = _gauge(GPU_FOREIGN_PROCESSES)
         for snapshot, health in gpus:
             gpu = snapshot.gpu
             ephemeral_bytes = sum(lane.ephemeral_bytes for lane in snapshot.lanes)
@@ -166,10 +175,14 @@ class AgentCollector:
                 xids.add_metric([self._node, gpu.uuid, str(number)], count)
             if health.reading is not None and health.reading.utilization_ratio is not None:
                 utilization.add_metric([self._node, gpu.uuid], health.reading.utilization_ratio)
+            in_pods = sum(use.processes for use in snapshot.strays.pods)
+            foreign.add_metric([self._node, gpu.uuid, "pod"], in_pods)
+            foreign.add_metric([self._node, gpu.uuid, "host"], snapshot.strays.host_processes)
         yield memory
         yield healthy
         yield xids
         yield utilization
+        yield foreign
 
     def _lane_metrics(self, gpus: GPUs) -> Iterator[Metric]:
         lanes = _gauge(GPU_LANES)

@@ -87,7 +87,7 @@ def _gpu_status(snapshot: GPUSnapshot, health: GPUHealth) -> GPUStatus:
         numa_node=gpu.numa_node,
         nvlink_peers=gpu.nvlink_peers,
         healthy=health.healthy,
-        health_reason=health.reason,
+        health_reason="; ".join(text for text in (health.reason, snapshot.strays.warning) if text),
         unhealthy_since=None
         if health.unhealthy_since_seconds is None
         else format_time(health.unhealthy_since_seconds),

@@ -8,9 +8,20 @@ from typing import Any
 from laneway.node_agent.report.snapshot import LeaseSnapshot
 
 
-def session_record(node: str, gpu: str, lease: LeaseSnapshot) -> dict[str, Any]:
-    """Return the JSON object."""
+def session_record(node: str, gpu: str, lease: LeaseSnapshot, *, detailed: bool) -> dict[str, Any]:
+    """Return the JSON object.
+
+    Args:
+        node: the node's name.
+        gpu: the GPU's uuid.
+        lease: the lease.
+        detailed: include its processes, and its message, which may repeat what a script said.
+    """
     record = lease.record
+    details = {
+        "message": lease.message,
+        "processes": [asdict(process) for process in lease.processes],
+    }
     return {
         "node": node,
         "gpu": gpu,
@@ -34,6 +45,5 @@ def session_record(node: str, gpu: str, lease: LeaseSnapshot) -> dict[str, Any]:
         "data_seconds": lease.data_seconds,
         "held_bytes": lease.held_bytes,
         "offloaded_bytes": lease.offloaded_bytes,
-        "message": lease.message,
-        "processes": [asdict(process) for process in lease.processes],
+        **(details if detailed else {}),
     }

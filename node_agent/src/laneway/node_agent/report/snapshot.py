@@ -14,6 +14,7 @@ from laneway.node_agent.report.order_message import order_message
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Report, SavedWork, Sizes
+from laneway.node_agent.turns.stray_report import StrayReport
 from laneway.node_agent.turns.turn_log import TurnRecord
 
 
@@ -77,6 +78,7 @@ class GPUSnapshot:
 
     waits: tuple[tuple[int, ...], float]
     revoked: Mapping[str, int]
+    strays: StrayReport
 
 
 def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
@@ -97,6 +99,7 @@ def take_snapshot(turns: GPUTurns, now_seconds: float) -> GPUSnapshot:
         durations=(tuple(log.durations.counts), log.durations.sum_seconds),
         waits=(tuple(log.waits.counts), log.waits.sum_seconds),
         revoked=dict(log.revoked),
+        strays=turns.strays,
     )
 
 
@@ -161,6 +164,7 @@ def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, 
         lease.over_quota,
         lease.watchdog_message,
         lease.eviction_message,
+        *lease.stray_messages.values(),
         lease.last_event,
     ]
     if lease.lost:

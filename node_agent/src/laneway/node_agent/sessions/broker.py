@@ -291,7 +291,11 @@ class SessionBroker:
 
     def _overrun(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:
         used, quota = format_bytes(fields["used_bytes"]), format_bytes(fields["quota_bytes"])
-        text = f"hit its memory quota: needs {used} of {quota}: {_one_line(fields['message'])}"[:1024]
+        said = _one_line(fields["message"])
+        if fields.get("device_full", False):
+            opened.turns.record_device_full(opened.lease, f"found the GPU full: needs {used}: {said}"[:1024])
+            return
+        text = f"hit its memory quota: needs {used} of {quota}: {said}"[:1024]
         opened.turns.record_overrun(opened.lease, text)
 
     def _goodbye(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:

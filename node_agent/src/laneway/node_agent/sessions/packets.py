@@ -229,6 +229,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "used_bytes": (_bytes, False),
         "quota_bytes": (_bytes, False),
         "message": (_text, False),
+        "device_full": (_flag, True),
     },
     "goodbye": {},
 }

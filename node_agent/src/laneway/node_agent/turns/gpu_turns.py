@@ -19,12 +19,16 @@ from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.order_executor import OrderExecutor
 from laneway.node_agent.turns.session import Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
+from laneway.node_agent.turns.stray_report import StrayReport
 from laneway.node_agent.turns.timers import Timers
 from laneway.node_agent.turns.turn_log import TurnLog
 from laneway.node_agent.turns.turn_scheduler import TurnScheduler
 
 _CHANGE_PERCENT = 5
 """A smaller change of a framework's memory is ignored."""
+
+_DEVICE_FULL_SECONDS = 10.0
+"""How long a failed allocation matters to the watchdog: several readings of the GPU."""
 
 
 class GPUTurns:
@@ -55,6 +59,9 @@ class GPUTurns:
         self._clock = clock
         self._recorder = recorder
         self._framework_bytes = settings.framework_bytes
+        self._device_full: dict[str, float] = {}
+        self.strays = StrayReport()
+        """What uses the GPU without a share of it."""
 
     # Containers
 
@@ -190,6 +197,18 @@ class GPUTurns:
         """Record that a process hit its memory quota and is about to fail."""
         lease.last_event = text
         self._recorder.record_event(lease, "MemoryQuotaExceeded", text)
+
+    def record_device_full(self, lease: Lease, text: str) -> None:
+        """Record that a process within its quota found the GPU full and is about to fail."""
+        self._device_full[lease.key] = self._clock.monotonic()
+        lease.last_event = text
+        self._recorder.record_event(lease, "GPUFull", text)
+
+    def found_device_full(self) -> frozenset[str]:
+        """Return the keys of the containers that found the GPU full a moment ago. They may have ended."""
+        since_seconds = self._clock.monotonic() - _DEVICE_FULL_SECONDS
+        self._device_full = {key: when for key, when in self._device_full.items() if when >= since_seconds}
+        return frozenset(self._device_full)
 
     def check_quotas(self) -> None:
         """Record which containers report holding more than their quota."""

@@ -111,6 +111,9 @@ class Lease:
     eviction_message: str = ""
     """Why its processes were last stopped, as a clause."""
 
+    stray_messages: dict[str, str] = field(default_factory=dict)
+    """What its pod does on GPUs without a share of them, by GPU, as clauses."""
+
     turns_at_last_reading: int | None = None
     """Its number of turns at the last memory reading; None if it held a turn then."""
 

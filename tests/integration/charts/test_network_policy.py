@@ -1,0 +1,50 @@
+"""Who reaches the ports of Laneway's pods, as the chart is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.verify.chart import rendered
+
+ValuesFile = Callable[[str], Path]
+MONITORING = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+
+
+def rules(values: Path) -> dict[str, list[dict[str, Any]]]:
+    """The ingress rules of each NetworkPolicy, by the component that it selects."""
+    objects = (found for found in yaml.safe_load_all(rendered(values)) if found)
+    return {
+        each["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: each["spec"]["ingress"]
+        for each in objects
+        if each["kind"] == "NetworkPolicy"
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "peers"),
+    [
+        ("{}", MONITORING),
+        ("networkPolicy: {from: []}", [{"namespaceSelector": {}}]),
+        ("networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}", [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
+    ],
+    ids=["by default, the namespace monitoring", "an empty list, every pod", "others, as they are written"],
+)
+def test_only_the_peers_reach_the_metrics_and_nobody_another_port(
+    values_file: ValuesFile, values: str, peers: list[dict[str, Any]]
+) -> None:
+    found = rules(values_file(values))
+    ports = {
+        component: [[port["port"] for port in rule["ports"]] for rule in ingress]
+        for component, ingress in found.items()
+    }
+    assert ports == {"operator": [[9090]], "node": [[9464, 9465]]}
+    assert all(rule["from"] == peers for ingress in found.values() for rule in ingress)
+
+
+def test_without_policies_everybody_reaches_them(values_file: ValuesFile) -> None:
+    assert rules(values_file("networkPolicy: {enabled: false}")) == {}

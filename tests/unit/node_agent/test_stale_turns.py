@@ -78,7 +78,7 @@ def test_during_recovery_all_processes_of_a_turn_keep_it_and_nobody_else_gets_on
 
 
 def test_a_stalled_turn_is_revoked_although_an_earlier_one_was_never_asked_to_yield() -> None:
-    bench = GPUBench(timeout_seconds=5)
+    bench = GPUBench(policy="srtf", timeout_seconds=5)
     calm = running(bench, "calm")
     stalled = bench.job("stalled", 10, 600)
     stalled.request()

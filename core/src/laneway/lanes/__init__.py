@@ -2,11 +2,12 @@
 
 A :class:`Tenant` is a container on one GPU. :func:`fits` tells whether a GPU can take one more; the scheduler and the agent
 both call it. The :class:`LaneTable` assigns tenants to lanes; :mod:`laneway.lanes.turns` chooses the next holder of a turn
-in a lane. All of them count bytes with :mod:`laneway.lanes.safety`.
+in a lane, and :class:`RateControl` whether lanes run in parallel. All of them count bytes with :mod:`laneway.lanes.safety`.
 """
 
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
 from laneway.lanes.memory_usage import MemoryUsage, fit_check
+from laneway.lanes.rate_control import RateControl, RateRules, TenantUse
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
 from laneway.lanes.table import Lane, LaneChange, LaneTable, Outcome, Waiting
@@ -19,9 +20,12 @@ __all__ = [
     "LaneTable",
     "MemoryUsage",
     "Outcome",
+    "RateControl",
+    "RateRules",
     "Refusal",
     "RefusalReason",
     "Tenant",
+    "TenantUse",
     "Waiting",
     "counted_ephemeral_bytes",
     "counted_persistent_bytes",

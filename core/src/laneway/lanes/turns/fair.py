@@ -27,6 +27,11 @@ class Fair:
     quantum_seconds: float = 0.0
     """The intended duration of a turn; 0: service is not rounded, and no turn is shortened."""
 
+    @property
+    def promises_shares(self) -> bool:
+        """Each session is promised its weight's part of the time."""
+        return True
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Raise the newcomer's service to the least of the active sessions; never lower it."""
         floor = min((session.gpu_seconds / session.weight for session in active), default=0.0)

@@ -30,6 +30,11 @@ class LeastAttained:
                 f"thresholds_seconds is {list(self.thresholds_seconds)}: write one time or more, above 0 and rising"
             )
 
+    @property
+    def promises_shares(self) -> bool:
+        """Shorter jobs come first, whatever their weights."""
+        return False
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Service counts unchanged: the lane's other sessions do not matter here."""
         return newcomer.gpu_seconds

@@ -15,6 +15,11 @@ from laneway.lanes.turns.policy import SessionView
 class Pack:
     """First come, first served, by arrival of the session."""
 
+    @property
+    def promises_shares(self) -> bool:
+        """Earlier jobs come first, whatever their weights."""
+        return False
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Service counts unchanged: it does not matter here."""
         return newcomer.gpu_seconds

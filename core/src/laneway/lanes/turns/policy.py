@@ -41,6 +41,11 @@ class SessionView:
 class TurnPolicy(Protocol):
     """Chooses the next session of a lane. Pure: the same view gives the same answer."""
 
+    @property
+    def promises_shares(self) -> bool:
+        """Whether each session is promised its weight's part of the time."""
+        ...
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Return the gpu_seconds that a session starts counting from when it joins a lane or comes back to it.
 

@@ -17,6 +17,11 @@ from laneway.lanes.turns.policy import SessionView
 class ShortestRemaining:
     """Shortest remaining time first; sessions of unknown remaining time come last, by attained service."""
 
+    @property
+    def promises_shares(self) -> bool:
+        """Shorter jobs come first, whatever their weights."""
+        return False
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Service counts unchanged: the lane's other sessions do not matter here."""
         return newcomer.gpu_seconds

@@ -22,6 +22,11 @@ class StarvationBound:
         if self.bound_seconds <= 0:
             raise ValueError(f"bound_seconds is {self.bound_seconds}: write a time above 0")
 
+    @property
+    def promises_shares(self) -> bool:
+        """Delegate to the policy."""
+        return self.policy.promises_shares
+
     def enter(self, newcomer: SessionView, active: Iterable[SessionView]) -> float:
         """Delegate to the policy."""
         return self.policy.enter(newcomer, active)

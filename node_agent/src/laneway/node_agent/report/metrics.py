@@ -86,6 +86,12 @@ DATA_SECONDS = MetricSpec(
     "Time between iterations without waiting for turns, mostly for loading data.",
     _POD,
 )
+SESSION_PROGRESS = MetricSpec(
+    "laneway_session_progress_ratio",
+    "gauge",
+    "Recent progress of a container that competes with other lanes, as a part of its progress alone.",
+    _POD,
+)
 TURN_DURATION = MetricSpec(
     "laneway_turn_duration_seconds", "histogram", "Duration of turns, from grant to release.", _GPU
 )
@@ -122,6 +128,7 @@ METRICS = (
     ITERATIONS,
     GPU_SECONDS,
     DATA_SECONDS,
+    SESSION_PROGRESS,
     TURN_DURATION,
     TURN_WAIT,
     TURNS_REVOKED,
@@ -221,16 +228,20 @@ class AgentCollector:
         iterations = _counter(ITERATIONS)
         seconds = _counter(GPU_SECONDS)
         data = _counter(DATA_SECONDS)
+        progress = _gauge(SESSION_PROGRESS)
         for gpu, lease in _leases(gpus):
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
             turns.add_metric(values, lease.turns)
             iterations.add_metric(values, lease.iterations)
             seconds.add_metric(values, lease.busy_seconds)
             data.add_metric(values, lease.data_seconds)
+            if lease.progress_ratio is not None:
+                progress.add_metric(values, lease.progress_ratio)
         yield turns
         yield iterations
         yield seconds
         yield data
+        yield progress
         durations = _histogram(TURN_DURATION)
         waits = _histogram(TURN_WAIT)
         revoked = _counter(TURNS_REVOKED)

@@ -58,6 +58,8 @@ class LeaseSnapshot:
     saved_work: SavedWork | None
     remaining_seconds: float | None
     """How long it would still run alone; None if unknown."""
+    progress_ratio: float | None
+    """Its recent progress as a part of its progress alone; None while it competes with no other lane."""
     held_bytes: int
     offloaded_bytes: int
     message: str
@@ -108,7 +110,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
     return LeaseSnapshot(
         record=lease.record,
         quota_bytes=lease.quota_bytes,
-        lane=None if ended else turns.memory.lane_of(lease),
+        lane=None if ended else turns.memory.memory_lane_of(lease),
         state=SessionState.ENDED if ended else lease.state(lease in turns.scheduler.turns),
         enforcement=stronger(
             lease.watchdog_enforcement,
@@ -124,6 +126,7 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         report=lease.report,
         saved_work=lease.saved_work,
         remaining_seconds=_remaining_seconds(lease),
+        progress_ratio=None if ended else turns.rate_control.progress_ratios().get(lease.key),
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,
         message=_message(turns, lease, ended=ended, names=names),

@@ -14,6 +14,7 @@ from laneway.node_agent.clock import Clock
 from laneway.node_agent.turns.counting import template_sizes
 from laneway.node_agent.turns.ended_leases import EndedLeases
 from laneway.node_agent.turns.event_recorder import EventRecorder
+from laneway.node_agent.turns.lane_rate_control import LaneRateControl
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.order_executor import OrderExecutor
@@ -48,6 +49,8 @@ class GPUTurns:
         self.gpu = gpu
         self.memory = LaneMemory(gpu.allocatable_bytes, rules)
         self.scheduler = TurnScheduler(self.memory, settings, clock, timers, log, recorder)
+        self.rate_control = LaneRateControl(self.memory, self.scheduler, settings, clock, timers)
+        self.scheduler.turns_overlap = self.rate_control.start
         self.orders = OrderExecutor(self.memory, self.scheduler, clock, settings.timeout_seconds, recorder)
         self.order_of: Callable[[ContainerRecord], PodOrder | None] = lambda record: None
         """Returns the order for a container. Called when the container appears and when more is known

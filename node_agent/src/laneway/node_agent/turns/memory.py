@@ -25,7 +25,9 @@ class LaneMemory:
         self.table = LaneTable.empty(capacity_bytes, rules)
         self._leases: dict[str, Lease] = {}
         self._lane_of: dict[str, int] = {}
+        self._memory_lane_of: dict[str, int] = {}
         self._members: dict[int, tuple[Lease, ...]] = {}
+        self._sharing_turns: frozenset[int] = frozenset()
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
@@ -33,16 +35,32 @@ class LaneMemory:
         return self.table.lanes
 
     def lane_of(self, lease: Lease) -> int | None:
-        """Return the lease's lane; None if it has none."""
+        """Return the lane whose turn the lease needs; None if it has none. Lanes that take turns go by the
+        first of them."""
         return self._lane_of.get(lease.key)
+
+    def memory_lane_of(self, lease: Lease) -> int | None:
+        """Return the lane that the lease's ephemeral memory counts in; None if it has none."""
+        return self._memory_lane_of.get(lease.key)
 
     def lease(self, key: str) -> Lease:
         """Return the lease of a tenant of the table."""
         return self._leases[key]
 
     def members(self, lane: int) -> tuple[Lease, ...]:
-        """Return the leases of a lane, in order of entry."""
+        """Return the leases that need a lane's turn."""
         return self._members.get(lane, ())
+
+    @property
+    def sharing_turns(self) -> frozenset[int]:
+        """Return the lanes that take turns as one; empty if all run in parallel."""
+        return self._sharing_turns
+
+    def share_turns(self, lanes: frozenset[int]) -> None:
+        """Have some lanes take turns as one, and the others run in parallel. Fewer turns run at a time than
+        the safety condition allows."""
+        self._sharing_turns = lanes
+        self._set_table(self.table)
 
     def restore(self, table: LaneTable, leases: Iterable[Lease]) -> None:
         """Restore the table of an earlier agent process."""
@@ -171,8 +189,15 @@ class LaneMemory:
 
     def _set_table(self, table: LaneTable) -> None:
         self.table = table
-        self._lane_of = {key: lane.id for lane in table.lanes for key in lane.tenants}
-        self._members = {lane.id: tuple(self._leases[key] for key in lane.tenants) for lane in table.lanes}
+        self._memory_lane_of = {key: lane.id for lane in table.lanes for key in lane.tenants}
+        first = min((lane.id for lane in table.lanes if lane.id in self._sharing_turns), default=None)
+        self._lane_of = {}
+        members: dict[int, tuple[Lease, ...]] = {}
+        for lane in table.lanes:
+            turn_lane = lane.id if first is None or lane.id not in self._sharing_turns else first
+            self._lane_of |= dict.fromkeys(lane.tenants, turn_lane)
+            members[turn_lane] = members.get(turn_lane, ()) + tuple(self._leases[key] for key in lane.tenants)
+        self._members = members
 
 
 def _not_covered(outcome: Outcome) -> str:

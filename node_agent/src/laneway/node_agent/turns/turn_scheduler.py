@@ -18,7 +18,7 @@ The ended turn is charged only after the next one is granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.clock import Clock
@@ -50,6 +50,8 @@ class TurnScheduler:
         self.awaiting_recovery = False
         """True until it is known which processes held turns before the agent restarted. No turn is granted
         meanwhile."""
+        self.turns_overlap: Callable[[], None] = lambda: None
+        """Called when a turn begins beside another one."""
         self._memory = memory
         self._settings = settings
         self._clock = clock
@@ -298,6 +300,8 @@ class TurnScheduler:
         lease.counters.turns += 1
         self._turns[lease] = self._turn_in[lane] = turn
         self._log.began(turn)
+        if len(self._turns) > 1:
+            self.turns_overlap()
         return turn
 
     def _grant(self, turn: Turn, session: Session) -> None:

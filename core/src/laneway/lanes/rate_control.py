@@ -1,0 +1,348 @@
+"""Keeps each tenant's share of a GPU's time across lanes: adaptive rate control after TGS (Wu et al., NSDI'23, section 4).
+
+Lanes that run in parallel compete for one device, and the device knows no shares. TGS measures the rate of a protected job
+and withholds kernels from the others until that rate is back. Here every tenant is protected up to its share. What is
+measured is *progress*: iterations times the time that an iteration takes alone. What a tenant lacks of its share is its
+*lag* (Stoica et al., RTSS'96, section 2).
+
+- While no tenant lags, lanes run in parallel, and progress beyond the shares is unused time that goes to others.
+- Once a tenant lags by more than a tolerance, all lanes take turns as one lane does, weighted by their shares. Then each
+  tenant has the device alone for its share of the time, which also measures the time of an iteration alone.
+- Lanes return to parallel when the lag is made up. If it never is, because running in parallel gains nothing, they try
+  again after a time that doubles with each failure.
+
+A tenant's reports cannot gain it more than its share. While lanes take turns, a tenant is charged with wall time, whatever it
+reports. So a tenant that claims little progress has the device alone for its share of the time, which is what it is promised,
+and the other tenants' lags do not depend on its reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RateRules:
+    """The parameters of rate control."""
+
+    tolerance_seconds: float = 0.05
+    """A tenant lags once it lacks the progress that its share yields in this time: 5 % of a second."""
+
+    patience_seconds: float = 1.0
+    """While a tenant makes up its lag, the others may lack as much; if more, they have to make it up, too."""
+
+    forgiven_seconds: float = 10.0
+    """The most lag that is made up later, as time of its share; a tenant that was held up by more loses the rest."""
+
+    active_seconds: float = 1.0
+    """A tenant counts as active for this long after it last wanted the GPU."""
+
+    probe_seconds: float = 2.0
+    """How long lanes take turns before running in parallel is tried again."""
+
+    longest_probe_seconds: float = 60.0
+    """The limit of that time, which doubles whenever a tenant lags again at once."""
+
+    worthwhile_seconds: float = 0.5
+    """A parallel phase that lasted this long was worth trying."""
+
+    measure_again_seconds: float = 30.0
+    """How long the time of an iteration alone stays valid."""
+
+    measuring_fraction: float = 0.05
+    """The most time, as a part, that measuring again may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUse:
+    """A tenant's use of the GPU so far. Counters never decrease. Clock values are seconds of one monotonic clock."""
+
+    key: str
+    lane: int
+    weight: int
+    """Its share of the GPU, in percent."""
+
+    iterations: int
+    """Iterations that it reports as completed."""
+
+    busy_seconds: float
+    """The time that it reports for them."""
+
+    inside: bool
+    """Whether it reports to be inside an iteration."""
+
+    turns: int
+    """Turns that it was granted."""
+
+    charged_seconds: float
+    """The time for which it held its lane and used it."""
+
+    waiting_since_seconds: float | None = None
+    """Since when it waits for a turn; None if it does not."""
+
+    turn_began_seconds: float | None = None
+    """When its current turn began; None if it has none."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is known of a tenant. Times are seconds on the device alone unless named otherwise."""
+
+    use: TenantUse
+    lag_seconds: float = 0.0
+    share: float = 0.0
+    active_until_seconds: float = 0.0
+    alone_seconds: float | None = None
+    """An iteration's time alone; None if unknown: then its charged time counts as progress."""
+
+    measured_at_seconds: float | None = None
+    parallel_turns: int = 0
+    """Its turns up to this number were not granted alone."""
+
+    alone_since: TenantUse | None = None
+    """Its use when it was first seen to have turns alone."""
+
+    lag_at_start: float = 0.0
+    """Its lag when the parallel phase began, or a smaller one since, in :attr:`lag_of_share` seconds."""
+
+    had_to_catch_up: bool = False
+    """It was why the lanes take turns."""
+
+    progress_ratio: float | None = None
+
+    @property
+    def lag_of_share(self) -> float:
+        """Return how long its share would take to yield what it lacks."""
+        return self.lag_seconds / self.share if self.share else 0.0
+
+
+@dataclass(slots=True)
+class RateControl:
+    """Decides for one GPU whether its lanes run in parallel or take turns. It reads no clock."""
+
+    rules: RateRules = RateRules()
+    serial: bool = False
+    """Whether the lanes take turns."""
+
+    contended: bool = False
+    """Whether tenants of several lanes are active."""
+
+    _accounts: dict[str, _Account] = field(default_factory=dict)
+    _now_seconds: float = 0.0
+    _since_seconds: float = 0.0
+    """When the lanes began to run as they do."""
+
+    _tried: bool = False
+    """The parallel phase began without the lags being made up."""
+
+    _gained_seconds: float = 0.0
+    """Progress of all beyond their shares since lanes last began to run in parallel."""
+
+    _measuring_until_known: bool = False
+    _probe_seconds: float = 0.0
+    _measure_again_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._probe_seconds = self.rules.probe_seconds
+        self._measure_again_seconds = self.rules.measure_again_seconds
+
+    def observe(self, uses: Sequence[TenantUse], now_seconds: float) -> bool:
+        """Account for the time since the last call and return whether the lanes take turns from now on.
+
+        Call it several times a second while it is :attr:`contended`. Lags are forgotten if it was not called for
+        ``active_seconds``.
+
+        Args:
+            uses: all tenants whose lanes may be serialised; the others are forgotten.
+            now_seconds: the current time.
+        """
+        self._account(uses, now_seconds)
+        active = [account for account in self._accounts.values() if account.share]
+        self.contended = len({account.use.lane for account in active}) > 1
+        if not self.contended:
+            self._run_in_parallel(now_seconds, tried=False)
+        elif not self.serial:
+            self._serialise_if_due(active, now_seconds)
+        elif self._all_measured(active, now_seconds):
+            self._end_serial_if_due(active, now_seconds)
+        return self.serial
+
+    def first_services(self, quantum_seconds: float) -> Mapping[str, float]:
+        """Return the service from which each tenant starts when lanes begin to take turns, for the policy FAIR.
+
+        Tenants that lack progress or have to be measured come first. The others start a quantum later.
+        """
+        worst = max((a.lag_seconds / a.use.weight for a in self._accounts.values()), default=0.0)
+        return {
+            key: account.use.weight * max(0.0, worst)
+            - account.lag_seconds
+            + (0.0 if account.had_to_catch_up else quantum_seconds)
+            for key, account in self._accounts.items()
+        }
+
+    def progress_ratios(self) -> Mapping[str, float]:
+        """Return each active tenant's recent progress, as a part of its progress alone; tenants without a figure are left out."""
+        return {
+            key: min(1.0, account.progress_ratio)
+            for key, account in self._accounts.items()
+            if account.share and account.progress_ratio is not None
+        }
+
+    # Accounting
+
+    def _account(self, uses: Sequence[TenantUse], now_seconds: float) -> None:
+        elapsed_seconds, before_seconds = now_seconds - self._now_seconds, self._now_seconds
+        observed = elapsed_seconds <= self.rules.active_seconds
+        self._now_seconds = now_seconds
+        accounts = self._accounts
+        self._accounts = {}
+        for use in uses:
+            account = accounts.get(use.key)
+            if account is None:
+                alone = self.serial and use.turn_began_seconds is not None
+                account = _Account(use, parallel_turns=use.turns - int(alone))
+            elif not observed:
+                account.use, account.lag_seconds = use, 0.0
+            else:
+                wanted_seconds = min(
+                    elapsed_seconds, _wanted_seconds(account.use, use, before_seconds, now_seconds)
+                )
+                self._advance(account, use, wanted_seconds)
+            self._accounts[use.key] = account
+            if use.inside or use.waiting_since_seconds is not None:
+                account.active_until_seconds = now_seconds + self.rules.active_seconds
+        self._set_shares(now_seconds)
+
+    def _advance(self, account: _Account, use: TenantUse, wanted_seconds: float) -> None:
+        charged_seconds = max(0.0, use.charged_seconds - account.use.charged_seconds)
+        progress_seconds = self._progress_seconds(account, use, charged_seconds)
+        lost_seconds = account.share * wanted_seconds - progress_seconds
+        self._gained_seconds -= lost_seconds
+        account.lag_seconds += lost_seconds
+        limit_seconds = account.share * self.rules.forgiven_seconds
+        account.lag_seconds = min(account.lag_seconds, limit_seconds)
+        if not self.serial:
+            ahead_seconds = (account.alone_seconds or 0.0) + account.share * self.rules.tolerance_seconds
+            account.lag_seconds = max(account.lag_seconds, -ahead_seconds)
+        account.progress_ratio = _smoothed(account, use, wanted_seconds)
+        account.use = use
+        if self.serial:
+            self._measure(account)
+        account.lag_at_start = min(account.lag_at_start, account.lag_of_share)
+
+    def _progress_seconds(self, account: _Account, use: TenantUse, charged_seconds: float) -> float:
+        """Return what a tenant did since its last use, in seconds of the device alone."""
+        alone_seconds = account.alone_seconds
+        if alone_seconds is None or (self.serial and account.use.turns > account.parallel_turns):
+            return charged_seconds
+        iterations = use.iterations - account.use.iterations - account.use.inside
+        if self.serial and use.turns > account.parallel_turns:
+            began_seconds = use.turn_began_seconds
+            since_seconds = charged_seconds if began_seconds is None else self._now_seconds - began_seconds
+            return max(iterations * alone_seconds, min(charged_seconds, since_seconds))
+        # The current iteration counts from its beginning, so that a long one is no lag.
+        return max(0, iterations + use.inside) * alone_seconds
+
+    def _measure(self, account: _Account) -> None:
+        """Take the time of an iteration from turns that the tenant has alone."""
+        use = account.use
+        if use.turns <= account.parallel_turns:
+            return
+        since = account.alone_since
+        if since is None:
+            account.alone_since = use
+            return
+        iterations, busy_seconds = use.iterations - since.iterations, use.busy_seconds - since.busy_seconds
+        if iterations > 0 and busy_seconds > 0.0:
+            account.alone_seconds = busy_seconds / iterations
+            account.measured_at_seconds = self._now_seconds
+            if busy_seconds >= self.rules.probe_seconds:
+                account.alone_since = use
+        elif iterations < 0:
+            account.alone_since = use  # another process reports now
+        elif use.turns > since.turns + 1:
+            account.measured_at_seconds = self._now_seconds  # it reports nothing: nothing can be measured
+
+    def _set_shares(self, now_seconds: float) -> None:
+        active = [a for a in self._accounts.values() if a.active_until_seconds > now_seconds]
+        total = sum(account.use.weight for account in active)
+        for account in self._accounts.values():
+            account.share = 0.0
+        for account in active:
+            account.share = account.use.weight / total
+
+    # Decisions
+
+    def _needs_measurement(self, account: _Account, now_seconds: float) -> bool:
+        at_seconds = account.measured_at_seconds
+        return at_seconds is None or now_seconds >= at_seconds + self._measure_again_seconds
+
+    def _all_measured(self, active: Iterable[_Account], now_seconds: float) -> bool:
+        return not any(self._needs_measurement(account, now_seconds) for account in active)
+
+    def _serialise_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
+        unmeasured = [a for a in active if self._needs_measurement(a, now_seconds)]
+        tolerance = self.rules.tolerance_seconds
+        behind = [a for a in active if a.lag_of_share > max(0.0, a.lag_at_start) + tolerance]
+        if not unmeasured and not behind:
+            return
+        if not unmeasured and self._tried:
+            failed = now_seconds - self._since_seconds < self.rules.worthwhile_seconds
+            doubled = min(2 * self._probe_seconds, self.rules.longest_probe_seconds)
+            self._probe_seconds = doubled if failed else self.rules.probe_seconds
+        self._measuring_until_known = bool(unmeasured)
+        self.serial, self._since_seconds = True, now_seconds
+        first = unmeasured or behind
+        for account in self._accounts.values():
+            account.parallel_turns, account.alone_since = account.use.turns, None
+            account.had_to_catch_up = any(account is each for each in first)
+
+    def _end_serial_if_due(self, active: Sequence[_Account], now_seconds: float) -> None:
+        lasted_seconds = now_seconds - self._since_seconds
+        if self._measuring_until_known:
+            self._measuring_until_known = False
+            self._measure_again_seconds = max(
+                self.rules.measure_again_seconds, lasted_seconds / self.rules.measuring_fraction
+            )
+            self._run_in_parallel(now_seconds, tried=True)
+        elif self._gained_seconds > 0.0 and self._caught_up(active):
+            self._run_in_parallel(now_seconds, tried=False)
+        elif lasted_seconds >= self._probe_seconds:
+            self._run_in_parallel(now_seconds, tried=True)
+
+    def _caught_up(self, active: Iterable[_Account]) -> bool:
+        return all(
+            account.lag_of_share <= (0.0 if account.had_to_catch_up else self.rules.patience_seconds)
+            for account in active
+        )
+
+    def _run_in_parallel(self, now_seconds: float, *, tried: bool) -> None:
+        if not self.serial:
+            return
+        self.serial, self._tried, self._since_seconds = False, tried, now_seconds
+        self._gained_seconds = 0.0
+        for account in self._accounts.values():
+            account.lag_at_start = account.lag_of_share
+
+
+def _wanted_seconds(before: TenantUse, use: TenantUse, then_seconds: float, now_seconds: float) -> float:
+    """Return for how long a tenant wanted the GPU since then: it waited for it or used it."""
+    waited_seconds = 0.0
+    if use.waiting_since_seconds is not None:
+        waited_seconds = now_seconds - max(then_seconds, use.waiting_since_seconds)
+    if before.waiting_since_seconds is not None and use.turn_began_seconds is not None:
+        waited_seconds += max(0.0, use.turn_began_seconds - then_seconds)
+    return waited_seconds + max(0.0, use.charged_seconds - before.charged_seconds)
+
+
+def _smoothed(account: _Account, use: TenantUse, wanted_seconds: float) -> float | None:
+    """Return the progress ratio with one more observation; older ones fade within seconds."""
+    if account.alone_seconds is None or wanted_seconds <= 0.0:
+        return account.progress_ratio
+    iterations = max(0, use.iterations - account.use.iterations)
+    ratio = iterations * account.alone_seconds / wanted_seconds
+    if account.progress_ratio is None:
+        return ratio
+    fading = min(1.0, wanted_seconds / 5.0)
+    return account.progress_ratio + fading * (ratio - account.progress_ratio)

@@ -1,0 +1,138 @@
+"""Keep each lease's share of the GPU's time across lanes, with ``laneway.lanes.rate_control``.
+
+A lane's turns are divided by the turn policy. Between lanes that run in parallel, the device divides time as it
+likes. While leases of several lanes are active, each one's progress is compared with its share a few times a
+second. If one lacks progress, the lanes share their turns: the turn scheduler treats them as one lane.
+
+Left in parallel are lanes that would have to wait for more than an iteration:
+
+- a lane of a job that spans GPUs. Its workers wait for each other inside an iteration, so one that waits for
+  another lane here would keep GPUs elsewhere idle, and two such jobs could wait for each other forever;
+- a lane whose holder does not yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from laneway.lanes import Lane, RateControl, TenantUse
+from laneway.node_agent.clock import Clock
+from laneway.node_agent.event_loop import Timer
+from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.session import NANOSECONDS
+from laneway.node_agent.turns.settings import TurnSettings
+from laneway.node_agent.turns.timers import Timers
+from laneway.node_agent.turns.turn import Turn
+from laneway.node_agent.turns.turn_scheduler import TurnScheduler
+
+CONTROL_SECONDS: Final = 0.05
+"""How often progress is compared while lanes compete."""
+
+_LATE_YIELD_SECONDS: Final = 1.0
+"""A holder that has not yielded after this time and its iteration's no longer holds up the other lanes."""
+
+
+class LaneRateControl:
+    """Serves one GPU. It has a timer only while leases of several lanes are active."""
+
+    def __init__(
+        self,
+        memory: LaneMemory,
+        scheduler: TurnScheduler,
+        settings: TurnSettings,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._control = RateControl()
+        self._memory = memory
+        self._scheduler = scheduler
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to compare progress, because turns of several lanes run at once."""
+        if self._timer is None and self._settings.policy.promises_shares:
+            self._set_timer(self._clock.monotonic())
+
+    def progress_ratios(self) -> Mapping[str, float]:
+        """Return the recent progress of leases that compete across lanes, as a part of their progress alone."""
+        return self._control.progress_ratios() if self._timer is not None else {}
+
+    def _set_timer(self, now_seconds: float) -> None:
+        self._timer = self._timers.call_at(now_seconds + CONTROL_SECONDS, self._compare)
+
+    def _compare(self) -> None:
+        self._timer = None
+        now_seconds = self._clock.monotonic()
+        lanes = {lane.id: lane for lane in self._memory.lanes if self._may_wait(lane, now_seconds)}
+        uses = [
+            self._use(lease, lane.id, now_seconds) for lane in lanes.values() for lease in self._leases(lane)
+        ]
+        serial = self._control.observe(uses, now_seconds)
+        self._share_turns(frozenset(lanes) if serial else frozenset(), now_seconds)
+        if self._control.contended:
+            self._set_timer(now_seconds)
+
+    def _leases(self, lane: Lane) -> Iterator[Lease]:
+        return (self._memory.lease(key) for key in lane.tenants)
+
+    def _may_wait(self, lane: Lane, now_seconds: float) -> bool:
+        """Return whether a lane may take turns with others."""
+        for lease in self._leases(lane):
+            turn = self._scheduler.turns.get(lease)
+            if lease.record.spans_gpus or (turn is not None and self._yields_late(turn, now_seconds)):
+                return False
+        return True
+
+    def _yields_late(self, turn: Turn, now_seconds: float) -> bool:
+        counted = turn.lease.counted
+        iteration_seconds = 0.0 if counted is None else counted.iteration_seconds
+        asked_seconds = turn.yield_requested_seconds
+        return asked_seconds is not None and (
+            now_seconds - asked_seconds > _LATE_YIELD_SECONDS + iteration_seconds
+        )
+
+    def _use(self, lease: Lease, lane: int, now_seconds: float) -> TenantUse:
+        turn = self._scheduler.turns.get(lease)
+        # Processes that train side by side count iterations alike, so one of them stands for all.
+        pages = [session.page for session in lease.sessions]
+        page = max(pages, key=lambda each: each.iterations, default=None)
+        running_seconds = 0.0 if turn is None else turn.charge_seconds(now_seconds)
+        waits = lease.view is not None and lease.may_run
+        return TenantUse(
+            key=lease.key,
+            lane=lane,
+            weight=lease.weight,
+            iterations=0 if page is None else page.iterations,
+            busy_seconds=0.0 if page is None else page.busy_ns / NANOSECONDS,
+            inside=turn is not None and any(holder.page.inside for holder in turn.holders),
+            turns=lease.counters.turns,
+            charged_seconds=lease.attained_seconds + running_seconds,
+            waiting_since_seconds=lease.view.waiting_since_seconds if lease.view and waits else None,
+            turn_began_seconds=None if turn is None else turn.began_seconds,
+        )
+
+    def _share_turns(self, lanes: frozenset[int], now_seconds: float) -> None:
+        before = self._memory.sharing_turns
+        if lanes == before:
+            return
+        if not before:
+            self._set_first_services(now_seconds)
+        self._memory.share_turns(lanes)
+        self._scheduler.lanes_changed(())
+
+    def _set_first_services(self, now_seconds: float) -> None:
+        services = self._control.first_services(self._settings.quantum_seconds)
+        for key, service_seconds in services.items():
+            lease = self._memory.lease(key)
+            turn = self._scheduler.turns.get(lease)
+            # The running turn is charged when it ends, with all of its time.
+            lease.service_seconds = service_seconds - (
+                0.0 if turn is None else turn.charge_seconds(now_seconds)
+            )
+            if lease.view is not None:
+                lease.view = lease.to_view(lease.view.waiting_since_seconds)

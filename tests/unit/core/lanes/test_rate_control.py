@@ -1,0 +1,190 @@
+"""Each tenant's share of its progress alone, on a model of a contended device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laneway.lanes.rate_control import RateControl, TenantUse
+
+from tests.support.lanes.device_model import DeviceModel, ModelTenant
+
+SETTLED_SECONDS = 3.0
+"""From an arrival, at the latest, each tenant has its share. It is a second and a turn of each tenant in the cases below."""
+
+MEASURED_SECONDS = 20.0
+TURNS = 2 * 0.12 / MEASURED_SECONDS
+"""Turns are whole: one begins before the time that is measured, and one ends after it."""
+
+
+def progress(model: DeviceModel, seconds: float = MEASURED_SECONDS) -> list[float]:
+    """Let time pass; return each tenant's progress alone in it, per second."""
+    before = [each.progress_seconds for each in model.tenants]
+    model.run(seconds)
+    return [
+        (tenant.progress_seconds - done) / seconds for tenant, done in zip(model.tenants, before, strict=True)
+    ]
+
+
+def shares(tenants: Sequence[ModelTenant]) -> list[float]:
+    total = sum(each.weight for each in tenants)
+    return [each.weight / total for each in tenants]
+
+
+WEIGHTS = st.lists(st.sampled_from([10, 15, 20, 25, 40, 60]), min_size=2, max_size=5)
+ITERATIONS = st.sampled_from([0.01, 0.02, 0.04])
+
+
+@settings(max_examples=20)
+@given(WEIGHTS, ITERATIONS, st.sampled_from([0.0, 0.02, 0.1, 0.25]))
+def test_each_tenant_has_its_share_of_a_saturated_device(
+    weights: list[int], iteration_seconds: float, interference: float
+) -> None:
+    tenants = [ModelTenant(weight, iteration_seconds) for weight in weights]
+    model = DeviceModel(tenants, interference)
+    model.run(SETTLED_SECONDS)
+    made = progress(model)
+    for got, share in zip(made, shares(tenants), strict=True):
+        assert got >= 0.95 * share - TURNS, (made, shares(tenants))
+
+
+@settings(max_examples=20)
+@given(WEIGHTS, ITERATIONS, st.sampled_from([0.0, 0.02, 0.1, 0.25]))
+def test_the_sum_is_at_least_what_plain_time_slicing_makes(
+    weights: list[int], iteration_seconds: float, interference: float
+) -> None:
+    """Plain time slicing: kernels of all lanes compete, and the device loses what interference costs."""
+
+    def sum_with(control: RateControl | None) -> float:
+        tenants = [ModelTenant(weight, iteration_seconds) for weight in weights]
+        model = DeviceModel(tenants, interference, control)
+        model.run(SETTLED_SECONDS)
+        return sum(progress(model))
+
+    assert sum_with(RateControl()) >= 0.99 * sum_with(None)
+
+
+@pytest.mark.parametrize(
+    ("story", "demand", "least_sum"),
+    [
+        ("jobs that together need less than the device", 0.2, 3.7),
+        ("jobs that use it half of the time", 0.5, 1.4),
+    ],
+)
+def test_lanes_run_in_parallel_where_all_gain(story: str, demand: float, least_sum: float) -> None:
+    tenants = [ModelTenant(weight, demand=demand) for weight in (60, 20, 10, 10)]
+    model = DeviceModel(tenants)
+    model.run(SETTLED_SECONDS)
+    made = progress(model)
+    assert sum(made) >= least_sum
+    for got, share in zip(made, shares(tenants), strict=True):
+        assert got >= 0.95 * share, f"{story}: {made}"
+
+
+def test_a_job_that_loads_data_between_iterations_has_its_share_of_its_progress_alone() -> None:
+    loader = ModelTenant(60, gap_seconds=0.02)
+    tenants = [loader, *(ModelTenant(weight) for weight in (20, 10, 10))]
+    model = DeviceModel(tenants, 0.05)
+    model.run(SETTLED_SECONDS)
+    made = progress(model)
+    alone = [0.5, 1.0, 1.0, 1.0]
+    for got, share, of_alone in zip(made, shares(tenants), alone, strict=True):
+        assert got >= 0.95 * share * of_alone, made
+
+
+@settings(max_examples=20)
+@given(WEIGHTS, st.sampled_from([0.0, 0.1]), st.sampled_from([2.0, 4.3, 7.7]))
+def test_shares_hold_again_soon_after_arrivals_and_leaves(
+    weights: list[int], interference: float, moment: float
+) -> None:
+    staying = [ModelTenant(weight) for weight in weights]
+    leaving = ModelTenant(30, leaves_seconds=moment)
+    coming = ModelTenant(30, arrives_seconds=moment)
+    model = DeviceModel([*staying, leaving, coming], interference)
+    model.run(moment + SETTLED_SECONDS)
+    made = progress(model)
+    active = [*staying, coming]
+    at = [*range(len(staying)), len(staying) + 1]
+    for number, share in zip(at, shares(active), strict=True):
+        assert made[number] >= 0.95 * share - TURNS, made
+    assert made[len(staying)] == 0.0
+
+
+@settings(max_examples=20)
+@given(WEIGHTS)
+def test_no_tenant_waits_longer_than_a_round_of_turns(weights: list[int]) -> None:
+    tenants = [ModelTenant(weight) for weight in weights]
+    model = DeviceModel(tenants, 0.1)
+    model.run(SETTLED_SECONDS)
+    round_seconds = 0.14 * sum(weights) / min(weights)
+    """Turns of a quantum and an iteration."""
+    for _ in range(3):
+        assert min(progress(model, 2 * round_seconds)) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("story", "reported_iterations", "reported_busy"),
+    [
+        ("few iterations", 0.1, 1.0),
+        ("no iterations", 0.0, 1.0),
+        ("long iterations", 1.0, 10.0),
+        ("long iterations, and few", 0.1, 10.0),
+        ("many iterations", 10.0, 1.0),
+        ("short iterations", 1.0, 0.1),
+    ],
+)
+@pytest.mark.parametrize("demand", [1.0, 0.5])
+@pytest.mark.parametrize("weights", [(25, 25, 25, 25), (10, 60, 20, 10)])
+def test_false_reports_gain_no_more_than_the_share(
+    story: str, reported_iterations: float, reported_busy: float, demand: float, weights: tuple[int, ...]
+) -> None:
+    liar, *honest = (ModelTenant(weight, demand=demand) for weight in weights)
+    liar.reported_iterations, liar.reported_busy = reported_iterations, reported_busy
+    model = DeviceModel([liar, *honest], 0.05)
+    model.run(SETTLED_SECONDS)
+    alone_before = liar.device_alone_seconds
+    made = progress(model)
+    alone = (liar.device_alone_seconds - alone_before) / MEASURED_SECONDS
+    mine, *theirs = shares([liar, *honest])
+    assert alone <= 1.05 * mine + TURNS, f"{story}: it has the device for itself for {alone:.3f}"
+    for got, share in zip(made[1:], theirs, strict=True):
+        assert got >= 0.95 * share - TURNS, f"{story}: {made}"
+
+
+def test_one_active_tenant_changes_nothing() -> None:
+    tenants = [ModelTenant(60), ModelTenant(40, leaves_seconds=0.0)]
+    model = DeviceModel(tenants)
+    assert progress(model, 5.0)[0] == pytest.approx(1.0, abs=0.01)
+    assert tenants[0].turns == 1
+
+
+def test_tenants_of_one_lane_need_no_control() -> None:
+    control = RateControl()
+    for tick in range(100):
+        uses = [
+            TenantUse("a", 0, 50, tick, tick * 0.01, True, 1, tick * 0.05, turn_began_seconds=0.0),
+            TenantUse("b", 0, 50, 0, 0.0, False, 0, 0.0, waiting_since_seconds=0.0),
+        ]
+        assert not control.observe(uses, tick * 0.05)
+    assert not control.contended
+
+
+def test_the_progress_ratio_of_each_tenant_is_known() -> None:
+    model = DeviceModel([ModelTenant(60), ModelTenant(40)], 0.1)
+    model.run(20.0)
+    assert model.control is not None
+    ratios = model.control.progress_ratios()
+    assert ratios["tenant-0"] == pytest.approx(0.6, abs=0.08)
+    assert ratios["tenant-1"] == pytest.approx(0.4, abs=0.08)
+
+
+def test_what_happened_while_nobody_looked_is_no_lag() -> None:
+    model = DeviceModel([ModelTenant(60), ModelTenant(40)], 0.0)
+    model.run(5.0)
+    control = model.control
+    assert control is not None
+    uses = [tenant.use(lane) for lane, tenant in enumerate(model.tenants)]
+    control.observe(uses, model.now + 100.0)
+    assert set(control.first_services(0.0).values()) == {0.0}

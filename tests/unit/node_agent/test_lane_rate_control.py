@@ -1,0 +1,109 @@
+"""Shares of a GPU's time across lanes: when lanes run in parallel, and when they take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from laneway.node_agent.gpus.monitor import GPUHealth
+from laneway.node_agent.report.metrics import AgentCollector
+from laneway.node_agent.report.snapshot import take_snapshot
+from prometheus_client import CollectorRegistry, generate_latest
+
+from tests.support.node_agent.contended_gpu import Trainer, train
+from tests.support.node_agent.gpu_bench import GPUBench
+
+SHARES = (60, 20, 10, 10)
+
+
+def tenants(bench: GPUBench, shares: Sequence[int] = SHARES, **options: float) -> list[Trainer]:
+    return [
+        Trainer(bench.job(f"pod-{number}", 10, 50, percent), **options)
+        for number, percent in enumerate(shares)
+    ]
+
+
+@pytest.mark.parametrize("shares", [SHARES, (25, 25, 25, 25), (5, 15)])
+def test_lanes_of_a_contended_gpu_divide_its_time_by_shares(shares: tuple[int, ...]) -> None:
+    bench = GPUBench()
+    trainers = tenants(bench, shares)
+    assert len({bench.turns.memory.memory_lane_of(each.process.lease) for each in trainers}) == len(shares)
+    train(bench, trainers, 3.0)
+    made = train(bench, trainers, 20.0)
+    for got, share in zip(made, shares, strict=True):
+        assert got >= 0.95 * share / sum(shares), made
+    assert sum(made) >= 0.97
+
+
+def test_other_policies_promise_no_shares_and_leave_lanes_in_parallel() -> None:
+    bench = GPUBench(policy="srtf")
+    trainers = tenants(bench)
+    assert train(bench, trainers, 5.0) == pytest.approx([0.25] * 4, abs=0.01)
+    assert not bench.turns.memory.sharing_turns
+
+
+def test_lanes_that_do_not_slow_each_other_run_in_parallel() -> None:
+    bench = GPUBench()
+    trainers = tenants(bench, demand=0.2)
+    train(bench, trainers, 2.0)
+    assert sum(train(bench, trainers, 10.0)) >= 3.9
+
+
+def test_one_active_tenant_keeps_its_turn() -> None:
+    bench = GPUBench()
+    tenants(bench)
+    (alone,) = tenants(bench, (60,))
+    train(bench, [alone], 5.0)
+    assert alone.process.lease.counters.turns == 1
+
+
+def test_a_lane_keeps_one_turn_and_its_memory_while_lanes_take_turns() -> None:
+    bench = GPUBench()
+    trainers = tenants(bench)
+    for _ in range(200):
+        train(bench, trainers, 0.05)
+        turns = bench.turns.scheduler.turns.values()
+        lanes = [bench.turns.memory.memory_lane_of(turn.lease) for turn in turns]
+        assert len(lanes) == len(set(lanes))
+        promised = bench.turns.memory.table.promised_bytes
+        assert promised <= bench.turns.memory.table.capacity_bytes
+
+
+def test_a_job_that_spans_gpus_waits_for_no_other_lane() -> None:
+    """Its workers wait for each other inside an iteration."""
+    bench = GPUBench()
+    gang = bench.process(bench.container("gang-0", 50, spans_gpus=True))
+    gang.profile(10, 50)
+    trainers = [Trainer(gang), *tenants(bench, (25, 25))]
+    train(bench, trainers, 10.0)
+    assert gang.lease.counters.turns == 1
+    assert not gang.asked_to_yield
+
+
+def test_a_holder_that_does_not_yield_holds_up_other_lanes_for_a_second_or_so() -> None:
+    bench = GPUBench()
+    stalled, *others = tenants(bench)
+    train(bench, [stalled, *others], 3.0)
+    while not stalled.process.page.inside:
+        train(bench, [stalled, *others], 0.005)
+    stalled.stalls = True
+    train(bench, [stalled, *others], 2.0)
+    made = train(bench, [stalled, *others], 5.0)
+    assert min(made[1:]) > 0.04, made
+
+
+def test_the_progress_of_contending_sessions_is_reported() -> None:
+    bench = GPUBench()
+    trainers = tenants(bench, (50, 50))
+    train(bench, trainers, 10.0)
+    ratios = bench.turns.rate_control.progress_ratios()
+    assert [ratios[each.process.lease.key] for each in trainers] == pytest.approx([0.5, 0.5], abs=0.1)
+    snapshot = take_snapshot(bench.turns, bench.clock.monotonic())
+    registry = CollectorRegistry()
+    registry.register(AgentCollector("n1", lambda: [(snapshot, GPUHealth())]))
+    assert 'laneway_session_progress_ratio{gpu="GPU-test",namespace="default",node="n1",pod="pod-1"} 0.' in (
+        generate_latest(registry).decode()
+    )
+    trainers[1].process.die()
+    train(bench, trainers[:1], 3.0)
+    assert bench.turns.rate_control.progress_ratios() == {}

@@ -28,8 +28,7 @@ def test_it_registers_once_the_gpus_are_known(node: PluginNode, kubelet: Kubelet
     assert registration.options.pre_start_required
     assert registration.options.get_preferred_allocation_available
     assert kubelet.options() == registration.options
-    assert kubelet.numa["GPU-0::7"] == [1]
-    assert kubelet.numa["GPU-1::7"] == []
+    assert kubelet.numa["GPU-0::7"] == []
 
 
 def test_health_changes_both_ways_and_an_invalid_inventory_changes_nothing(

@@ -74,12 +74,12 @@ def test_simulated_gpus_have_no_device_to_hand_over(settings: AllocationSettings
     assert not got.cdi_devices
 
 
-def test_each_gpu_is_on_offer_in_hundredths_with_health_and_numa_node() -> None:
+def test_each_gpu_is_on_offer_in_hundredths_with_health_and_without_numa_node() -> None:
+    """With NUMA nodes, a kubelet with the policy single-numa-node refuses fractions where the operator placed them."""
     devices = list(devices_of(inventory(gpu(0, offer=200, numa_node=1), gpu(1, healthy=False))))
 
     assert [device.ID for device in devices] == [*ids(0, range(200)), *ids(1, range(100))]
     assert {device.health for device in devices[:200]} == {"Healthy"}
     assert {device.health for device in devices[200:]} == {"Unhealthy"}
-    assert [node.ID for node in devices[0].topology.nodes] == [1]
-    assert not devices[-1].HasField("topology")
+    assert not any(device.HasField("topology") for device in devices)
     assert max(len(device.ID) for device in devices) <= 63

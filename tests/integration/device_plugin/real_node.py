@@ -33,6 +33,7 @@ class RealNode:
         self.plan = self.node.plan
         self.folder = self.plan.folder / "plugin"
         self.folder.mkdir()
+        self.inventory = self.folder / "inventory.json"
         self.plugin = Component(
             "device-plugin",
             f"{self.plan.cgroup}/device-plugin",
@@ -43,17 +44,18 @@ class RealNode:
         self.offer(*(gpu(index, numa_node=0) for index in range(4)))
         (self.folder / "node.yaml").write_text("gpuSource: simulated\n")
 
-    def offer(self, *gpus: Any) -> None:
+    def offer(self, *gpus: Any, **more: Any) -> None:
+        """Write the inventory as the agent does."""
         scratch = self.folder / "new"
-        scratch.write_text(Inventory(node=self.plan.name, gpus=gpus).model_dump_json())
-        scratch.replace(self.folder / "inventory.json")
+        scratch.write_text(Inventory(node=self.plan.name, gpus=gpus, **more).model_dump_json())
+        scratch.replace(self.inventory)
 
     def start_plugin(self) -> None:
         kubeconfig = self.cluster.files.kubeconfig("users/plugin", "test-device-plugin", "", embed=True)
         command = [
             *(sys.executable, "-m", "laneway.device_plugin.main", "--config", self.folder / "node.yaml"),
             *("--node-name", self.plan.name, "--kubeconfig", kubeconfig),
-            *("--inventory", self.folder / "inventory.json"),
+            *("--inventory", self.inventory),
         ]
         self.plugin.start(command, inside=self.node.ensure_namespaces())
         self.wait_until_registered()
@@ -77,8 +79,10 @@ class RealNode:
         status = self.kubectl.get("node", self.plan.name)["status"]
         return int(status["allocatable"].get(GPU_PERCENT, 0))
 
-    def create(self, *, image: str = PAUSE_IMAGE, **pods: tuple[int, str]) -> None:
-        """Create pods at once: size and chosen GPU by name (with underscores for dashes)."""
+    def create(self, *, image: str = PAUSE_IMAGE, visible: str = "", **pods: tuple[int, str]) -> None:
+        """Create pods at once: size and chosen GPU by name (with underscores for dashes). ``visible`` is their own
+        NVIDIA_VISIBLE_DEVICES."""
+        environment = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": visible}] if visible else []
         items = [
             {
                 "apiVersion": "v1",
@@ -95,6 +99,7 @@ class RealNode:
                             "name": "trainer",
                             "image": image,
                             "imagePullPolicy": "Never",
+                            "env": environment,
                             "resources": {"limits": {GPU_PERCENT: str(size)}},
                         }
                     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.api.device_ids import container_key
+from laneway.api.inventory import DeviceAccess
 from laneway.device_plugin.allocation import AllocationSettings, RefusedError, grant, response
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
@@ -53,25 +54,15 @@ def test_a_container_gets_its_folder_the_client_and_its_share() -> None:
     ]
 
 
-def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
-    granted = grant((*ids(4, range(100)), *ids(3, range(100))), NODE)
+def test_a_real_gpu_is_given_only_once_its_strategy_is_known() -> None:
+    with pytest.raises(RefusedError, match="not decided yet how GPUs reach containers"):
+        grant(ids(3, range(10)), NODE)
 
-    by_environment = response(granted, Folders(), AllocationSettings("env"))
-    by_cdi = response(granted, Folders(), AllocationSettings("cdi"))
+    node = NODE.model_copy(update={"devices": DeviceAccess(strategy="env", reason="configured")})
+    got = response(grant(ids(3, range(10)), node), Folders(), AllocationSettings())
 
-    assert by_environment.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-4"
-    assert not by_environment.cdi_devices
-    assert "NVIDIA_VISIBLE_DEVICES" not in by_cdi.envs
-    assert [device.name for device in by_cdi.cdi_devices] == ["nvidia.com/gpu=GPU-3", "nvidia.com/gpu=GPU-4"]
-    assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
-
-
-@pytest.mark.parametrize("settings", [AllocationSettings("env"), AllocationSettings("cdi")])
-def test_simulated_gpus_have_no_device_to_hand_over(settings: AllocationSettings) -> None:
-    got = response(grant(ids(0, (0,)), NODE), Folders(), settings)
-
-    assert "NVIDIA_VISIBLE_DEVICES" not in got.envs
-    assert not got.cdi_devices
+    assert got.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3"
+    assert got.envs["LANEWAY_SHARE_PERCENT"] == "10"
 
 
 def test_each_gpu_is_on_offer_in_hundredths_with_health_and_without_numa_node() -> None:

@@ -120,7 +120,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     images = None if folders.runtime_socket is None else RuntimeImages(folders.runtime_socket)
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
-    settings = AllocationSettings(config.device_strategy, config.enforcement.limit_threads)
+    settings = AllocationSettings(config.driver_root, config.enforcement.limit_threads)
     service = PluginService(
         folders,
         containers,
@@ -163,7 +163,9 @@ async def _until_told_to_stop(
         loop.add_signal_handler(number, stopped.set)
 
     async def register_when_gpus_are_known() -> None:
-        await inventory_watcher.inventory.wait_newer(0)
+        version, inventory = await inventory_watcher.inventory.wait_newer(0)
+        while not inventory.gpus:
+            version, inventory = await inventory_watcher.inventory.wait_newer(version)
         await registration.run()
 
     async with asyncio.TaskGroup() as group:
@@ -193,7 +195,7 @@ def _endpoint(
         return {
             "registered": registration.registered,
             "registrations": registration.count,
-            "advertised": advertisement.problem or advertisement.ready,
+            "advertised": advertisement.no_gpus_reason or advertisement.problem or advertisement.ready,
             "inventory": inventory_watcher.problem or "ok",
             "folders": shares.problem or "ok",
         }

@@ -22,6 +22,7 @@ _NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 _NAME: Schema = {"type": "string", "maxLength": 50, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"}
 _FOLDER: Schema = {"type": "string", "pattern": "^/.+"}
+_FOLDER_OR_NONE: Schema = {"type": "string", "pattern": "^(/.+)?$"}
 _SOCKET: Schema = {"type": "string", "pattern": "^(/[^/]+/.*[^/])?$"}
 """Not right below /: the folder that it is in gets mounted."""
 _DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
@@ -119,6 +120,8 @@ def _node() -> Schema:
         client=_closed(image=_image(), resources=_resources()),
         kubeletFolder=_FOLDER,
         runtimeSocket=_SOCKET,
+        cdiFolder=_FOLDER_OR_NONE,
+        nvidiaRuntimeFolder=_FOLDER_OR_NONE,
         runtimeClassName=_TEXT,
         admissionPolicy=_closed(enabled=_FLAG),
         updateStrategy=strategy,

@@ -93,6 +93,61 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
     assert seen('node: {runtimeSocket: ""}') == (["--runtime-socket", ""], [], [])
 
 
+def node_pod(values: Path) -> dict[str, Any]:
+    """The specification of the node pods."""
+    objects = yaml.safe_load_all(rendered(values))
+    (pod,) = (o["spec"]["template"]["spec"] for o in objects if o and o["kind"] == "DaemonSet")
+    return dict(pod)
+
+
+def test_node_pods_run_on_nodes_with_gpus_unless_values_say_where(values_file: ValuesFile) -> None:
+    def keys(text: str) -> list[str]:
+        node_affinity = node_pod(values_file(text)).get("affinity", {}).get("nodeAffinity", {})
+        terms = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
+            "nodeSelectorTerms", []
+        )
+        # Terms are alternatives; more than one expression in a term would all have to hold.
+        return [expression["key"] for term in terms for (expression,) in [term["matchExpressions"]]]
+
+    simulated = "gpu: {source: simulated, simulated: {gpus: [{count: 1}]}}"
+    own = (
+        "node: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+        "{nodeSelectorTerms: [{matchExpressions: [{key: gpu, operator: Exists}]}]}}}}"
+    )
+    assert keys("{}") == [
+        "nvidia.com/gpu.present",
+        "feature.node.kubernetes.io/pci-10de.present",
+        "feature.node.kubernetes.io/pci-0302_10de.present",
+        "feature.node.kubernetes.io/pci-0300_10de.present",
+        "cloud.google.com/gke-accelerator",
+    ]
+    assert keys("node: {nodeSelector: {gpu: present}}") == []
+    assert keys(own) == ["gpu"]
+    assert keys(simulated) == []
+
+
+def test_a_driver_root_takes_the_place_of_nvidias_runtime(values_file: ValuesFile) -> None:
+    def agent(text: str) -> tuple[dict[str, Any], dict[str, str], set[str]]:
+        pod = node_pod(values_file(text))
+        (container,) = (one for one in pod["containers"] if one["name"] == "node-agent")
+        environment = {one["name"]: one.get("value", "") for one in container["env"]}
+        return container["securityContext"], environment, {m["mountPath"] for m in container["volumeMounts"]}
+
+    security, environment, mounts = agent("{}")
+    assert not security.get("privileged")
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert {"/etc/cdi", "/var/run/cdi", "/etc/nvidia-container-runtime"} <= mounts
+
+    security, environment, mounts = agent("node: {config: {driverRoot: /home/kubernetes/bin/nvidia}}")
+    assert security["privileged"]
+    assert "NVIDIA_VISIBLE_DEVICES" not in environment
+    assert environment["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert "/usr/local/nvidia" in mounts
+
+    _, _, mounts = agent('node: {cdiFolder: "", nvidiaRuntimeFolder: ""}')
+    assert not {"/etc/cdi", "/etc/nvidia-container-runtime"} & mounts
+
+
 def test_crds_are_kept_by_uninstall_and_left_out_on_demand(values_file: ValuesFile) -> None:
     def crds(text: str) -> list[dict[str, Any]]:
         return [

@@ -133,7 +133,7 @@ async def running(place: tuple[Path, KubeletSide], api: SlowApi) -> AsyncIterato
     service = PluginService(
         Folders(containers=root / "containers"),
         containers,
-        AllocationSettings("env"),
+        AllocationSettings(),
         known,
         Admission(records, pods),
         records,

@@ -8,10 +8,11 @@ import shutil
 import grpc
 import pytest
 from laneway.api.device_ids import shares_of
+from laneway.api.inventory import Inventory
 
 from tests.integration.device_plugin.kubelet_side import KubeletSide
 from tests.integration.device_plugin.plugin_process import PluginNode, wait_until
-from tests.support.device_plugin.builders import gpu, ids, inventory
+from tests.support.device_plugin.builders import NODE, gpu, ids, inventory
 
 
 def test_it_registers_once_the_gpus_are_known(node: PluginNode, kubelet: KubeletSide) -> None:
@@ -28,8 +29,21 @@ def test_it_registers_once_the_gpus_are_known(node: PluginNode, kubelet: Kubelet
     assert registration.options.pre_start_required
     assert registration.options.get_preferred_allocation_available
     assert kubelet.options() == registration.options
-    assert kubelet.numa["GPU-0::7"] == [1]
-    assert kubelet.numa["GPU-1::7"] == []
+    assert kubelet.numa["GPU-0::7"] == []
+
+
+def test_on_a_node_without_gpus_it_is_ready_and_offers_nothing(
+    node: PluginNode, kubelet: KubeletSide
+) -> None:
+    node.write_inventory(Inventory(node=NODE, gpus=(), no_gpus_reason="the driver lists no GPU"))
+    node.start()
+
+    wait_until(lambda: "port=" in node.log and node.page("/readyz")[0] == 200, "the plugin is ready")
+    assert "no GPUs: the driver lists no GPU" in node.page("/readyz")[1]
+    assert kubelet.registrations == []
+
+    node.write_inventory(inventory(gpu(0)))
+    kubelet.wait_for_devices(100)
 
 
 def test_health_changes_both_ways_and_an_invalid_inventory_changes_nothing(

@@ -5,29 +5,20 @@ The tests build on one another, in this order, because a cluster costs more than
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from laneway.api.inventory import Inventory
-from laneway.api.names import GPU_PERCENT, GPUS_ANNOTATION
+from laneway.api.inventory import DeviceAccess
 
-from hack.cluster import embedded
-from hack.cluster.commands import run
-from hack.cluster.images import PAUSE_IMAGE, pause_archive
-from hack.cluster.probes import answers_ok
-from hack.cluster.processes import Component
+from hack.cluster.images import pause_archive
 from hack.cluster.teardown import bring_down
 from tests.integration.device_plugin.plugin_process import wait_until
-from tests.integration.device_plugin.rights import RIGHTS
-from tests.support.control_planes import REPOSITORY
+from tests.integration.device_plugin.real_node import RealNode
 from tests.support.derived_image import derive
-from tests.support.device_plugin.builders import gpu, labels_of_worker, owner_of_worker, raw_job
+from tests.support.device_plugin.builders import gpu
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a node needs root: namespaces, mounts, cgroups")
 
@@ -38,151 +29,11 @@ PLAIN = {"p-0": 40, "p-1": 20, "p-2": 20, "p-3": 20, "p-4": 20, "p-5": 20}
 """These fill the rest (40 and 100 percent) in any order of admission."""
 
 
-class RealNode:
-    """The cluster's node and the plugin that runs on it."""
-
-    def __init__(self) -> None:
-        embedded.bring_up(CLUSTER, 1)
-        self.cluster = embedded.open_cluster(CLUSTER)
-        self.kubectl = self.cluster.kubectl
-        self.node = self.cluster.nodes[0]
-        self.plan = self.node.plan
-        self.folder = self.plan.folder / "plugin"
-        self.folder.mkdir()
-        self.plugin = Component(
-            "device-plugin",
-            f"{self.plan.cgroup}/device-plugin",
-            Path(os.path.realpath(sys.executable)),
-            self.plan.cluster.log("device-plugin"),
-        )
-        self.kubectl.run("apply", "--server-side", "-f", "-", stdin=RIGHTS)
-        self.kubectl.run("apply", "--server-side", "-f", str(REPOSITORY / "crds"))
-        self.kubectl.run("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        self.offer(*(gpu(index, numa_node=0) for index in range(4)))
-        (self.folder / "node.yaml").write_text("gpuSource: simulated\n")
-
-    def offer(self, *gpus: Any) -> None:
-        scratch = self.folder / "new"
-        scratch.write_text(Inventory(node=self.plan.name, gpus=gpus).model_dump_json())
-        scratch.replace(self.folder / "inventory.json")
-
-    def start_plugin(self) -> None:
-        kubeconfig = self.cluster.files.kubeconfig("users/plugin", "test-device-plugin", "", embed=True)
-        command = [
-            *(sys.executable, "-m", "laneway.device_plugin.main", "--config", self.folder / "node.yaml"),
-            *("--node-name", self.plan.name, "--kubeconfig", kubeconfig),
-            *("--inventory", self.folder / "inventory.json"),
-        ]
-        self.plugin.start(command, inside=self.node.ensure_namespaces())
-        self.wait_until_registered()
-
-    def wait_until_registered(self) -> None:
-        wait_until(
-            lambda: answers_ok(self.plan.address, 9465, "/readyz", None) and self.allocatable() == 400,
-            f"the plugin is registered and the node shows its shares ({self.plugin.log})",
-            60,
-        )
-
-    def allocatable(self) -> int:
-        status = self.kubectl.get("node", self.plan.name)["status"]
-        return int(status["allocatable"].get(GPU_PERCENT, 0))
-
-    def create(self, *, image: str = PAUSE_IMAGE, **pods: tuple[int, str]) -> None:
-        """Create pods at once: size and chosen GPU by name (with underscores for dashes)."""
-        items = [
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": name.replace("_", "-"),
-                    **(self.worker_metadata(name.replace("_", "-"), uuid) if uuid else {}),
-                },
-                "spec": {
-                    "terminationGracePeriodSeconds": 1,
-                    "automountServiceAccountToken": False,
-                    "containers": [
-                        {
-                            "name": "trainer",
-                            "image": image,
-                            "imagePullPolicy": "Never",
-                            "resources": {"limits": {GPU_PERCENT: str(size)}},
-                        }
-                    ],
-                },
-            }
-            for name, (size, uuid) in pods.items()
-        ]
-        document = {"apiVersion": "v1", "kind": "List", "items": items}
-        self.kubectl.run("create", "-f", "-", stdin=json.dumps(document))
-
-    def worker_metadata(self, name: str, uuid: str) -> dict[str, Any]:
-        """What the operator writes on the worker of this name (JOB-RANK); its job is made if it does not exist."""
-        job = json.dumps(raw_job(name.rpartition("-")[0]))
-        made = self.kubectl.run("apply", "-o", "json", "-f", "-", stdin=job)
-        job_uid = json.loads(made)["metadata"]["uid"]
-        return {
-            "labels": labels_of_worker(name, job_uid),
-            "annotations": {GPUS_ANNOTATION: uuid},
-            "ownerReferences": [owner_of_worker(name, job_uid)],
-        }
-
-    def wait_until_running(self, count: int) -> dict[str, str]:
-        """Wait until this number of pods run and none was refused; return their container ids by name."""
-
-        def all_run() -> bool:
-            pods = self.kubectl.get("pods")["items"]
-            refused = [pod["status"].get("message") for pod in pods if pod["status"]["phase"] == "Failed"]
-            assert not refused, refused
-            return [pod["status"]["phase"] for pod in pods] == ["Running"] * count
-
-        wait_until(all_run, f"{count} pods run", 120)
-        return {
-            pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"]
-            for pod in self.kubectl.get("pods")["items"]
-        }
-
-    def delete_all(self) -> None:
-        """Delete all pods and wait until they are gone."""
-        self.kubectl.run("delete", "pods", "--all", "--wait=true")
-
-    def write_cdi_specification(self, count: int) -> None:
-        """Describe GPUs to containerd; each is handed over as a variable."""
-        devices = [
-            {"name": f"GPU-{index}", "containerEdits": {"env": [f"INJECTED_BY_CDI=GPU-{index}"]}}
-            for index in range(count)
-        ]
-        text = json.dumps({"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": devices})
-        self.node.run(["sh", "-c", f"mkdir -p /var/run/cdi && echo '{text}' > /var/run/cdi/gpus.json"])
-
-    def environment_of(self, identifier: str) -> list[str]:
-        """The environment that containerd gave to a container."""
-        _, _, name = identifier.partition("://")
-        info = json.loads(run([*self.node.ctr(), "containers", "info", name]))
-        environment: list[str] = info["Spec"]["process"]["env"]
-        return environment
-
-    def image_paths(self) -> list[str]:
-        """What the plugin has written about the images of containers, where it has."""
-        text = self.node.run(
-            ["sh", "-c", "head -n 1 /run/laneway/containers/*/image-pythonpath 2>/dev/null || true"]
-        )
-        return text.splitlines()
-
-    def records(self) -> dict[str, dict[str, Any]]:
-        """What the plugin has written about containers, by pod."""
-        text = self.node.run(["sh", "-c", "cat /run/laneway/containers/*/container.json 2>/dev/null || true"])
-        decoder, found, place = json.JSONDecoder(), {}, 0
-        while place < len(text):
-            record, place = decoder.raw_decode(text, place)
-            found[record["pod"]] = record
-        return found
-
-
 @pytest.fixture(scope="module")
 def node() -> Iterator[RealNode]:
     bring_down(CLUSTER)
     try:
-        yield RealNode()
+        yield RealNode(CLUSTER)
     finally:
         bring_down(CLUSTER)
 
@@ -270,12 +121,40 @@ def test_whole_gpus_are_distinct_and_connected_by_nvlink(node: RealNode) -> None
     assert node.records()["pair"]["shares"] == {"GPU-1": 100, "GPU-3": 100}
 
 
+def test_fractions_are_admitted_where_the_operator_placed_them_under_single_numa_node(node: RealNode) -> None:
+    """The kubelet would refuse 60 % on another NUMA node, fill 60 % with hundredths of two GPUs, and offer 50 % only
+    hundredths of GPUs that do not hold them."""
+    node.delete_all()
+    node.set_topology_policy("single-numa-node")
+    node.offer(*(gpu(index, numa_node=index // 2) for index in range(4)))
+    node.wait_until_registered()
+    node.create(first_0=(70, "GPU-0"), second_0=(70, "GPU-1"))
+    node.wait_until_running(2)
+
+    node.create(sixty_0=(60, "GPU-2"), fifty_0=(50, "GPU-3"))
+    node.create(rest_0=(40, "GPU-2"))
+
+    node.wait_until_running(5)
+    shares = {name: record["shares"] for name, record in node.records().items()}
+    assert shares["sixty-0"] == {"GPU-2": 60}
+    assert shares["fifty-0"] == {"GPU-3": 50}
+    assert shares["rest-0"] == {"GPU-2": 40}
+    node.set_topology_policy("none")
+
+
 @pytest.mark.parametrize(
-    ("strategy", "handed_over"),
-    [("cdi", "INJECTED_BY_CDI=GPU-1"), ("env", "NVIDIA_VISIBLE_DEVICES=GPU-1")],
+    ("access", "handed_over"),
+    [
+        (
+            DeviceAccess(strategy="cdi", cdi_kind="nvidia.com/gpu"),
+            ["INJECTED_BY_CDI=GPU-1", "NVIDIA_VISIBLE_DEVICES=void"],
+        ),
+        (DeviceAccess(strategy="env"), ["NVIDIA_VISIBLE_DEVICES=GPU-1"]),
+    ],
+    ids=["cdi", "env"],
 )
-def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
-    node: RealNode, tmp_path: Path, strategy: str, handed_over: str
+def test_a_real_gpu_is_handed_over_by_the_nodes_strategy(
+    node: RealNode, tmp_path: Path, access: DeviceAccess, handed_over: list[str]
 ) -> None:
     """containerd passes the GPU on: it resolves CDI names with a specification like that of NVIDIA's toolkit.
 
@@ -286,8 +165,7 @@ def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
     node.delete_all()
     node.plugin.kill()
     node.write_cdi_specification(4)
-    (node.folder / "node.yaml").write_text(f"gpuSource: nvml\ndeviceStrategy: {strategy}\n")
-    node.offer(*(gpu(index, numa_node=0, simulated=False) for index in range(4)))
+    node.offer(*(gpu(index, numa_node=0, simulated=False) for index in range(4)), devices=access)
     node.start_plugin()
 
     node.create(image=IMAGE_WITH_A_PATH, whole_0=(100, "GPU-1"))
@@ -295,7 +173,7 @@ def test_a_real_gpu_is_handed_over_by_the_configured_strategy(
     (identifier,) = node.wait_until_running(1).values()
     environment = node.environment_of(identifier)
     found = [one for one in environment if one.startswith(("INJECTED_BY_CDI", "NVIDIA_VISIBLE_DEVICES"))]
-    assert found == [handed_over]
+    assert sorted(found) == handed_over
     assert "LANEWAY_GPUS=GPU-1" in environment
     assert "PYTHONPATH=/opt/laneway:/run/laneway/image-pythonpath" in environment
     assert node.image_paths() == ["/opt/own"]

@@ -47,6 +47,42 @@ def test_an_unhealthy_gpu_is_reported_with_the_reason(make_published: MakeNode, 
     assert conditions["GPUsHealthy"]["message"].startswith(f"{broken['uuid']}: XID 79")
 
 
+def test_a_gpu_in_mig_mode_and_a_second_device_plugin_are_reported(
+    make_published: MakeNode, cluster: Cluster
+) -> None:
+    node = make_published()
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name}})
+    status = {
+        "allocatable": {"nvidia.com/gpu": "2"},
+        "capacity": {"nvidia.com/gpu": "2"},
+        "nodeInfo": {"containerRuntimeVersion": "containerd://2.1.4"},
+    }
+    cluster.kubectl(
+        "patch", "node", node.name, "--subresource=status", "--patch", json.dumps({"status": status})
+    )
+    (node.root / "run/laneway").mkdir(parents=True, exist_ok=True)
+    (node.root / "run/laneway/simulated-faults.yaml").write_text("gpus: [{gpu: 1, mig: true}]")
+    node.start("--port", "0")
+
+    def reported() -> dict[str, Any] | None:
+        status = dict(cluster.gpu_node(node.name).get("status") or {})
+        gpus = status.get("gpus") or []
+        return status if gpus and not gpus[1]["healthy"] else None
+
+    status = eventually("MIG mode is reported", reported)
+    assert [gpu["healthy"] for gpu in status["gpus"]] == [True, False]
+    assert status["gpus"][1]["healthReason"].startswith("MIG mode is on")
+    conditions = {each["type"]: each for each in status["conditions"]}
+    assert (conditions["DoublyOffered"]["status"], conditions["DoublyOffered"]["reason"]) == (
+        "True",
+        "OtherDevicePlugin",
+    )
+    assert "the Node also offers nvidia.com/gpu: 2" in conditions["DoublyOffered"]["message"]
+    assert status["deviceStrategyReason"] == "simulated GPUs have no device"
+    inventory = json.loads((node.root / "run/laneway/inventory.json").read_text())
+    assert inventory["devices"]["runtime"] == "containerd://2.1.4"
+
+
 def test_a_node_reports_its_gpus_and_sessions(make_published: MakeNode, cluster: Cluster) -> None:
     node = make_published(reserveMebibytes=100).start("--port", "0")
     eventually("it is published", lambda: cluster.gpu_node(node.name).get("status"))

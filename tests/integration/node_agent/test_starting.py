@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from laneway.api.inventory import Inventory
 
 from tests.support.node_agent.node import Node, eventually
 
@@ -98,6 +100,19 @@ def test_without_a_driver_it_waits_for_one_and_ends_when_asked(make_node: MakeNo
     node.launch("--standalone")
     eventually("the missing driver is named", lambda: "libnvidia-ml.so.1 is not in the container" in node.log)
     assert node.terminate() == 0
+
+
+def test_a_node_without_gpus_answers_probes_and_tells_the_device_plugin(make_node: MakeNode) -> None:
+    """The kubelet would restart a silent agent, and `helm install --wait` would wait for the pod."""
+    node = make_node(gpuSource="nvml")
+    node.launch("--standalone")
+    served = eventually("it serves", lambda: re.search(r"serving without GPUs http=[\d.]+:(\d+)", node.log))
+    node.port = int(served.group(1))
+
+    assert node.get("/healthz") == "ok\n"
+    inventory = Inventory.model_validate_json((node.root / "run/laneway/inventory.json").read_bytes())
+    assert inventory.gpus == ()
+    assert "libnvidia-ml.so.1 is not in the container" in inventory.no_gpus_reason
 
 
 def test_standalone_mode_is_logged_and_sigterm_stops_the_agent(make_node: MakeNode) -> None:

@@ -23,7 +23,7 @@ int without_registration = -1; /* a GPU that cannot be registered for events now
 int event_sets;         /* that were made and not freed */
 int registered;         /* a bit for each GPU of the last event set */
 int compute_processes = 2, mps_processes; /* how many there are; the memory of the second that computes is not told */
-int compute_mode;
+int compute_mode, mig_mode;
 int first_pid = 100, mps_pid = 103; /* of the first process that computes, which draws too, and of the client of MPS */
 int uncorrected_errors, rows_pending, rows_failed, recovery_action;
 
@@ -143,6 +143,12 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *co
 }
 
 int nvmlDeviceGetComputeMode(device_t device, int *mode) { FAIL_IF_TOLD *mode = compute_mode; return SUCCESS; }
+
+int nvmlDeviceGetMigMode(device_t device, unsigned int *current, unsigned int *pending) {
+    FAIL_IF_TOLD
+    *current = *pending = mig_mode;
+    return SUCCESS;
+}
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device_t device, unsigned int *count, process_t *processes) {
     FAIL_IF_TOLD

@@ -97,3 +97,19 @@ async def test_without_an_api_server_a_registration_is_enough() -> None:
 )
 def test_what_a_node_offers(node: dict[str, Any], percent: int) -> None:
     assert offered_percent(node) == percent
+
+
+def test_a_node_without_gpus_is_ready_and_says_why() -> None:
+    """Otherwise `helm install --wait` would wait for it for ever."""
+    known: LatestValue[Inventory] = LatestValue()
+    registration = SimpleNamespace(registered=False, count=0)
+    advertised = Advertisement(Node(), known, cast("Registration", registration))
+    assert not advertised.ready
+
+    known.publish(Inventory(node="n1", gpus=(), no_gpus_reason="the driver lists no GPU"))
+    assert advertised.ready
+    assert advertised.no_gpus_reason == "no GPUs: the driver lists no GPU"
+
+    known.publish(inventory(gpu(0)))
+    assert not advertised.ready
+    assert advertised.no_gpus_reason == ""

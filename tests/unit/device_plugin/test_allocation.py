@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from laneway.api.device_ids import container_key
+from laneway.api.inventory import DeviceAccess
 from laneway.device_plugin.allocation import AllocationSettings, RefusedError, grant, response
 from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
@@ -53,35 +54,24 @@ def test_a_container_gets_its_folder_the_client_and_its_share() -> None:
     ]
 
 
-def test_real_gpus_are_handed_over_by_environment_or_by_cdi() -> None:
-    granted = grant((*ids(4, range(100)), *ids(3, range(100))), NODE)
+def test_a_real_gpu_is_given_only_once_its_strategy_is_known() -> None:
+    with pytest.raises(RefusedError, match="not decided yet how GPUs reach containers"):
+        grant(ids(3, range(10)), NODE)
 
-    by_environment = response(granted, Folders(), AllocationSettings("env"))
-    by_cdi = response(granted, Folders(), AllocationSettings("cdi"))
+    node = NODE.model_copy(update={"devices": DeviceAccess(strategy="env", reason="configured")})
+    got = response(grant(ids(3, range(10)), node), Folders(), AllocationSettings())
 
-    assert by_environment.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-4"
-    assert not by_environment.cdi_devices
-    assert "NVIDIA_VISIBLE_DEVICES" not in by_cdi.envs
-    assert [device.name for device in by_cdi.cdi_devices] == ["nvidia.com/gpu=GPU-3", "nvidia.com/gpu=GPU-4"]
-    assert by_cdi.envs["LANEWAY_SHARE_PERCENT"] == "100"
-    for each in (by_environment, by_cdi):
-        assert each.envs["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.9816", "all but the reserve"
+    assert got.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-3"
+    assert got.envs["LANEWAY_SHARE_PERCENT"] == "10"
+    assert got.envs["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.0981", "a tenth of all but the reserve"
 
 
-@pytest.mark.parametrize("settings", [AllocationSettings("env"), AllocationSettings("cdi")])
-def test_simulated_gpus_have_no_device_to_hand_over(settings: AllocationSettings) -> None:
-    got = response(grant(ids(0, (0,)), NODE), Folders(), settings)
-
-    assert "NVIDIA_VISIBLE_DEVICES" not in got.envs
-    assert not got.cdi_devices
-
-
-def test_each_gpu_is_on_offer_in_hundredths_with_health_and_numa_node() -> None:
+def test_each_gpu_is_on_offer_in_hundredths_with_health_and_without_numa_node() -> None:
+    """With NUMA nodes, a kubelet with the policy single-numa-node refuses fractions where the operator placed them."""
     devices = list(devices_of(inventory(gpu(0, offer=200, numa_node=1), gpu(1, healthy=False))))
 
     assert [device.ID for device in devices] == [*ids(0, range(200)), *ids(1, range(100))]
     assert {device.health for device in devices[:200]} == {"Healthy"}
     assert {device.health for device in devices[200:]} == {"Unhealthy"}
-    assert [node.ID for node in devices[0].topology.nodes] == [1]
-    assert not devices[-1].HasField("topology")
+    assert not any(device.HasField("topology") for device in devices)
     assert max(len(device.ID) for device in devices) <= 63

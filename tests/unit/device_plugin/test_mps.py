@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from laneway.api.inventory import InventoryGPU
+from laneway.api.inventory import DeviceAccess, InventoryGPU
 from laneway.device_plugin.allocation import AllocationSettings, grant, response
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.mps import MPSSettings, mps_settings
@@ -52,7 +52,8 @@ def test_overcommitted_shares_get_no_more_than_the_gpu() -> None:
 
 
 def test_allocate_hands_it_over_with_the_rest() -> None:
-    granted = grant(ids(0, range(30)), inventory(mps_gpu(0)))
+    node = inventory(mps_gpu(0)).model_copy(update={"devices": DeviceAccess(strategy="env")})
+    granted = grant(ids(0, range(30)), node)
 
     with_threads = response(granted, FOLDERS, AllocationSettings())
     without = response(granted, FOLDERS, AllocationSettings(limit_threads=False))

@@ -114,6 +114,15 @@ def test_the_preferred_ids(case: Case) -> None:
     assert set(preferred.ids) <= set(free(case.free))
 
 
+def test_whole_gpus_of_one_request_are_on_one_numa_node() -> None:
+    """The devices carry no NUMA node, so the kubelet does not see to it."""
+    gpus = [gpu(index, numa_node=numa) for index, numa in enumerate((0, 1, 0, 1))]
+
+    preferred = preferred_ids(PreferredRequest(200, free({0: 100, 1: 100, 2: 90, 3: 100})), gpus)
+
+    assert shares_of(preferred.ids) == {"GPU-1": 100, "GPU-3": 100}
+
+
 def test_an_exclusive_job_on_overcommitted_gpus_gets_all_that_each_offers() -> None:
     gpus = [gpu(0, offer=200), gpu(1, offer=200)]
     available = (*ids(0, range(200)), *ids(1, range(200)))

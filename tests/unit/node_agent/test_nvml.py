@@ -33,6 +33,7 @@ _SOUND = {
     "compute_processes": 2,
     "mps_processes": 0,
     "compute_mode": 0,
+    "mig_mode": 0,
     "hang_milliseconds": 0,
     "xid": 0,
     "without_events": -1,
@@ -127,6 +128,14 @@ def test_exclusive_process_mode_is_detected(library: Library) -> None:
     assert NVML().read(FIRST).exclusive_process
     library.fail("nvmlDeviceGetComputeMode", pynvml.NVML_ERROR_NOT_SUPPORTED)
     assert not NVML().read(FIRST).exclusive_process
+
+
+def test_mig_mode_is_detected(library: Library) -> None:
+    assert not NVML().read(FIRST).mig
+    library.set("mig_mode", pynvml.NVML_DEVICE_MIG_ENABLE)
+    assert NVML().read(FIRST).mig
+    library.fail("nvmlDeviceGetMigMode", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert not NVML().read(FIRST).mig
 
 
 def test_processes_are_reliable_only_if_all_are_listed_with_their_memory(

@@ -141,6 +141,15 @@ def test_a_failed_remap_quarantines_a_gpu_while_it_is_reported() -> None:
     assert "could not be replaced" in reason(state)
 
 
+def test_a_gpu_in_mig_mode_is_not_shared_until_the_mode_is_off() -> None:
+    look = HealthCheck(0, 1e9, reading=GPUReading(used_bytes=0, mig=True))
+    state = after(look)
+    assert reason(state) == (
+        "MIG mode is on, and Laneway does not share MIG instances; it returns when MIG mode is off"
+    )
+    assert not quarantined(after(look, a_look(1), a_look(2), a_look(3)))
+
+
 def test_a_pending_remap_leaves_the_gpu_in_use() -> None:
     assert not quarantined(after(a_look(errors=replace(FINE, remap_pending=True))))
 

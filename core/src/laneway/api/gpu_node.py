@@ -213,6 +213,13 @@ class GPUNodeStatus(Status):
         description="Sum of what the pods on the node request that are no worker of a TrainingJob, as Kubernetes quantities; pods is their "
         "number. Absent while the node does not know its pods.",
     )
+    device_strategy: str = Field(
+        default="",
+        description="How the GPUs reach containers: cdi, device-specs, volume-mounts or env. Empty: they have no device.",
+    )
+    device_strategy_reason: str = Field(
+        default="", description="Why it is this strategy, and why no stronger one."
+    )
     gpu_count: int = Field(default=0, description="Number of GPUs.", ge=0)
     gpus: tuple[GPUStatus, ...] = Field(
         default=(),

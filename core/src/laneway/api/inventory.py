@@ -6,6 +6,7 @@ from typing import Literal
 
 from laneway.api import quota
 from laneway.api.enforcement import Enforcement
+from laneway.api.node_config import DeviceStrategy
 from laneway.api.records import Record
 from pydantic import Field
 
@@ -37,9 +38,32 @@ class InventoryGPU(Record):
         return quota.allocatable_bytes(self.memory_bytes, self.reserve_bytes)
 
 
+class DeviceAccess(Record):
+    """How the GPUs reach containers. The agent decides it; the device plugin carries it out."""
+
+    strategy: DeviceStrategy | None = None
+    """None: the GPUs have no device, as simulated ones."""
+
+    reason: str = ""
+    """Why it is this one, and what keeps the node from a stronger one."""
+
+    cdi_kind: str = ""
+    """With ``cdi``: the kind of the spec that names the GPUs by uuid."""
+
+    control_paths: tuple[str, ...] = ()
+    """Device nodes that every container with a GPU needs."""
+
+    runtime: str = ""
+    """Container runtime and version, as the Node names them; empty while unknown."""
+
+
 class Inventory(Record):
     """All GPUs of a node."""
 
     version: Literal[1] = 1
     node: str
     gpus: tuple[InventoryGPU, ...]
+    no_gpus_reason: str = ""
+    """Why there are none."""
+
+    devices: DeviceAccess = DeviceAccess()

@@ -9,6 +9,9 @@ from laneway.api.health_config import HealthConfig
 from laneway.api.schema import Model
 from pydantic import Field, field_validator
 
+DeviceStrategy = Literal["cdi", "device-specs", "volume-mounts", "env"]
+"""How a GPU reaches a container, the strongest first."""
+
 
 class TurnConfig(Model):
     """How the sessions of a lane take turns."""
@@ -124,7 +127,17 @@ class NodeConfig(Model):
         le=16_384,
         description="Kept free on each GPU for the driver and the display; it belongs to no share.",
     )
-    device_strategy: Literal["env", "cdi"] = "env"
+    device_strategy: Literal["auto", DeviceStrategy] = Field(
+        default="auto",
+        description="How a GPU reaches a container (docs/node.md). auto: the strongest that the node supports; GPUNode.status says which and why.",
+    )
+    driver_root: str = Field(
+        default="",
+        pattern=r"^(/[^/:]+)*$",
+        max_length=4096,
+        description="Host folder with the driver's libraries, mounted read-only at /usr/local/nvidia, for nodes without NVIDIA's container "
+        "runtime (GKE: /home/kubernetes/bin/nvidia). Empty: that runtime adds the libraries.",
+    )
     status_interval_seconds: int = Field(
         default=15,
         ge=1,

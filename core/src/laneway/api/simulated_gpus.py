@@ -19,6 +19,19 @@ class SimulatedGPU(Model):
     memory: str = Field(default="16Gi", pattern=quantity.PATTERN)
     count: int = Field(default=1, ge=1, le=64)
     numa_node: int | None = Field(default=None, ge=0, le=63)
+    device_paths: tuple[Annotated[str, Field(pattern=r"^/[^:]+$")], ...] = Field(
+        default=(),
+        max_length=64,
+        description="Device nodes of the host that stand for these GPUs, one for each, to test how a GPU reaches a container.",
+    )
+
+    @model_validator(mode="after")
+    def _one_node_each(self) -> Self:
+        if self.device_paths and len(self.device_paths) != self.count:
+            raise ValueError(
+                f"devicePaths: {len(self.device_paths)} for {self.count} GPUs: write one for each, or none"
+            )
+        return self
 
     @property
     def memory_bytes(self) -> int:
@@ -55,6 +68,7 @@ class SimulatedFault(Model):
     )
     lost: bool = Field(default=False, description="It fell off the bus: every call about it fails.")
     hangs: bool = Field(default=False, description="Calls about it return only when this is taken away.")
+    mig: bool = Field(default=False, description="Its MIG mode is on.")
     uncorrected_errors: int = Field(
         default=0, ge=0, description="Memory errors that ECC could not correct, since the last reset."
     )

@@ -50,9 +50,19 @@ class Advertisement:
 
     @property
     def ready(self) -> bool:
-        """Return whether the plugin is registered and the Node shows its shares."""
+        """Return whether the plugin is registered and the Node shows its shares, or the node has no GPUs."""
+        if self.no_gpus_reason:
+            return True
         heard = self._source is None or self._seen_registration == self._registration.count
         return self._registration.registered and heard
+
+    @property
+    def no_gpus_reason(self) -> str:
+        """Return why the node has no GPUs; empty if it has some, and while that is not known."""
+        inventory = self._inventory.value
+        if inventory is None or inventory.gpus:
+            return ""
+        return f"no GPUs: {inventory.no_gpus_reason}"
 
     async def run(self) -> None:
         """Check until cancelled."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from laneway.api import names
 from laneway.api.device_ids import container_key, shares_of
-from laneway.api.inventory import Inventory, InventoryGPU
+from laneway.api.inventory import DeviceAccess, Inventory, InventoryGPU
 from laneway.api.jax_memory import jax_memory
+from laneway.device_plugin.device_handover import device_handover
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.gpu_layouts import split_error
 from laneway.device_plugin.mps import mps_settings
-from laneway.device_plugin.proto.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
-
-DeviceStrategy = Literal["env", "cdi"]
-
-CDI_KIND = "nvidia.com/gpu"
+from laneway.device_plugin.proto.deviceplugin_pb2 import ContainerAllocateResponse, Mount
 
 
 class RefusedError(Exception):
@@ -32,6 +28,8 @@ class Grant:
     gpus: tuple[InventoryGPU, ...]
     percent: int
     """Percent of each GPU."""
+    access: DeviceAccess
+    """How the node hands over GPUs."""
 
 
 def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) -> Grant:
@@ -43,8 +41,8 @@ def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) 
         held: ids that another container holds by the kubelet's records.
 
     Raises:
-        RefusedError: an id is not of this node, its GPU is unhealthy, a fraction of a GPU would be split, or
-            an id is held.
+        RefusedError: an id is not of this node, its GPU is unhealthy, a fraction of a GPU would be split,
+            an id is held, or it is not decided how a real GPU reaches the container.
     """
     try:
         shares = shares_of(ids)
@@ -69,14 +67,17 @@ def grant(ids: Sequence[str], inventory: Inventory, held: Collection[str] = ()) 
             f"{len(duplicates)} of the ids are held by another container, for example {duplicates[0]}"
         )
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in shares)
-    return Grant(container_key(ids), gpus, shares[gpus[0].uuid])
+    if inventory.devices.strategy is None and not all(gpu.simulated for gpu in gpus):
+        raise RefusedError("the node agent has not decided yet how GPUs reach containers")
+    return Grant(container_key(ids), gpus, shares[gpus[0].uuid], inventory.devices)
 
 
 @dataclass(frozen=True)
 class AllocationSettings:
     """How the node's configuration hands over GPUs."""
 
-    strategy: DeviceStrategy = "env"
+    driver_root: str = ""
+    """Host folder with the driver's libraries; empty: NVIDIA's runtime adds them."""
     limit_threads: bool = True
     """Whether MPS limits a container's GPU threads to its share."""
 
@@ -85,7 +86,7 @@ class AllocationSettings:
 
 
 def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> ContainerAllocateResponse:
-    """Return the environment, mounts and devices of a container. Simulated GPUs have no device."""
+    """Return the environment, mounts and devices of a container."""
     uuids = ",".join(gpu.uuid for gpu in granted.gpus)
     environment = {
         "LANEWAY_DIR": names.CONTAINER_LANEWAY_FOLDER,
@@ -96,12 +97,8 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
     mps = mps_settings(granted.gpus, granted.percent, folders, settings.limit_threads)
     environment.update(mps.environment)
     environment.update(jax_memory(granted.gpus, granted.percent, settings.framework_bytes))
-    real = [gpu for gpu in granted.gpus if not gpu.simulated]
-    cdi_devices = []
-    if real and settings.strategy == "env":
-        environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in real)
-    elif real:
-        cdi_devices = [CDIDevice(name=f"{CDI_KIND}={gpu.uuid}") for gpu in real]
+    devices = device_handover(granted.gpus, granted.access, settings.driver_root)
+    environment.update(devices.environment)
     return ContainerAllocateResponse(
         envs=environment,
         mounts=[
@@ -114,6 +111,8 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True
             ),
             *mps.mounts,
+            *devices.mounts,
         ],
-        cdi_devices=cdi_devices,
+        devices=devices.specs,
+        cdi_devices=devices.cdi_devices,
     )

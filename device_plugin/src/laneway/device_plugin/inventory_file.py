@@ -100,6 +100,8 @@ class InventoryWatcher:
 
 def describe(inventory: Inventory) -> str:
     """Return the inventory as one line for the log."""
+    if not inventory.gpus:
+        return f"no GPUs: {inventory.no_gpus_reason or 'no reason given'}"
     unhealthy = [
         f"{gpu.uuid}: {gpu.health_reason or 'no reason given'}" for gpu in inventory.gpus if not gpu.healthy
     ]

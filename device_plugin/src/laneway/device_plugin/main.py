@@ -121,7 +121,7 @@ async def _run(options: argparse.Namespace, config: NodeConfig) -> None:
     metrics = Metrics(options.node_name)
     admission = Admission(records, pods)
     settings = AllocationSettings(
-        config.device_strategy, config.enforcement.limit_threads, config.lanes.framework_mebibytes << 20
+        config.driver_root, config.enforcement.limit_threads, config.lanes.framework_mebibytes << 20
     )
     service = PluginService(
         folders,
@@ -165,7 +165,9 @@ async def _until_told_to_stop(
         loop.add_signal_handler(number, stopped.set)
 
     async def register_when_gpus_are_known() -> None:
-        await inventory_watcher.inventory.wait_newer(0)
+        version, inventory = await inventory_watcher.inventory.wait_newer(0)
+        while not inventory.gpus:
+            version, inventory = await inventory_watcher.inventory.wait_newer(version)
         await registration.run()
 
     async with asyncio.TaskGroup() as group:
@@ -195,7 +197,7 @@ def _endpoint(
         return {
             "registered": registration.registered,
             "registrations": registration.count,
-            "advertised": advertisement.problem or advertisement.ready,
+            "advertised": advertisement.no_gpus_reason or advertisement.problem or advertisement.ready,
             "inventory": inventory_watcher.problem or "ok",
             "folders": shares.problem or "ok",
         }

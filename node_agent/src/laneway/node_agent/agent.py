@@ -13,9 +13,11 @@ from typing import Any
 
 from laneway.api.conditions import Condition, with_condition
 from laneway.api.gpu_node import GPUNodeStatus
+from laneway.api.inventory import DeviceAccess
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock, SteadyRealtime
 from laneway.node_agent.containers.registry import ContainerRegistry
+from laneway.node_agent.devices.monitor import DeviceAccessMonitor
 from laneway.node_agent.enforcement.enforcer import Enforcer
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.health_file import HealthFile
@@ -34,7 +36,12 @@ from laneway.node_agent.recovery.state import STATE_NAME, StateError, read_state
 from laneway.node_agent.recovery.state_writer import StateWriter
 from laneway.node_agent.report.http_server import AgentHTTPServer, Answers, BadQueryError
 from laneway.node_agent.report.metrics import AgentCollector
-from laneway.node_agent.report.node_status import gpus_healthy_condition, node_status, ready_condition
+from laneway.node_agent.report.node_status import (
+    doubly_offered_condition,
+    gpus_healthy_condition,
+    node_status,
+    ready_condition,
+)
 from laneway.node_agent.report.other_pods_file import OtherPodsFile
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.session_record import session_record
@@ -88,6 +95,7 @@ class Agent:
         self._limited_log = RateLimitedLog(_log, clock, max_kinds=4096)
         self.loop = EventLoop(clock)
         self._publisher: GPUNodePublisher | None = None
+        self._devices: DeviceAccessMonitor | None = None
         self._state_writer: StateWriter | None = None
         self._conditions: tuple[Condition, ...] = ()
         self._other_pods = OtherPodsFile(options.folders.pod_requests)
@@ -118,17 +126,24 @@ class Agent:
         """Return the HTTP port."""
         return self._http.port
 
-    def run(self, publisher: GPUNodePublisher | None, specs: SpecSource | None = None) -> None:
+    def run(
+        self,
+        publisher: GPUNodePublisher | None,
+        specs: SpecSource | None = None,
+        devices: DeviceAccessMonitor | None = None,
+    ) -> None:
         """Serve until :meth:`stop`.
 
         Args:
             publisher: writes the GPUNode.
             specs: where the cluster's orders to the node are read.
+            devices: decides how the GPUs reach containers; None without Kubernetes.
 
         Raises:
             OSError: a folder cannot be written to.
         """
         self._publisher = publisher
+        self._devices = devices
         folders = self._options.folders
         self._write_inventory()
         remembered = self._read_state(folders.agent_state / STATE_NAME)
@@ -152,6 +167,8 @@ class Agent:
         self._http.start()
         if publisher is not None:
             publisher.start()
+        if devices is not None:
+            devices.start(self._health_changed)
         self._tick()
         _log.info(
             "agent serves node=%s gpus=%d http=%s:%d",
@@ -168,6 +185,8 @@ class Agent:
             self._monitor.stop()
             self._http.stop()
             self._orders.stop()
+            if devices is not None:
+                devices.stop()
             registry.close()
             if publisher is not None:
                 publisher.stop()
@@ -191,7 +210,15 @@ class Agent:
             gpus_healthy_condition(by_uuid, now_seconds),
         ):
             self._conditions = with_condition(self._conditions, condition)
-        return node_status(gpus, self._conditions, self._other_pods.requests)
+        offers = None if self._devices is None else self._devices.other_offers
+        if offers is not None:
+            condition = doubly_offered_condition(offers, now_seconds)
+            self._conditions = with_condition(self._conditions, condition)
+        return node_status(gpus, self._conditions, self._other_pods.requests, self._access)
+
+    @property
+    def _access(self) -> DeviceAccess | None:
+        return None if self._devices is None else self._devices.access
 
     def _make_turns(self) -> dict[str, GPUTurns]:
         inventory = inventory_of(self._options.node, self._gpu_infos, self._config, self._monitor.health)
@@ -231,7 +258,9 @@ class Agent:
 
     def _write_inventory(self) -> None:
         with self._inventory_lock:
-            inventory = inventory_of(self._options.node, self._gpu_infos, self._config, self._monitor.health)
+            inventory = inventory_of(
+                self._options.node, self._gpu_infos, self._config, self._monitor.health, self._access
+            )
             write_inventory(self._options.folders.inventory, with_levels(inventory, self._enforcer.level))
 
     @staticmethod

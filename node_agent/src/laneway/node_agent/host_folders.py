@@ -40,6 +40,26 @@ class HostFolders:
         return self._below(names.MPS_FOLDER)
 
     @property
+    def cdi(self) -> tuple[Path, ...]:
+        """Folders of CDI specs."""
+        return tuple(map(self._below, names.CDI_FOLDERS))
+
+    @property
+    def own_cdi_spec(self) -> Path:
+        """The CDI spec that the agent writes."""
+        return self._below(names.OWN_CDI_FILE)
+
+    @property
+    def toolkit_config(self) -> Path:
+        """The configuration of NVIDIA's container runtime."""
+        return self._below(names.TOOLKIT_CONFIG_FILE)
+
+    @property
+    def devices(self) -> Path:
+        """Device nodes."""
+        return self._below("/dev")
+
+    @property
     def orders(self) -> Path:
         """Orders given at the node's shell."""
         return self._below(names.ORDERS_FILE)

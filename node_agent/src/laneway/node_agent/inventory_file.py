@@ -5,21 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from laneway.api.inventory import Inventory, InventoryGPU
+from laneway.api.inventory import DeviceAccess, Inventory, InventoryGPU
 from laneway.api.node_config import NodeConfig
 from laneway.node_agent.atomic_file import write_atomically
 from laneway.node_agent.enforcement.levels import Level, with_level
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.gpus.protocol import GPUInfo
+from pydantic import ValidationError
 
 _MEBIBYTE = 1 << 20
 
 
 def inventory_of(
-    node: str, gpus: Iterable[GPUInfo], config: NodeConfig, health: Callable[[str], GPUHealth]
+    node: str,
+    gpus: Iterable[GPUInfo],
+    config: NodeConfig,
+    health: Callable[[str], GPUHealth],
+    access: DeviceAccess | None = None,
 ) -> Inventory:
     """Build the inventory of a node."""
-    return Inventory(node=node, gpus=tuple(_gpu(info, config, health(info.uuid)) for info in gpus))
+    return Inventory(
+        node=node,
+        gpus=tuple(_gpu(info, config, health(info.uuid)) for info in gpus),
+        devices=access or DeviceAccess(),
+    )
+
+
+def write_no_gpus(path: Path, node: str, reason: str) -> None:
+    """Write that the node has no GPUs, and why. An inventory with GPUs stays: a driver that does not answer now
+    does not take them away, and a later agent finds by it which ones are missing.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    try:
+        if Inventory.model_validate_json(path.read_bytes()).gpus:
+            return
+    except (FileNotFoundError, ValidationError):
+        pass
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_inventory(path, Inventory(node=node, gpus=(), no_gpus_reason=reason))
 
 
 def with_levels(inventory: Inventory, level: Callable[[str], Level]) -> Inventory:

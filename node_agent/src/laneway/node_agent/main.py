@@ -24,6 +24,7 @@ from laneway.node_agent.agent import Agent, AgentOptions
 from laneway.node_agent.agent_lock import AgentLock
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config, read_text
+from laneway.node_agent.devices.monitor import DeviceAccessMonitor
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
@@ -32,6 +33,7 @@ from laneway.node_agent.gpus.simulated import SimulatedGPUSource
 from laneway.node_agent.gpus.simulated_faults import FaultsFile
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs import command as job_command
+from laneway.node_agent.no_gpus import NoGPUs
 from laneway.node_agent.orders import command as order_command
 from laneway.node_agent.orders.cluster_watch import SpecSource
 from laneway.node_agent.report.gpu_node_writer import NoAPIServerError
@@ -100,26 +102,22 @@ def _run(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    no_gpus = None if server is None else NoGPUsPublisher(*server, clock)
-    gpus = _discover(source, stopped, no_gpus)
-    if gpus is None:
-        return 0
     folders = HostFolders(options.root)
+    agent_options = AgentOptions(node, folders, options.address, options.port, options.standalone)
+    no_gpus = NoGPUs(agent_options, None if server is None else NoGPUsPublisher(*server, clock))
     try:
+        gpus = _discover(source, stopped, no_gpus)
+        if gpus is None:
+            return 0
         folders.make()
         lock = AgentLock(folders.agent_state)
         if not lock.acquire(stopped):
             return 0
         gpus = with_missing_gpus(gpus, folders.inventory)
-        agent = Agent(
-            AgentOptions(node, folders, options.address, options.port, options.standalone),
-            config,
-            source,
-            gpus,
-            clock,
-        )
-        publisher = specs = None
+        agent = Agent(agent_options, config, source, gpus, clock)
+        publisher = specs = devices = None
         if server is not None:
+            devices = DeviceAccessMonitor(gpus, config, folders, server[0].read_node)
             publisher = GPUNodePublisher(*server, agent.status, clock, config.status_interval_seconds)
             specs = _specs(node, server[0], publisher)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -130,7 +128,7 @@ def _run(
         gc.collect()
         gc.freeze()
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
-        agent.run(publisher, specs)
+        agent.run(publisher, specs, devices)
     except OSError as error:
         _log.error("%s", error)
         return 1
@@ -206,24 +204,27 @@ def _specs(node: str, writer: KubernetesWriter, publisher: GPUNodePublisher) -> 
     return GPUNodeReader(node, writer.api, publisher.seen)
 
 
-def _discover(
-    source: GPUSource, stopped: threading.Event, no_gpus: NoGPUsPublisher | None
-) -> tuple[GPUInfo, ...] | None:
+def _discover(source: GPUSource, stopped: threading.Event, no_gpus: NoGPUs) -> tuple[GPUInfo, ...] | None:
     """Find the GPUs, retrying until there are some: a driver may be installed later. Return None if
-    stopped meanwhile."""
+    stopped meanwhile.
+
+    Raises:
+        OSError: the HTTP port is taken.
+    """
     caller: DeadlineCaller[tuple[GPUInfo, ...]] = DeadlineCaller("GPU discovery", _DISCOVERY_SECONDS)
     while not stopped.is_set():
         try:
             gpus = caller.call(source.discover)
             if gpus:
+                no_gpus.close()
                 return gpus
             reason = "the driver lists no GPU"
         except GPUError as error:
             reason = str(error)
         _log.error("no GPUs found, will retry reason=%r retry_seconds=%.0f", reason, _DISCOVERY_PAUSE_SECONDS)
-        if no_gpus is not None:
-            no_gpus.publish(reason)
+        no_gpus.report(reason)
         stopped.wait(_DISCOVERY_PAUSE_SECONDS)
+    no_gpus.close()
     return None
 
 

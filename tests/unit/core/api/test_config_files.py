@@ -21,7 +21,7 @@ def test_names_are_written_as_kubernetes_writes_them() -> None:
         ("gpuSource: cuda", "node.yaml: gpuSource: Input should be 'nvml' or 'simulated' (found 'cuda')"),
         (
             "turn: {}",
-            "node.yaml: turn: Extra inputs are not permitted: write one of deviceStrategy, enforcement,",
+            "node.yaml: turn: Extra inputs are not permitted: write one of deviceStrategy, driverRoot, enforcement,",
         ),
         (
             "turns: {polici: fair}",

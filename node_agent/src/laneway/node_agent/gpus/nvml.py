@@ -71,6 +71,8 @@ class NVML:
             rates = supported(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
         with translated_errors(f"the compute mode of GPU {uuid}"):
             mode = supported(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+        with translated_errors(f"the MIG mode of GPU {uuid}"):
+            mig = supported(lambda: pynvml.nvmlDeviceGetMigMode(handle))
         with translated_errors(f"the processes of GPU {uuid}"):
             processes = read_processes(handle)
         with translated_errors(f"the errors of GPU {uuid}"):
@@ -82,6 +84,7 @@ class NVML:
             errors=errors,
             processes_hidden=processes.hidden,
             mps_pids=processes.mps_pids,
+            mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
             exclusive_process=mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
         )
 

@@ -92,6 +92,9 @@ class GPUReading:
     mps_pids: frozenset[int] = frozenset()
     """The processes that are clients of an MPS server."""
 
+    mig: bool = False
+    """Whether MIG mode is on: the GPU is divided into instances, which Laneway does not share."""
+
     exclusive_process: bool = False
     """Whether only one process may use the GPU (compute mode EXCLUSIVE_PROCESS), such as an MPS server."""
 

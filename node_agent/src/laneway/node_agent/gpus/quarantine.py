@@ -25,6 +25,9 @@ from laneway.node_agent.gpus.protocol import (
 )
 from laneway.node_agent.gpus.xids import XidClass, describe, severity_of
 
+_MIG = "mig"
+"""Kind of the finding that a GPU is in MIG mode."""
+
 
 class ExitCondition(IntEnum):
     """What ends a quarantine, the weakest first."""
@@ -60,7 +63,8 @@ class Quarantine:
             return f"{found}; it needs a reset or a reboot of the node, or an operator's `laneway-node-agent gpu clear`"
         if self.exit_condition is ExitCondition.TIME:
             return f"{found}; it returns after {config.clean_seconds} s without errors"
-        return f"{found}; it returns when it answers again"
+        returns = "MIG mode is off" if _MIG in self.causes else "it answers again"
+        return f"{found}; it returns when {returns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,9 @@ def _findings(state: GPUState, check: HealthCheck, config: HealthConfig) -> Iter
         yield _finding_of(check.error)
     if check.reading is not None:
         yield from _findings_of(check.reading.errors, state.uncorrected)
+        if check.reading.mig:
+            text = "MIG mode is on, and Laneway does not share MIG instances"
+            yield Finding(_MIG, text, ExitCondition.CHECKS)
 
 
 def _finding_of(error: GPUError) -> Finding:

@@ -79,6 +79,7 @@ class SimulatedGPUSource:
     def discover(self) -> tuple[GPUInfo, ...]:
         """Return the GPUs of the profile."""
         kinds = [kind for kind in self._profile.gpus for _ in range(kind.count)]
+        paths = [kind.device_paths[n : n + 1] for kind in self._profile.gpus for n in range(kind.count)]
         uuids = [simulated_uuid(self._node, index) for index in range(len(kinds))]
         peers: list[set[int]] = [set() for _ in kinds]
         for first, second in self._profile.nvlinks:
@@ -94,6 +95,7 @@ class SimulatedGPUSource:
                 memory_bytes=kind.memory_bytes,
                 numa_node=kind.numa_node,
                 nvlink_peers=tuple(uuids[peer] for peer in sorted(peers[index])),
+                device_paths=paths[index],
                 simulated=True,
             )
             for index, kind in enumerate(kinds)
@@ -122,6 +124,7 @@ class SimulatedGPUSource:
             used_bytes=sum(processes.values()),
             utilization_ratio=self._utilization_ratio(uuid, use.busy_seconds),
             process_bytes=processes,
+            mig=fault.mig,
             errors=GPUErrors(
                 fault.uncorrected_errors, fault.remap_failed, fault.remap_pending, _RECOVERY[fault.recovery]
             ),

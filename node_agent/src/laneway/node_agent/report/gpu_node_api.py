@@ -10,6 +10,8 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 from laneway.api.names import API_VERSION, GROUP, NODE_FIELD_MANAGER, VERSION
+from laneway.node_agent.devices.monitor import NodeUnreadError
+from laneway.node_agent.devices.node_facts import NodeFacts, node_facts
 from laneway.node_agent.report.gpu_node_writer import MissingError, NoAPIServerError, WriteError
 
 _log = logging.getLogger(__name__)
@@ -96,6 +98,20 @@ class KubernetesWriter:
                 uid = node.metadata.uid
                 self._owner = [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}]
         return self._owner
+
+    def read_node(self) -> NodeFacts:
+        """Return what the agent needs of its Node.
+
+        Raises:
+            NodeUnreadError: the API server did not return it.
+        """
+        try:
+            node = self._core.read_node(self._node, _request_timeout=TIMEOUT_SECONDS)
+        except ApiException as error:
+            raise NodeUnreadError(f"node {self._node} could not be read: {message_of(error)}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NodeUnreadError(f"node {self._node} could not be read: {error}") from error
+        return node_facts(self.api.sanitize_for_serialization(node))
 
     def _apply(self, patch: Any, body: dict[str, Any]) -> None:
         try:

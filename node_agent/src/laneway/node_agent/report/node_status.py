@@ -13,6 +13,7 @@ from laneway.api.gpu_node import (
     SavedWorkStatus,
     SessionStatus,
 )
+from laneway.api.inventory import DeviceAccess
 from laneway.api.rfc3339 import format_time
 from laneway.node_agent.gpus.monitor import GPUHealth
 from laneway.node_agent.report.snapshot import GPUSnapshot, LeaseSnapshot
@@ -22,9 +23,13 @@ def node_status(
     gpus: Sequence[tuple[GPUSnapshot, GPUHealth]],
     conditions: tuple[Condition, ...],
     other_pods_requests: Mapping[str, str] | None = None,
+    access: DeviceAccess | None = None,
 ) -> GPUNodeStatus:
     """Return the status of a node with these GPUs; the writer adds the time."""
+    access = access or DeviceAccess()
     return GPUNodeStatus(
+        device_strategy=access.strategy or "",
+        device_strategy_reason=access.reason,
         conditions=conditions,
         other_pods_requests=None if other_pods_requests is None else dict(other_pods_requests),
         gpu_count=len(gpus),
@@ -60,6 +65,20 @@ def gpus_healthy_condition(gpus: Sequence[tuple[str, GPUHealth]], since_seconds:
         status="False" if unhealthy else "True",
         reason="GPUUnhealthy" if unhealthy else "AllHealthy",
         message="; ".join([*unhealthy, *warnings])[:4096] or f"all {len(gpus)} GPUs are healthy",
+        last_transition_time=format_time(since_seconds),
+    )
+
+
+def doubly_offered_condition(offers: Sequence[str], since_seconds: float) -> Condition:
+    """Return the condition DoublyOffered: true while another device plugin offers GPUs of this node."""
+    return Condition(
+        type="DoublyOffered",
+        status="True" if offers else "False",
+        reason="OtherDevicePlugin" if offers else "NoOtherDevicePlugin",
+        message=f"the Node also offers {', '.join(offers)}: a pod that requests one may get a GPU whose shares are "
+        "given to others; remove that device plugin from the node, or Laneway"
+        if offers
+        else "no other device plugin offers GPUs of this node",
         last_transition_time=format_time(since_seconds),
     )
 

@@ -1,0 +1,1 @@
+"""How the GPUs reach containers: what the node supports, and which strategy follows."""

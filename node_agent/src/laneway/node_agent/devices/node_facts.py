@@ -1,0 +1,42 @@
+"""What the agent reads from its Node: the container runtime, and GPUs that other device plugins offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laneway.api import quantity
+
+_OTHERS = (
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "nvidia.com/pgpu",
+    "aliyun.com/gpu-mem",
+    "volcano.sh/vgpu-number",
+)
+_MIG_PREFIX = "nvidia.com/mig-"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A Node as last read."""
+
+    runtime: str = ""
+    """Container runtime and version, such as ``containerd://2.1.4``."""
+
+    other_offers: tuple[str, ...] = ()
+    """GPUs of other device plugins, as ``resource: count``."""
+
+
+def node_facts(node: Mapping[str, Any]) -> NodeFacts:
+    """Return the facts of a Node, as the API server writes it."""
+    status = node.get("status") or {}
+    allocatable = status.get("allocatable") or {}
+    offers = tuple(
+        f"{resource}: {allocatable[resource]}"
+        for resource in sorted(allocatable)
+        if (resource in _OTHERS or resource.startswith(_MIG_PREFIX))
+        and quantity.parse(allocatable[resource]) > 0
+    )
+    return NodeFacts((status.get("nodeInfo") or {}).get("containerRuntimeVersion", ""), offers)

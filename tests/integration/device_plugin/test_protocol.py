@@ -41,9 +41,11 @@ def test_on_a_node_without_gpus_it_is_ready_and_offers_nothing(
     wait_until(lambda: "port=" in node.log and node.page("/readyz")[0] == 200, "the plugin is ready")
     assert "no GPUs: the driver lists no GPU" in node.page("/readyz")[1]
     assert kubelet.registrations == []
+    assert "laneway_device_plugin_registered{" not in node.page("/metrics")[1], "no alert"
 
     node.write_inventory(inventory(gpu(0)))
     kubelet.wait_for_devices(100)
+    assert "laneway_device_plugin_registered{" in node.page("/metrics")[1]
 
 
 def test_health_changes_both_ways_and_an_invalid_inventory_changes_nothing(

@@ -61,6 +61,11 @@ def test_a_spec_that_appears_later_makes_the_strategy_stronger(folders: HostFold
     (folders.cdi[0] / "nvidia.yaml").write_text(NVIDIA_SPEC)
     assert monitor.check(node=False)
     assert (monitor.access.strategy, monitor.access.cdi_kind) == ("cdi", "nvidia.com/gpu")
+    assert "follows a pod's own NVIDIA_VISIBLE_DEVICES" in monitor.access.reason
+
+    folders.toolkit_config.write_text("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n")
+    assert monitor.check(node=False)
+    assert "follows" not in monitor.access.reason
     assert not monitor.check(node=False)
 
 

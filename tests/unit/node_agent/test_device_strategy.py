@@ -84,6 +84,14 @@ def test_a_configured_strategy_is_taken_and_its_problem_is_published() -> None:
     assert device_access("env", replace(BARE, cdi_names=NAMED)).reason == "configured"
 
 
+def test_a_runtime_that_follows_a_pods_own_variable_is_published() -> None:
+    trusting = replace(BARE, cdi_names=NAMED, trusts_environment=True)
+
+    assert "follows a pod's own NVIDIA_VISIBLE_DEVICES" in device_access("auto", trusting).reason
+    assert "follows" not in device_access("auto", replace(trusting, trusts_environment=False)).reason
+    assert "follows" not in device_access("volume-mounts", trusting).reason
+
+
 facts = st.builds(
     DeviceFacts,
     gpus=st.sampled_from([REAL, SIMULATED, WITH_NODES, (*SIMULATED[:1], *WITH_NODES[1:])]),

@@ -203,7 +203,8 @@ def _endpoint(
         }
 
     def metrics_page() -> Answer:
-        return 200, "text/plain; version=0.0.4; charset=utf-8", metrics.text(registration.registered)
+        text = metrics.text(registration.registered, has_gpus=not advertisement.no_gpus_reason)
+        return 200, "text/plain; version=0.0.4; charset=utf-8", text
 
     return HttpEndpoint(
         options.http_address,

@@ -15,7 +15,7 @@ ALLOCATIONS = MetricSpec(
 REGISTERED = MetricSpec(
     "laneway_device_plugin_registered",
     "gauge",
-    "1 while the kubelet has the plugin registered.",
+    "1 while the kubelet has the plugin registered; absent on a node without GPUs.",
     ("node",),
 )
 
@@ -32,9 +32,8 @@ class Metrics:
         # Both series exist from the start: a rate over a series that just appeared misses its first step.
         self._granted = allocations.labels(node, "granted")
         self._refused = allocations.labels(node, "refused")
-        self._registered = Gauge(
-            REGISTERED.name, REGISTERED.help, REGISTERED.labels, registry=self._registry
-        ).labels(node)
+        self._node = node
+        self._registered = Gauge(REGISTERED.name, REGISTERED.help, REGISTERED.labels, registry=self._registry)
 
     def granted(self) -> None:
         """Count a container that was given its share."""
@@ -44,7 +43,10 @@ class Metrics:
         """Count a container that was refused."""
         self._refused.inc()
 
-    def text(self, registered: bool) -> bytes:
-        """Return the exposition in Prometheus' text format."""
-        self._registered.set(float(registered))
+    def text(self, registered: bool, *, has_gpus: bool = True) -> bytes:
+        """Return the exposition in Prometheus' text format. Without GPUs there is nothing to register."""
+        if has_gpus:
+            self._registered.labels(self._node).set(float(registered))
+        else:
+            self._registered.clear()
         return generate_latest(self._registry)

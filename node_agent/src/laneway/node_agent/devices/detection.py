@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from laneway.api import names
 from laneway.api.inventory import Inventory
@@ -25,6 +26,7 @@ def read_facts(
     """Return what the node supports. Device nodes count if the agent's own container has them: NVIDIA's
     runtime or the container's privilege puts all of the node's there."""
     own = folders.own_cdi_spec
+    toolkit = _toolkit_settings(folders.toolkit_config)
     return DeviceFacts(
         gpus=gpus,
         runtime=runtime,
@@ -36,7 +38,9 @@ def read_facts(
             for name in _CONTROL_NODES
             if not all(gpu.simulated for gpu in gpus) and (folders.devices / name).exists()
         ),
-        accepts_mounts=_accepts_mounts(folders.toolkit_config),
+        accepts_mounts=(toolkit or {}).get("accept-nvidia-visible-devices-as-volume-mounts") is True,
+        trusts_environment=toolkit is not None
+        and toolkit.get("accept-nvidia-visible-devices-envvar-when-unprivileged") is not False,
         driver_root=config.driver_root,
     )
 
@@ -64,12 +68,12 @@ def last_runtime(inventory_file: Path) -> str:
         return ""
 
 
-def _accepts_mounts(path: Path) -> bool:
+def _toolkit_settings(path: Path) -> dict[str, Any] | None:
+    """Return the settings of NVIDIA's container runtime; None if it is not configured there."""
     try:
-        settings = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
-        return False
+        return None
     except (OSError, ValueError) as error:
         _log.warning("configuration of NVIDIA's runtime ignored path=%s error=%r", path, str(error))
-        return False
-    return settings.get("accept-nvidia-visible-devices-as-volume-mounts") is True
+        return None

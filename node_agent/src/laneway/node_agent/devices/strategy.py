@@ -1,8 +1,8 @@
 """Decides how the GPUs reach containers: pure.
 
-A strategy is stronger the less a container's environment can change what it reaches:
+In the order of preference:
 
-- ``cdi``: the runtime resolves names that only the kubelet passes on.
+- ``cdi``: the runtime resolves names that only the kubelet passes on; they survive a reload of systemd.
 - ``device-specs``: the kubelet passes device nodes; the driver's libraries come from a folder of the host.
 - ``volume-mounts``: NVIDIA's runtime reads mounts, which a pod without volumes of the host cannot make.
 - ``env``: NVIDIA's runtime reads a variable, and a pod's own value of it wins.
@@ -25,6 +25,11 @@ STRATEGIES: tuple[DeviceStrategy, ...] = ("cdi", "device-specs", "volume-mounts"
 _CDI_BY_DEFAULT = {"containerd": (2, 0), "cri-o": (1, 23)}
 """The first versions that resolve CDI names without configuration."""
 
+_TRUSTS_ENVIRONMENT = (
+    "where NVIDIA's runtime is the default, it follows a pod's own NVIDIA_VISIBLE_DEVICES, until "
+    f"{names.TOOLKIT_CONFIG_FILE} has accept-nvidia-visible-devices-envvar-when-unprivileged = false"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
@@ -44,6 +49,8 @@ class DeviceFacts:
     """Whether NVIDIA's container runtime accepts GPUs as volume mounts."""
 
     driver_root: str = ""
+    trusts_environment: bool = False
+    """Whether NVIDIA's container runtime is there and follows an unprivileged pod's own variable."""
 
     @property
     def have_nodes(self) -> bool:
@@ -77,6 +84,8 @@ def device_access(configured: Literal["auto"] | DeviceStrategy, facts: DeviceFac
     else:
         chosen = configured
         reason = "configured" + (f", although {problems[chosen]}" if problems[chosen] else "")
+    if chosen in ("cdi", "device-specs") and facts.trusts_environment:
+        reason += f"; {_TRUSTS_ENVIRONMENT}"
     return DeviceAccess(
         strategy=chosen,
         reason=reason,

@@ -3,7 +3,7 @@
     python -m tests.performance.bench_node --results docs/measurements
 
 ``--only hand-off,makespan`` runs some of them. Each result is written with the machine and the date, and the tables of
-``docs/measurements.md`` are written from them at the end. Takes about twelve minutes, half of
+``docs/measurements.md`` are written from them at the end. Takes about fourteen minutes, half of
 them for the attacks.
 """
 
@@ -18,6 +18,7 @@ MODULES = {
     "boundary": "node.boundary",
     "hand-off": "node.hand_off",
     "fairness": "node.fairness",
+    "shares": "node.shares",
     "agent-load": "node.agent_load",
     "memory": "node.memory_over_turns",
     "makespan": "node.makespan",

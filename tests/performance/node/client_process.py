@@ -1,7 +1,8 @@
 """A process in a container that takes turns with the real client, driven line by line like the bare one of the integration tests.
 
 JSON commands on standard input, JSON answers on standard output. An iteration's GPU time is simulated: the process sleeps
-inside it, as a training thread does that waits for the device.
+inside it, as a training thread does that waits for the device. With a simulated device, processes that compute at the same time
+slow each other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import os
 import sys
 import time
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
@@ -19,6 +21,8 @@ from laneway.client.reporting.profile import FIRST_REPORT_ITERATIONS
 from laneway.client.runtime import client
 from laneway.client.script_api import iteration
 from laneway.client.session.shared_page import TURN
+
+from tests.support.node_agent.simulated_device import SimulatedDevice
 
 FOLDER = "/run/laneway"
 
@@ -53,14 +57,24 @@ class Trainer:
         gap_seconds: float = 0.0,
         iterations: int = 0,
         seconds: float = math.inf,
+        device: str = "",
     ) -> dict[str, Any]:
         """Run iterations with gaps between them, for a number or for a time.
 
+        Args:
+            iteration_seconds: the GPU time of an iteration.
+            gap_seconds: the time between two iterations.
+            iterations: how many; 0: as many as the time allows.
+            seconds: for how long.
+            device: the file of the device that the iterations run on; empty: one that no other process uses.
+
         Returns:
             ``turns``: for each turn its number, when its first iteration began and its last one ended, and how many it had;
-            ``began_ns`` and ``ended_ns`` of the whole.
+            ``iteration_ends_ns``; ``began_ns`` and ``ended_ns`` of the whole.
         """
         guard = client().guard
+        compute = SimulatedDevice(Path(device)).run if device else time.sleep
+        ends_ns: list[int] = []
         turns: list[list[int]] = []
         done = 0
         came_ns = monotonic_ns()
@@ -69,9 +83,10 @@ class Trainer:
             guard.begin()
             began_ns = monotonic_ns()
             turn = guard.session.words[TURN]
-            time.sleep(iteration_seconds)
+            compute(iteration_seconds)
             ended_ns = monotonic_ns()
             guard.end()
+            ends_ns.append(ended_ns)
             done += 1
             if turns and turns[-1][0] == turn:
                 turns[-1][2] = ended_ns
@@ -80,7 +95,12 @@ class Trainer:
                 turns.append([turn, began_ns, ended_ns, 1])
             if gap_seconds:
                 time.sleep(gap_seconds)
-        return {"turns": turns, "began_ns": came_ns, "ended_ns": monotonic_ns()}
+        return {
+            "turns": turns,
+            "iteration_ends_ns": ends_ns,
+            "began_ns": came_ns,
+            "ended_ns": monotonic_ns(),
+        }
 
     def time_gate(self, times: int) -> dict[str, Any]:
         """Time boundaries, each the end of an iteration and the beginning of the next, less the loop around them."""

@@ -35,6 +35,7 @@ class Trained:
     """What a process did."""
 
     turns: tuple[Turn, ...]
+    iteration_ends_ns: tuple[int, ...]
     began_ns: int
     ended_ns: int
 
@@ -106,9 +107,14 @@ def node_with(*, gpus: int = 1, lanes: int = 0, **turns: Any) -> Iterator[Node]:
 
 def admit(node: Node, clients: int, gpu: int = 0, name: str = "pod") -> Crowd:
     """Start processes on a GPU, which share it in equal parts, and wait until they run."""
-    pods = tuple(f"{name}-{gpu}-{number}" for number in range(clients))
-    percent = 100 // clients  # more would not fit beside others before it is measured
-    containers = [node.container(pod, percent, gpu=gpu) for pod in pods]
+    # More would not fit beside others before it is measured.
+    return admit_shares(node, [100 // clients] * clients, gpu, name)
+
+
+def admit_shares(node: Node, percents: Sequence[int], gpu: int = 0, name: str = "pod") -> Crowd:
+    """Start a process for each share of a GPU, and wait until they run."""
+    pods = tuple(f"{name}-{gpu}-{number}" for number in range(len(percents)))
+    containers = [node.container(pod, percent, gpu=gpu) for pod, percent in zip(pods, percents, strict=True)]
     processes = tuple(container.await_socket().process(CLIENT) for container in containers)
     assert all(process.pid for process in processes)
     return Crowd(node, pods, processes)
@@ -116,4 +122,4 @@ def admit(node: Node, clients: int, gpu: int = 0, name: str = "pod") -> Crowd:
 
 def _trained(answer: dict[str, Any]) -> Trained:
     turns = tuple(Turn(*numbers) for numbers in answer["turns"])
-    return Trained(turns, answer["began_ns"], answer["ended_ns"])
+    return Trained(turns, tuple(answer["iteration_ends_ns"]), answer["began_ns"], answer["ended_ns"])

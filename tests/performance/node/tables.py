@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.performance.page import Block, table
@@ -57,6 +57,41 @@ def _fairness(found: Any) -> Iterator[str]:
         ),
     )
     yield f"\n{found['sessions']} sessions in one lane, turns of {found['turn_milliseconds']} ms.\n"
+
+
+def _shares(found: Any) -> Iterator[str]:
+    def listed(values: Sequence[float]) -> str:
+        return " / ".join(f"{value:g}" for value in values)
+
+    yield from table(
+        [
+            "shares, %",
+            "progress, % of alone",
+            "of the share, %",
+            "in the worst second, %",
+            "sum, %",
+            "plain time slicing",
+            "sum, %",
+            "sum, times",
+        ],
+        (
+            [
+                listed(each["shares_percent"]),
+                listed(each["fair"]["progress_percent"]),
+                listed(each["fair"]["percent_of_share"]),
+                listed(each["worst_second_percent_of_share"]),
+                f"{each['fair']['sum_percent']:g}",
+                listed(each["plain"]["progress_percent"]),
+                f"{each['plain']['sum_percent']:g}",
+                f"{each['sum_over_plain']:g}",
+            ]
+            for each in found["cases"]
+        ),
+    )
+    yield (
+        f"\nIterations of {1000 * found['iteration_seconds']:.0f} ms; {found['rounds']} rounds of "
+        f"{found['seconds_of_a_round']:.0f} s each, in turns with plain time slicing.\n"
+    )
 
 
 def _agent_load(found: Any) -> Iterator[str]:
@@ -193,6 +228,7 @@ NODE = Block(
         "node-boundary": ("A turn boundary without contention", _boundary),
         "node-hand-off": ("Handing a turn over", _hand_off),
         "node-fairness": ("Service of 64 sessions with equal weights", _fairness),
+        "node-shares": ("Shares of a contended GPU across lanes", _shares),
         "node-agent-load": ("What turns cost the agent", _agent_load),
         "node-memory": ("The agent's memory over a million turns", _memory),
         "node-makespan": ("Two jobs that use their GPU half of the time", _makespan),

@@ -23,6 +23,7 @@ from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
 from laneway.node_agent.gpus.simulated import simulated_uuid
 
+_ROOT = Path(__file__).resolve().parents[3]
 PEER = Path(__file__).with_name("peer_process.py")
 ENTER_CONTAINER = """
 mount -t tmpfs tmpfs /run && mkdir /run/laneway && mount --bind "$1" /run/laneway &&
@@ -99,7 +100,13 @@ class PeerProcess:
             sys.executable,
             str(program),
         ]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     @cached_property
     def pid(self) -> int:

@@ -1,0 +1,54 @@
+"""One device's time, divided between the processes of a simulated GPU, as a GPU slices time between processes.
+
+Each process queues its kernels slice by slice on one timeline in a file, and sleeps until they are done. So processes
+that compute at the same time take slices in turn, and together get one device's throughput. For the client this is a
+training thread that waits for its device. Only processes that are given the file contend.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+SLICE_NS: Final = 2_000_000
+"""About the time slice of a GPU between processes."""
+
+_WORD: Final = 8
+
+
+class SimulatedDevice:
+    """A process's access to the device."""
+
+    def __init__(self, file: Path) -> None:
+        """Open the device; the file is created if it does not exist.
+
+        Args:
+            file: the same for all processes of one GPU.
+        """
+        self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(self._descriptor, _WORD)
+        self._free_from_ns = memoryview(mmap.mmap(self._descriptor, _WORD)).cast("Q")
+
+    def run(self, seconds: float) -> None:
+        """Run kernels that take the device for this long, and return when they are done."""
+        left_ns, queued_ns = round(seconds * 1e9), time.monotonic_ns()
+        while left_ns > 0:
+            slice_ns = min(left_ns, SLICE_NS)
+            # The kernels of one call are queued together: a slice follows the last one even if this process woke up late.
+            queued_ns = self._reserve(queued_ns, slice_ns)
+            left_ns -= slice_ns
+            time.sleep(max(0, queued_ns - time.monotonic_ns()) / 1e9)
+
+    def _reserve(self, not_before_ns: int, slice_ns: int) -> int:
+        """Take the device's next free slice; return its end (CLOCK_MONOTONIC). A process that ends meanwhile leaves no lock."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            end_ns = max(not_before_ns, self._free_from_ns[0]) + slice_ns
+            self._free_from_ns[0] = end_ns
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        return end_ns

@@ -33,6 +33,9 @@ CONTROL_SECONDS: Final = 0.05
 _LATE_YIELD_SECONDS: Final = 1.0
 """A holder that has not yielded after this time and its iteration's no longer holds up the other lanes."""
 
+_LONGEST_ITERATION_SECONDS: Final = 5.0
+"""Other lanes wait no longer for an iteration, because its time is what the holder reports."""
+
 
 class LaneRateControl:
     """Serves one GPU. It has a timer only while leases of several lanes are active."""
@@ -93,7 +96,8 @@ class LaneRateControl:
         iteration_seconds = 0.0 if counted is None else counted.iteration_seconds
         asked_seconds = turn.yield_requested_seconds
         return asked_seconds is not None and (
-            now_seconds - asked_seconds > _LATE_YIELD_SECONDS + iteration_seconds
+            now_seconds - asked_seconds
+            > _LATE_YIELD_SECONDS + min(iteration_seconds, _LONGEST_ITERATION_SECONDS)
         )
 
     def _use(self, lease: Lease, lane: int, now_seconds: float) -> TenantUse:

@@ -27,6 +27,7 @@ from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.protocol import GPUReading
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.pending_releases import MemoryReading
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +116,8 @@ class Watchdog:
         if fresh and reading is not None and not reading.processes_hidden:
             memory = self._owners.attribute(reading.process_bytes, claims)
             self._log_foreign(memory.foreign)
-            self._loop.post(partial(self._turns.record_process_memory, reading.process_bytes))
+        if fresh and reading is not None:
+            self._loop.post(partial(self._turns.record_memory_reading, _memory_reading(reading, memory)))
         for tracked in self._tracked.values():
             self._act(tracked, self._evaluate(tracked, memory, now_seconds))
             self._publish(tracked, self._status(tracked, level, reading))
@@ -215,6 +217,14 @@ class Watchdog:
         self._logged_foreign = frozenset(foreign)
 
 
+def _memory_reading(reading: GPUReading, memory: ProcessMemory | None) -> MemoryReading | None:
+    """Return what the turn scheduler needs to know; None if the reading does not list processes."""
+    if memory is None:
+        return None
+    container_bytes = {key: sum(by_pid.values()) for (_, key), by_pid in memory.by_claim.items()}
+    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes)
+
+
 def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
     """Return all claims to a GPU. Called on the loop's thread."""
     return tuple(
@@ -225,6 +235,7 @@ def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
             quota_bytes=lease.quota_bytes,
             session_pids=frozenset(session.pid for session in lease.sessions),
             uncovered=lease.uncovered,
+            overdue_release=lease.overdue_release,
         )
         for lease in turns.leases.values()
     )

@@ -17,6 +17,7 @@ from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.order_executor import OrderExecutor
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from laneway.node_agent.turns.session import Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.timers import Timers
@@ -44,7 +45,7 @@ class GPUTurns:
         self.gpu = gpu
         self.memory = LaneMemory(gpu.allocatable_bytes, rules)
         self.scheduler = TurnScheduler(self.memory, settings, clock, timers, log, recorder)
-        self.orders = OrderExecutor(self.memory, self.scheduler, clock, settings.timeout_seconds, recorder)
+        self.orders = OrderExecutor(self.memory, self.scheduler, clock, recorder)
         self.order_of: Callable[[ContainerRecord], PodOrder | None] = lambda record: None
         """Returns the order for a container. Called when the container appears and when more is known
         about it."""
@@ -129,6 +130,7 @@ class GPUTurns:
         if session not in lease.sessions:
             return
         lease.forget_process(session)
+        self.scheduler.process_left(lease, session, ended=True)
         if lease.in_table:
             self.orders.lanes_changed(
                 self.memory.measure(lease) if lease.sessions else self.memory.leave(lease)
@@ -180,6 +182,12 @@ class GPUTurns:
                     self.orders.lanes_changed(self.memory.measure(lease) if lease.in_table else ())
                     lease.last_sizes = lease.sizes or lease.last_sizes
                     self._recorder.changed()
+
+    def record_memory_reading(self, reading: MemoryReading | None) -> None:
+        """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
+        if reading is not None:
+            self.record_process_memory(reading.process_bytes)
+        self.scheduler.observe_memory(reading)
 
     def record_overrun(self, lease: Lease, text: str) -> None:
         """Record that a process hit its memory quota and is about to fail."""

@@ -76,16 +76,16 @@ def test_a_claimed_turn_after_a_restart_is_asked_back_at_once(make_node: MakeNod
     assert node.terminate() == 0
     node.start()
     turns = {}
-    for process in (other, holder):
+    for process, answer in ((other, "grant"), (holder, "revoke")):
         process.hello(n=1, holds_turn=True)
         process.do("write", word=9, value=1, n=1)
-        turns[process] = process.expect("grant", n=1)["turn"]
-    for process in (other, holder):
-        eventually("it is to yield", lambda process=process: process.do("read", word=2, n=1)["value"])
+        turns[process] = process.expect(answer, n=1)["turn"]
+        assert turns[process] > 0
     third = node.container("third", 20).await_socket().process()
     third.hello()
     third.send("request")
     for process in (holder, other):
+        eventually("it is to yield", lambda process=process: process.do("read", word=2, n=1)["value"])
         assert third.receive(wait_seconds=0.5) == {"nothing": True}, (
             "the lane is busy until both have released"
         )

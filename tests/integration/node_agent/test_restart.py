@@ -89,6 +89,18 @@ def test_a_turn_of_an_earlier_agent_is_not_accepted_later(make_node: MakeNode) -
     holder.turn()
     holder.do("close")
     holder.hello(n=1, holds_turn=True)
+    assert holder.expect("revoke", n=1)["turn"] == 1, "its lane waits for the release of that turn"
+    holder.send("release", n=1, turn=1, iterations=1, gpu_seconds=0.0)
+    holder.send("request", n=1)
+    holder.expect("grant", n=1)
+    holder.do("close", n=1)
+
+
+def test_a_turn_that_nobody_granted_is_not_awaited(make_node: MakeNode) -> None:
+    node = make_node().start()
+    holder = session(node, "a")
+    holder.do("close")
+    holder.hello(n=1, holds_turn=True)
     assert holder.expect("revoke", n=1)["turn"] == 0
 
 

@@ -65,10 +65,17 @@ def test_a_stopped_holder_loses_its_turn_within_the_bound(make_node: MakeNode) -
     first.do("write", word=9, value=1)
     first.kill(signal.SIGSTOP)
     second.send("request")
-    second.expect("grant")
+    sentence = "Waiting for default/a to release its memory: it did not yield within 1 s."
+    eventually("the reason is told", lambda: sentence in node.session("b")["message"])
+    assert second.receive(wait_seconds=0.5) == {"nothing": True}, "the first may still use its memory"
     first.kill(signal.SIGCONT)
-    assert "yield" in first.expect("revoke")["reason"]
+    revoked = first.expect("revoke")
+    assert "yield" in revoked["reason"]
     assert first.do("read", word=1)["value"] == 0
+    first.do("write", word=9, value=0)
+    first.send("release", turn=revoked["turn"], iterations=1, gpu_seconds=0.0)
+    second.expect("grant")
+    assert node.session("b")["message"] == ""
     counted = f'laneway_turns_revoked_total{{gpu="{node.gpus[0]}",node="n1",reason="stalled"}} 1.0'
     assert counted in node.get("/metrics")
 

@@ -180,6 +180,44 @@ def test_a_connected_process_that_holds_more_than_it_may_is_stopped(
     assert node.session("liar")["evicted"] == "MemoryQuotaExceeded"
 
 
+def test_a_revoked_holder_that_keeps_its_lane_is_stopped_and_the_lane_goes_on(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(
+        health=QUICK,
+        lanes={"maxPerGpu": 1},
+        turns={"timeoutSeconds": 1, "quantumMilliseconds": 10},
+        watchdog={"graceSeconds": 1, "killSeconds": 600},
+    ).start()
+    first, second = make_pod(), make_pod()
+    keeps = connect(node.container("keeps", 40, pod_uid=first.uid), first)
+    waits = connect(node.container("waits", 40, pod_uid=second.uid), second)
+    keeps.turn()
+    keeps.do("write", word=9, value=1)
+    waits.send("request")
+    eventually("it is stopped", lambda: node.session("keeps")["processes"] == [])
+    waits.expect("grant")
+    assert node.session("keeps")["evicted"] == "TurnNotReleased"
+    assert "does not release its memory after turn 1 of lane 0" in message(node, "keeps")
+
+
+def test_a_lane_waits_for_memory_that_the_driver_still_shows(make_node: MakeNode, make_pod: MakePod) -> None:
+    node = make_node(health=QUICK, lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10}).start()
+    first, second = make_pod(), make_pod()
+    dies = connect(node.container("dies", 40, pod_uid=first.uid), first)
+    waits = connect(node.container("waits", 40, pod_uid=second.uid), second)
+    driver_sees(node, **{f"p{dies.pid}": 300})
+    eventually("the watchdog holds it", lambda: node.session("dies")["enforcement"] == "Watchdog")
+    dies.turn()
+    waits.send("request")
+    dies.kill()
+    sentence = "Waiting for default/dies to release its memory: it lost its connection to the node agent."
+    eventually("the reason is told", lambda: sentence in message(node, "waits"))
+    assert waits.receive(wait_seconds=1.5) == {"nothing": True}
+    driver_sees(node)
+    waits.expect("grant")
+
+
 def test_uncovered_growth_is_stopped_after_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node)
     first, second = make_pod(), make_pod()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from laneway.api.container_record import ContainerRecord
 from laneway.api.device_ids import container_key, device_id
 from laneway.api.inventory import InventoryGPU
-from laneway.lanes import LaneRules
+from laneway.lanes import LaneRules, counted_ephemeral_bytes, counted_persistent_bytes
 from laneway.lanes.turns import turn_policy
 from laneway.node_agent.clock import SteadyRealtime
 from laneway.node_agent.event_loop import Timer
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.turn_log import TurnLog
@@ -71,9 +72,12 @@ class FakePage:
     yields_from_ns: int = 0
     paused: bool = False
     entered: float = 0.0
+    uses_memory: bool = False
+    """What the process does on the device, whatever the agent believes: from a grant until it is outside again."""
 
     def write_turn(self, turn: int) -> None:
         self.turn, self.yields_from_ns = turn, 0
+        self.uses_memory |= turn > 0
 
     def write_yield(self, from_ns: int = 1) -> None:
         self.yields_from_ns = from_ns
@@ -104,6 +108,8 @@ class FakeChannel:
 
     def revoke(self, turn: int, reason: str) -> None:
         self.page.write_turn(0)
+        if turn:
+            self.page.write_yield()
         self.sent.append(("revoke", turn, reason))
 
     def order(self, command: str) -> None:
@@ -130,7 +136,14 @@ class Process:
     def asked_to_yield(self) -> bool:
         return self.page.yields
 
+    def _leave_turn(self) -> None:
+        """Free what the turn used. Where a driver is read, the memory of a turn that was lost is freed late."""
+        if self.page.turn or not self.bench.driver_lists_memory:
+            self.page.uses_memory = False
+
     def request(self) -> None:
+        if not self.holds_turn:
+            self._leave_turn()
         self.bench.turns.orders.request(self.lease, self.session)
 
     def begin(self) -> None:
@@ -147,6 +160,7 @@ class Process:
 
     def release(self) -> None:
         turn = self.page.turn
+        self._leave_turn()
         self.bench.turns.scheduler.release(self.lease, self.session, turn, 0, 0.0)
         if self.lease.blocked:
             self.bench.turns.orders.step(self.lease)
@@ -173,7 +187,21 @@ class Process:
     def disconnect(self) -> None:
         self.bench.turns.disconnect(self.lease, self.session, goodbye=False)
 
+    def reconnect(self) -> Process:
+        """Open another connection, inside the iteration or outside, as the broker handles it."""
+        turns, earlier = self.bench.turns, self.session
+        again = Process(self.bench, self.lease, earlier.pid)
+        again.page.inside, again.page.entered = self.page.inside, self.page.entered
+        again.page.uses_memory = self.page.uses_memory
+        turns.replace_session(self.lease, earlier)
+        again.session.take_over(earlier)
+        pending = turns.scheduler.pending.of(self.lease, earlier.pid)
+        if pending is not None:
+            again.channel.revoke(pending.turn, "its connection broke")
+        return again
+
     def die(self) -> None:
+        self._leave_turn()
         self.disconnect()
         self.bench.turns.process_ended(self.lease, self.session)
 
@@ -195,6 +223,7 @@ class GPUBench:
     ) -> None:
         self.clock = FakeClock()
         self.changes = 0
+        self.driver_lists_memory = False
         self.notes: list[tuple[str, str, str]] = []
         self._slots = itertools.count()
         self._pids = itertools.count(100)
@@ -249,6 +278,26 @@ class GPUBench:
     def look_after(self) -> None:
         """What the agent does regularly."""
         self.turns.orders.retry(tuple(self.turns.leases.values()))
+
+    def read_driver(self, processes: Iterable[Process]) -> None:
+        """Let the agent read the driver, which shows what these processes use, the ended ones included."""
+        self.driver_lists_memory = True
+        self.clock.advance(0.001)
+        rules = self.turns.memory.table.rules
+        users = [process for process in processes if process.page.uses_memory]
+        container_bytes = {
+            lease.key: counted_persistent_bytes(lease.tenant(), rules)
+            for lease in self.turns.leases.values()
+            if lease.in_table
+        }
+        for process in users:
+            held = counted_ephemeral_bytes(process.lease.tenant(), rules) + MIB
+            key = process.lease.key
+            container_bytes[key] = container_bytes.get(key, 0) + held
+        reading = MemoryReading(
+            self.clock.now, {process.session.pid: MIB for process in users}, container_bytes
+        )
+        self.turns.scheduler.observe_memory(reading)
 
     def lane_of(self, process: Process) -> int | None:
         return self.turns.memory.lane_of(process.lease)

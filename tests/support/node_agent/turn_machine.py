@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 from laneway.api.orders import Order, PodOrder
 from laneway.api.template_profile import TemplateProfile
-from laneway.lanes import is_safe
+from laneway.lanes import Tenant, counted_ephemeral_bytes, counted_persistent_bytes, is_safe
 from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.turn import Turn
 
 from tests.support.node_agent.gpu_bench import MIB, OFFERED_PERCENT, GPUBench, Process
 
@@ -21,6 +22,10 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.bench = GPUBench(quantum_seconds=0.05, timeout_seconds=2.0)
         self.alive: list[Process] = []
+        self.ever: list[Process] = []
+        self.granted: dict[Process, tuple[int, Tenant]] = {}
+        """The lane and the counted sizes of each process's last turn."""
+        self.seen: set[Turn] = set()
 
     @precondition(lambda self: len(self.alive) < 6)
     @rule(
@@ -57,6 +62,7 @@ class Machine(RuleBasedStateMachine):
         process.session.order_state.capabilities = frozenset({"pause", "offload"})
         self.bench.turns.orders.process_connected(process.lease, process.session, was_offloaded=False)
         self.alive.append(process)
+        self.ever.append(process)
         return process
 
     @rule(target=processes, process=processes)
@@ -141,12 +147,37 @@ class Machine(RuleBasedStateMachine):
     @rule(process=processes)
     def vanish(self, process: Process) -> None:
         if process in self.alive:
-            process.page.inside = False
             process.disconnect()
+
+    @rule(target=processes, process=consumes(processes))
+    def come_back(self, process: Process) -> Process:
+        """The process whose connection broke connects again; it may still be inside its iteration."""
+        if process not in self.alive or process.session.connected:
+            return process
+        again = process.reconnect()
+        again.session.order_state.capabilities = frozenset({"pause", "offload"})
+        self.bench.turns.orders.process_connected(again.lease, again.session, was_offloaded=False)
+        for known in (self.alive, self.ever):
+            known[known.index(process)] = again
+        if process in self.granted:
+            self.granted[again] = self.granted.pop(process)
+        return again
+
+    @rule(freed=st.booleans())
+    def the_driver_shows_memory(self, freed: bool) -> None:
+        """A reading, before or after the memory of lost turns was freed by processes that are outside."""
+        for process in self.ever if freed else ():
+            pending = self.bench.turns.scheduler.pending.of(process.lease, process.session.pid)
+            if not process.page.turn and (pending is None or process not in self.alive):
+                process.page.uses_memory = False
+        self.bench.read_driver(self.ever)
 
     @rule(process=consumes(processes))
     def give_back(self, process: Process) -> None:
         if process in self.alive:
+            for ended in self.alive:
+                if ended.lease is process.lease and not self.bench.driver_lists_memory:
+                    ended.page.uses_memory = False
             self.bench.turns.remove_container(process.lease.key)
             self.alive = [other for other in self.alive if other.lease is not process.lease]
 
@@ -174,14 +205,14 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def orders_come_to_an_end(self) -> None:
         """A lease that is held back without an order waits for an answer, for its connection, or for memory."""
-        memory, turns = self.bench.turns.memory, self.bench.turns.scheduler.turns
+        memory = self.bench.turns.memory
         for process in self.alive:
             lease = process.lease
             if lease.order is None and lease.blocked:
                 waits_for_answer = any(s.order_state.restore_requested for s in lease.sessions)
                 refused = any(s.order_state.refusal for s in lease.sessions)
                 away = any(s.order_state.off_gpu and not s.connected for s in lease.sessions)
-                no_room = memory.lane_of(lease) is None or not memory.fits(lease, turns)
+                no_room = memory.lane_of(lease) is None or not self.bench.turns.scheduler.fits(lease)
                 assert waits_for_answer or refused or away or no_room or lease in self.may_be_looked_after()
 
     def may_be_looked_after(self) -> set[Lease]:
@@ -192,6 +223,46 @@ class Machine(RuleBasedStateMachine):
             for lease in self.bench.turns.leases.values()
             if any(s.order_state.restore_requested for s in lease.sessions)
         }
+
+    @invariant()
+    def a_granted_turn_fits_beside_all_that_is_still_in_use(self) -> None:
+        """Invariant 8 of docs/architecture.md, by what the processes do and not by what the agent believes."""
+        memory, turns = self.bench.turns.memory, self.bench.turns.scheduler.turns
+        new = set(turns.values()) - self.seen
+        self.seen = set(turns.values())
+        for process in self.ever:
+            if process.page.turn:
+                self.granted[process] = turns[process.lease].lane, process.lease.tenant()
+        lost = {
+            process.lease: self.granted[process]
+            for process in self.ever
+            if process.page.uses_memory and not process.page.turn
+        }
+        for turn in new:
+            for lease, (lane, _) in lost.items():
+                assert lease is turn.lease or lane != turn.lane, (
+                    "the lane's last holder still uses its memory"
+                )
+        if not new:
+            return
+        rules = memory.table.rules
+        waiting = [each.tenant for each in memory.table.waiting if each.holds_memory]
+        held = {
+            tenant.key: counted_persistent_bytes(tenant, rules)
+            for tenant in (*memory.table.tenants, *waiting)
+        }
+        for lease in turns:
+            held[lease.key] += counted_ephemeral_bytes(lease.tenant(), rules)
+        for lease, (_, tenant) in lost.items():
+            used = counted_persistent_bytes(tenant, rules) + counted_ephemeral_bytes(tenant, rules)
+            held[lease.key] = max(held.get(lease.key, 0), used)
+        assert sum(held.values()) <= memory.table.capacity_bytes
+
+    @invariant()
+    def a_pending_release_has_a_reason(self) -> None:
+        for pending in self.bench.turns.scheduler.pending:
+            assert pending.inside <= {p.session.pid for p in self.alive if p.lease is pending.lease}
+            assert pending.inside or self.bench.driver_lists_memory
 
     @invariant()
     def a_lane_has_one_turn(self) -> None:
@@ -220,7 +291,7 @@ class Machine(RuleBasedStateMachine):
     def no_session_is_forgotten(self) -> None:
         """A free lane has no session waiting, unless turns of an earlier table hold memory."""
         turns = self.bench.turns
-        settled = all(
+        settled = not turns.scheduler.pending and all(
             turns.memory.lane_of(turn.lease) == turn.lane for turn in turns.scheduler.turns.values()
         )
         busy = {turn.lane for turn in turns.scheduler.turns.values()}

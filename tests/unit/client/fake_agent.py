@@ -103,6 +103,7 @@ class Connection:
     def revoke(self, turn: int | None = None) -> None:
         """Revokes the turn; 0 stands for whichever turn the client holds."""
         self.words[TURN] = 0
+        self.words[YIELD] = 0 if turn == 0 else 1
         self.send("revoke", turn=self.granted if turn is None else turn, reason="test")
 
     def pause(self) -> None:

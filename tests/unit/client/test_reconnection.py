@@ -144,6 +144,31 @@ def test_an_iteration_whose_turn_the_new_agent_revokes_ends_and_the_next_request
     again.result()
 
 
+def test_an_iteration_whose_turn_is_awaited_releases_it_at_its_end(restart: Restart) -> None:
+    restart.guard.begin()
+    restart.kill()
+    agent = restart.bring_back()
+    agent.revoke(7)
+    restart.guard.end()
+    assert agent.expect("release")["turn"] == 7
+    again = Background(restart.iterate)
+    agent.expect("request")
+    agent.grant()
+    again.result()
+
+
+def test_an_awaited_turn_whose_iteration_ended_while_disconnected_is_released_at_once(
+    restart: Restart,
+) -> None:
+    restart.guard.begin()
+    restart.kill()
+    restart.guard.end()
+    agent = restart.bring_back()
+    agent.revoke(7)
+    assert agent.expect("release")["turn"] == 7
+    agent.expect_nothing()
+
+
 def test_an_iteration_that_ended_before_the_agent_came_back_holds_no_turn(restart: Restart) -> None:
     restart.guard.begin()
     restart.kill()

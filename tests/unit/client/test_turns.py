@@ -108,19 +108,27 @@ def test_requests_again_before_the_next_iteration_and_counts_each_turn_separatel
     assert (release["turn"], release["iterations"]) == (2, 1)
 
 
-def test_a_turn_revoked_between_iterations_is_requested_again_not_released(running: Running) -> None:
+def test_a_turn_revoked_between_iterations_is_released_and_requested_again(running: Running) -> None:
     running.iterate()
     running.agent.revoke()
+    assert running.agent.expect("release")["turn"] == 1
     again = Background(running.iterate)
     running.agent.expect("request")
     running.agent.grant()
     again.result()
 
 
-def test_an_iteration_continues_after_its_turn_is_revoked_and_the_next_requests_one(running: Running) -> None:
+def test_an_iteration_continues_after_its_turn_is_revoked_and_releases_it_at_its_end(
+    running: Running,
+) -> None:
+    freed: list[None] = []
+    running.guard.session.before_release = lambda: freed.append(None)
     running.guard.begin()
     running.agent.revoke()
+    running.agent.expect_nothing()
     running.guard.end()
+    assert running.agent.expect("release")["turn"] == 1
+    assert freed, "its memory is free before the agent hears of it"
     running.agent.expect_nothing()
     again = Background(running.iterate)
     running.agent.expect("request")
@@ -150,6 +158,7 @@ def test_pauses_at_the_boundary_of_an_iteration_whose_turn_was_revoked(running: 
     running.agent.pause()
     running.agent.expect_nothing()
     running.guard.end()
+    running.agent.expect("release")
     running.agent.expect("paused")
     running.agent.expect_nothing()
 

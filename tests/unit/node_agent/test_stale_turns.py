@@ -91,4 +91,6 @@ def test_a_stalled_turn_is_revoked_although_an_earlier_one_was_never_asked_to_yi
     assert not calm.asked_to_yield
     bench.clock.advance(5)
     bench.turns.scheduler.revoke_stalled()
+    assert [each.holds_turn for each in (calm, stalled, waiting)] == [True, False, False]
+    stop(stalled)
     assert [each.holds_turn for each in (calm, stalled, waiting)] == [True, False, True]

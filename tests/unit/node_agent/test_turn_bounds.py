@@ -100,7 +100,7 @@ def test_a_holder_that_ignores_yield_requests_is_revoked_within_the_bound(policy
     greedy.request()
     other.request()
     asked = None
-    while not other.holds_turn:
+    while greedy.holds_turn:
         greedy.begin()
         bench.clock.advance(0.2)
         greedy.end()
@@ -114,6 +114,9 @@ def test_a_holder_that_ignores_yield_requests_is_revoked_within_the_bound(policy
     assert greedy.page.turn == 0, "a client that reads nothing sees it on the page"
     assert ("p0", "TurnRevoked", greedy.lease.last_event) in bench.notes
     assert bench.log.turns[-1].end == "revoked"
+    assert not other.holds_turn
+    greedy.release()
+    assert other.holds_turn
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -12,7 +12,7 @@ from laneway.node_agent.enforcement.violation import CheckResult, Claim, Violati
 MIB = 1 << 20
 
 
-def claim(quota_mib: int = 100, uncovered: str = "") -> Claim:
+def claim(quota_mib: int = 100, uncovered: str = "", overdue_release: str = "") -> Claim:
     record = ContainerRecord(
         key="0" * 16,
         namespace="default",
@@ -21,7 +21,14 @@ def claim(quota_mib: int = 100, uncovered: str = "") -> Claim:
         device_ids=("GPU-1::0",),
         shares={"GPU-1": 1},
     )
-    return Claim("GPU-1", record, Path("/c"), quota_mib * MIB, uncovered=uncovered)
+    return Claim(
+        "GPU-1",
+        record,
+        Path("/c"),
+        quota_mib * MIB,
+        uncovered=uncovered,
+        overdue_release=overdue_release,
+    )
 
 
 def test_the_quota_applies_to_all_processes_together() -> None:
@@ -48,6 +55,14 @@ def test_uncovered_growth_is_a_violation_even_without_a_reading() -> None:
         uncovered, conclusive=True
     )
     assert check_claim(claim(), None, 5, uncovered) == CheckResult(None, conclusive=True)
+
+
+def test_an_overdue_release_is_a_violation_even_without_a_reading() -> None:
+    overdue = Violation("TurnNotReleased", "does not release its memory")
+    late = claim(overdue_release="does not release its memory")
+    assert check_claim(late, None, 5, None) == CheckResult(overdue, conclusive=True)
+    assert check_claim(late, {}, 5, None) == CheckResult(overdue, conclusive=True)
+    assert check_claim(claim(), None, 5, overdue) == CheckResult(None, conclusive=True)
 
 
 def test_without_a_new_reading_the_last_result_stands() -> None:

@@ -37,7 +37,8 @@ class TurnConfig(Model):
         default=30,
         ge=1,
         le=3600,
-        description="A session that is asked to yield its turn loses it after this time.",
+        description="A session that is asked to yield its turn loses it after this time, or after two measured "
+        "iterations if that is longer, up to ten times this time.",
     )
     starvation_seconds: int = Field(
         default=60,

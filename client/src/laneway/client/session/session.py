@@ -103,6 +103,8 @@ class Session:
         self._wants_next_turn = False
         """The last turn was requested right after a release, so the next release also requests the next turn."""
         self._held_turn = 0
+        self._was_granted = False
+        """This session has held a turn, so a revocation is not of an earlier session's turn."""
         self._iterations_at_grant = 0
         self._busy_ns_at_grant = 0
         self._unanswered_pauses: deque[None] = deque()
@@ -112,6 +114,10 @@ class Session:
         """`_pause_after` will not change any more: the gang has agreed, or there is no gang."""
         self.gang: Optional[Gang] = None
         """The processes that this one waits for inside its iterations, if it is one of several."""
+        self._revoked_turn = 0
+        """A turn that was revoked within its iteration. The lane waits until it is released at the boundary."""
+        self._awaits_answer = covers_iteration
+        """The agent has not answered yet that hello reported a held turn."""
         self._covers_iteration = covers_iteration
         self._carried_turn: deque[int] = deque()
         """The turn while it covers an iteration of an earlier session."""
@@ -293,12 +299,13 @@ class Session:
             log.warning("the agent ended the session: %s", message.get("reason", "no reason given"))
 
     def _on_grant(self, turn: int) -> None:
-        self._requested = False
+        self._requested = self._awaits_answer = False
         if turn == self._held_turn:
             return  # a duplicate grant: counting it as a second turn would release the turn during an iteration
         self._iterations_at_grant = self.words[ITERATIONS]
         self._busy_ns_at_grant = self.words[BUSY_NS]
         self._held_turn = turn
+        self._was_granted = True
         if self._covers_iteration:
             self._carried_turn.append(turn)
             if not self._covers_iteration:
@@ -311,14 +318,24 @@ class Session:
             self._wakeup.wake()
 
     def _on_revoke(self, turn: int, reason: str) -> None:
-        if turn in (0, self._held_turn):
-            log.debug("turn %d was revoked: %s", turn, reason)
-            self._held_turn = 0
-            if not turn:
-                self._requested = False
-            self._covers_iteration = False
-            self.idle_turn.clear()
+        """Gives a turn up. Unless it is 0, the agent waits for its release: at the boundary if an iteration
+        uses it, else now."""
+        log.debug("turn %d was revoked: %s", turn, reason)
+        if self._awaits_answer:
+            self._awaits_answer = self._requested = False
+        if self._covers_iteration:
+            self._revoked_turn = turn
             self._carried_turn.clear()
+            if turn:
+                self._carried_turn.append(turn)
+            else:
+                self._covers_iteration = False
+        elif turn == self._held_turn:
+            self._revoked_turn = turn
+            self._return_turn()
+            self._held_turn = 0
+        elif turn and not self._was_granted and not self.words[INSIDE]:
+            self._release(turn, again=False)  # a turn of an earlier connection, whose iteration has ended
 
     def _on_pause(self) -> None:
         self._unanswered_pauses.append(None)
@@ -388,8 +405,10 @@ class Session:
             return 0
         if self.words[TURN] == turn == self._held_turn:
             return turn
-        if turn == self._held_turn:
-            self._held_turn = 0  # the page shows the revocation before its message arrives
+        if turn and turn in (self._held_turn, self._revoked_turn):
+            # The page shows a revocation before its message arrives. The lane waits for the memory anyway.
+            self._revoked_turn = 0
+            self._release(turn, again=False)
         return 0
 
     def _return_turn(self, again: bool = False) -> None:

@@ -11,6 +11,7 @@ from laneway.api.quantity import format_bytes
 
 QUOTA_EXCEEDED = "MemoryQuotaExceeded"
 NOT_COVERED = "MemoryNotCovered"
+NOT_RELEASED = "TurnNotReleased"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class Claim:
 
     uncovered: str = ""
     """Why it gets no turns although it holds memory; empty if it does."""
+
+    overdue_release: str = ""
+    """That it keeps memory which others of its lane have waited for too long, as a clause; empty if not."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -77,10 +81,9 @@ def check_claim(
     """
     if process_bytes is not None:
         return CheckResult(violation_of(claim, process_bytes, tolerance_percent), conclusive=True)
-    if claim.uncovered:
-        return CheckResult(Violation(NOT_COVERED, claim.uncovered), conclusive=True)
-    if previous is not None and previous.reason == NOT_COVERED:
-        return CheckResult(None, conclusive=True)
+    found = _known_without_reading(claim)
+    if found is not None or (previous is not None and previous.reason in (NOT_COVERED, NOT_RELEASED)):
+        return CheckResult(found, conclusive=True)
     return CheckResult(previous, conclusive=False)
 
 
@@ -100,6 +103,13 @@ def violation_of(claim: Claim, process_bytes: Mapping[int, int], tolerance_perce
             QUOTA_EXCEEDED,
             f"{count} {held} of GPU memory as the driver reports, more than its quota of {quota}",
         )
+    return _known_without_reading(claim)
+
+
+def _known_without_reading(claim: Claim) -> Violation | None:
+    """Return the violation that the agent knows from its own accounts."""
     if claim.uncovered:
         return Violation(NOT_COVERED, claim.uncovered)
+    if claim.overdue_release:
+        return Violation(NOT_RELEASED, claim.overdue_release)
     return None

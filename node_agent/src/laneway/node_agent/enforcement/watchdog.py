@@ -31,6 +31,7 @@ from laneway.node_agent.gpus.protocol import GPUReading
 from laneway.node_agent.sessions.identity import Peer, check_identity
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.gpu_turns import GPUTurns
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from laneway.node_agent.turns.stray_report import StrayReport
 
 _log = logging.getLogger(__name__)
@@ -123,7 +124,8 @@ class Watchdog:
         if fresh and reading is not None and not reading.processes_hidden:
             memory = self._owners.attribute(reading.process_bytes, claims)
             self._log_foreign(memory.foreign)
-            self._loop.post(partial(self._turns.record_process_memory, reading.process_bytes))
+        if fresh and reading is not None:
+            self._loop.post(partial(self._turns.record_memory_reading, _memory_reading(reading, memory)))
         for tracked in self._tracked.values():
             urgent = bool(lacking - {tracked.claim.record.key})
             self._act(tracked, self._step(tracked, memory, now_seconds, urgent=urgent), urgent=urgent)
@@ -255,6 +257,14 @@ class Watchdog:
         self._logged_foreign = frozenset(foreign)
 
 
+def _memory_reading(reading: GPUReading, memory: ProcessMemory | None) -> MemoryReading | None:
+    """Return what the turn scheduler needs to know; None if the reading does not list processes."""
+    if memory is None:
+        return None
+    container_bytes = {key: sum(by_pid.values()) for (_, key), by_pid in memory.by_claim.items()}
+    return MemoryReading(reading.taken_seconds, reading.process_bytes, container_bytes)
+
+
 def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], frozenset[str]]:
     """Return all claims to a GPU, and the keys of the containers that lack memory now. Called on the loop's
     thread."""
@@ -266,6 +276,7 @@ def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], froz
             quota_bytes=lease.quota_bytes,
             session_pids=frozenset(session.pid for session in lease.sessions),
             uncovered=lease.uncovered,
+            overdue_release=lease.overdue_release,
         )
         for lease in turns.leases.values()
     )

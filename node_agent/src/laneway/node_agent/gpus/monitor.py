@@ -98,6 +98,10 @@ class GPUMonitor:
         self._check_now.set()
         self._listener.stop()
 
+    def check_soon(self) -> None:
+        """Check all GPUs now instead of when the next check is due. May be called from any thread."""
+        self._check_now.set()
+
     def check(self) -> None:
         """Check every GPU once, and report changes of health."""
         checks = {uuid: self._check(uuid) for uuid in self._callers}
@@ -147,7 +151,8 @@ class GPUMonitor:
             cleared=self._file.clear_requested(uuid),
         )
         try:
-            return replace(check, reading=self._callers[uuid].call(lambda: self._source.read(uuid)))
+            reading = self._callers[uuid].call(lambda: self._source.read(uuid))
+            return replace(check, reading=replace(reading, taken_seconds=check.monotonic_seconds))
         except GPUError as error:
             return replace(check, error=error)
 

@@ -164,6 +164,7 @@ def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, 
         parts.append(turns.memory.no_lane_reason(lease))
     parts += [
         lease.uncovered,
+        lease.overdue_release,
         lease.over_quota,
         lease.watchdog_message,
         lease.eviction_message,
@@ -175,6 +176,11 @@ def _message(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, 
         if lease.sessions:
             parts.append("its process is alive, so its memory counts")
     text = "; ".join(part for part in parts if part)
+    blocking = turns.scheduler.blocked_by(lease)
+    if blocking is not None:
+        record = blocking.lease.record
+        sentence = f"Waiting for {record.namespace}/{record.pod} to release its memory: it {blocking.cause}."
+        text = f"{sentence} {text}".strip()
     for key, name in names.items():
         text = text.replace(key, name)
     return text[:1024]

@@ -144,8 +144,12 @@ class SessionBroker:
             self._replace(turns, lease, other)
             session.take_over(other)
         self._watch_process(connection, opened)
-        if fields.get("holds_turn", False) and not turns.scheduler.adopt(lease, session):
-            connection.revoke(0, "the turn ended with the connection that it was granted over")
+        holds_turn = fields.get("holds_turn", False)
+        if not (holds_turn and turns.scheduler.adopt(lease, session)):
+            pending = turns.scheduler.pending.of(lease, pid)
+            if holds_turn or pending is not None:
+                number = 0 if pending is None else pending.turn
+                connection.revoke(number, "the turn ended with the connection that it was granted over")
         turns.orders.process_connected(lease, session, was_offloaded=was_offloaded)
 
     def _hold_for(self, gpu: str | None) -> tuple[Lease, GPUTurns]:

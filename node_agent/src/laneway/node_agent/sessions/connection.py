@@ -125,8 +125,12 @@ class Connection:
         self._packets.refund(self._limits.packets_per_yield)
 
     def revoke(self, turn: int, reason: str) -> None:
-        """Tell the client that it no longer holds a turn."""
-        self._page().write_turn(0)
+        """Tell the client that it no longer holds a turn. Unless the turn is 0, the agent waits for its
+        release, at the next boundary."""
+        page = self._page()
+        page.write_turn(0)
+        if turn:
+            page.write_yield()
         self._send(encode("revoke", turn=turn, reason=reason))
 
     def answer_ping(self) -> None:

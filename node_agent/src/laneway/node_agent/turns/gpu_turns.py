@@ -18,6 +18,7 @@ from laneway.node_agent.turns.lane_rate_control import LaneRateControl
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
 from laneway.node_agent.turns.order_executor import OrderExecutor
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from laneway.node_agent.turns.session import Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.stray_report import StrayReport
@@ -51,7 +52,7 @@ class GPUTurns:
         self.scheduler = TurnScheduler(self.memory, settings, clock, timers, log, recorder)
         self.rate_control = LaneRateControl(self.memory, self.scheduler, settings, clock, timers)
         self.scheduler.turns_overlap = self.rate_control.start
-        self.orders = OrderExecutor(self.memory, self.scheduler, clock, settings.timeout_seconds, recorder)
+        self.orders = OrderExecutor(self.memory, self.scheduler, clock, recorder)
         self.order_of: Callable[[ContainerRecord], PodOrder | None] = lambda record: None
         """Returns the order for a container. Called when the container appears and when more is known
         about it."""
@@ -144,6 +145,7 @@ class GPUTurns:
         if session not in lease.sessions:
             return
         lease.forget_process(session)
+        self.scheduler.process_left(lease, session, ended=True)
         if lease.in_table:
             self.orders.lanes_changed(
                 self.memory.measure(lease) if lease.sessions else self.memory.leave(lease)
@@ -195,6 +197,12 @@ class GPUTurns:
                     self.orders.lanes_changed(self.memory.measure(lease) if lease.in_table else ())
                     lease.last_sizes = lease.sizes or lease.last_sizes
                     self._recorder.changed()
+
+    def record_memory_reading(self, reading: MemoryReading | None) -> None:
+        """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
+        if reading is not None:
+            self.record_process_memory(reading.process_bytes)
+        self.scheduler.observe_memory(reading)
 
     def record_overrun(self, lease: Lease, text: str) -> None:
         """Record that a process hit its memory quota and is about to fail."""

@@ -83,6 +83,9 @@ class Lease:
     uncovered: str = ""
     """Why it may not run although it has a lane: the GPU's memory does not cover its growth."""
 
+    overdue_release: str = ""
+    """Its turn has ended, it keeps its memory, and others have waited for that too long: why, as a clause."""
+
     order: PodOrder | None = None
     """The order that applies to it; None: it may run."""
 

@@ -3,7 +3,7 @@ fits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from laneway.lanes import (
     Lane,
@@ -16,6 +16,7 @@ from laneway.lanes import (
 )
 from laneway.node_agent.turns.counting import counted_sizes
 from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.pending_releases import PendingRelease
 
 
 class LaneMemory:
@@ -42,6 +43,11 @@ class LaneMemory:
     def memory_lane_of(self, lease: Lease) -> int | None:
         """Return the lane that the lease's ephemeral memory counts in; None if it has none."""
         return self._memory_lane_of.get(lease.key)
+
+    @property
+    def lanes_by_key(self) -> Mapping[str, int]:
+        """Return the lane of each lease that has one, by its key."""
+        return self._lane_of
 
     def lease(self, key: str) -> Lease:
         """Return the lease of a tenant of the table."""
@@ -149,18 +155,32 @@ class LaneMemory:
                 return f"{what}: {waiting.refusal.message}"
         return ""
 
-    def fits(self, lease: Lease, running: Iterable[Lease]) -> bool:
-        """Return whether memory covers one more turn beside the running ones.
+    def fits(self, lease: Lease, running: Iterable[Lease], pending: Iterable[PendingRelease] = ()) -> bool:
+        """Return whether memory covers one more turn beside the running ones and the pending releases.
 
-        For a current table the safety condition guarantees this. While turns of an earlier table still run it
-        does not: then the leases that hold turns count, not their present lanes.
+        For a current table without pending releases the safety condition guarantees this. While turns of an
+        earlier table still run it does not: then the leases that hold turns count, not their present lanes.
+
+        Args:
+            lease: the lease that would get the turn.
+            running: the leases with a turn.
+            pending: turns that ended before their memory was released. Each counts with what it held then, or
+                with what it counts now if that is more.
         """
         rules = self.table.rules
-        promised = sum(counted_persistent_bytes(tenant, rules) for tenant in self._memory_holders())
         keys = {lease.key} | {other.key for other in running}
-        promised += sum(
-            counted_ephemeral_bytes(tenant, rules) for tenant in self._memory_holders() if tenant.key in keys
-        )
+        pending = tuple(pending)
+        keys |= {each.lease.key for each in pending if self._leases.get(each.lease.key) is each.lease}
+        counted = {
+            tenant.key: counted_persistent_bytes(tenant, rules)
+            + (counted_ephemeral_bytes(tenant, rules) if tenant.key in keys else 0)
+            for tenant in self._memory_holders()
+        }
+        promised = sum(counted.values())
+        for each in pending:
+            held = counted_persistent_bytes(each.tenant, rules) + counted_ephemeral_bytes(each.tenant, rules)
+            present = self._leases.get(each.lease.key) is each.lease
+            promised += max(0, held - (counted.get(each.lease.key, 0) if present else 0))
         return promised <= self.table.capacity_bytes
 
     def _memory_holders(self) -> list[Tenant]:

@@ -43,13 +43,11 @@ class OrderExecutor:
         memory: LaneMemory,
         scheduler: TurnScheduler,
         clock: Clock,
-        timeout_seconds: float,
         recorder: EventRecorder,
     ) -> None:
         self._memory = memory
         self._scheduler = scheduler
         self._clock = clock
-        self._timeout_seconds = timeout_seconds
         self._recorder = recorder
 
     def set_order(self, lease: Lease, order: PodOrder | None) -> None:
@@ -91,13 +89,14 @@ class OrderExecutor:
             self.step(lease)
             for session in lease.connected:
                 order_state = session.order_state
+                limit_seconds = self._scheduler.release_limit_seconds(lease)
                 late = (
                     order_state.unanswered is not None
-                    and now_seconds - order_state.sent_seconds >= self._timeout_seconds
+                    and now_seconds - order_state.sent_seconds >= limit_seconds
                 )
                 if late and not order_state.timeout_reported:
                     order_state.timeout_reported = True
-                    text = f"process {session.pid} has not answered {order_state.unanswered} in {self._timeout_seconds:g} s"
+                    text = f"process {session.pid} has not answered {order_state.unanswered} in {limit_seconds:g} s"
                     self._recorder.record_event(lease, "OrderNotFollowed", text)
 
     def process_connected(self, lease: Lease, session: Session, *, was_offloaded: bool) -> None:
@@ -170,9 +169,9 @@ class OrderExecutor:
                 session.order_state.pause_requested = True
                 self._send_pause(session)
         now_seconds = self._clock.monotonic()
+        limit_seconds = self._scheduler.release_limit_seconds(lease)
         lease.blocked |= all(
-            session.order_state.paused
-            or now_seconds - session.order_state.sent_seconds >= self._timeout_seconds
+            session.order_state.paused or now_seconds - session.order_state.sent_seconds >= limit_seconds
             for session in lease.connected
         )
         if not lease.blocked:
@@ -230,7 +229,7 @@ class OrderExecutor:
         self._admit(lease)
         if lease.in_table:
             self._scheduler.lanes_changed(self._memory.resume(lease))
-        if self._memory.lane_of(lease) is None or not self._memory.fits(lease, self._scheduler.turns):
+        if self._memory.lane_of(lease) is None or not self._scheduler.fits(lease):
             return
         for session in lease.connected:
             order_state = session.order_state

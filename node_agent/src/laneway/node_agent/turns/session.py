@@ -146,7 +146,7 @@ class ClientChannel(Protocol):
         ...
 
     def revoke(self, turn: int, reason: str) -> None:
-        """Tell the client that it no longer holds a turn."""
+        """Tell the client that it no longer holds a turn, and ask for its release; 0: no turn is awaited."""
         ...
 
     def order(self, command: OrderCommand) -> None:

@@ -4,12 +4,14 @@ A session requests a turn. If its lane is free, the turn is granted at once. Oth
 lane's turn is checked until the policy prefers another lease: when its quantum is over, or when it is between
 iterations for so long that the lane is idle. Then the holder is asked to yield, releases at its next
 boundary, and the preferred lease is granted the turn. A holder that does not release in time loses its turn.
+So does one whose connection breaks. The lane then waits until its memory is free (:class:`PendingReleases`).
 
 Invariants:
 
-- A lane has at most one turn. A turn occupies the lane that it was granted in and the present lane of its
-  tenant.
-- A turn is granted only if memory covers it beside the running turns (:meth:`LaneMemory.fits`).
+- A lane has at most one turn, and none of another lease while a release is pending there. A turn occupies the
+  lane that it was granted in and the present lane of its tenant.
+- A turn is granted only if memory covers it beside the running turns and the pending releases
+  (:meth:`LaneMemory.fits`).
 
 A hand-off passes here between one process's release and another's grant, so this path is short.
 :class:`WaitQueue` knows who waits, and ``Turn.next_holder`` was chosen when the holder was asked to yield.
@@ -26,6 +28,8 @@ from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.holder_monitor import HolderMonitor
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
+from laneway.node_agent.turns.pending_releases import MemoryReading, PendingRelease, PendingReleases
+from laneway.node_agent.turns.release_limit import release_limit_seconds
 from laneway.node_agent.turns.service import service_on_entry
 from laneway.node_agent.turns.session import NANOSECONDS, Session
 from laneway.node_agent.turns.settings import TurnSettings
@@ -59,14 +63,15 @@ class TurnScheduler:
         self._recorder = recorder
         self._queue = WaitQueue(memory)
         self._holders = HolderMonitor(self._queue, settings, clock, timers)
+        self._pending = PendingReleases(memory.table.rules)
         self._turns: dict[Lease, Turn] = {}
         self._turn_in: dict[int, Turn] = {}
         """The same turns, by the lane in which each was granted."""
         self._numbers: dict[int, int] = {}
         self._idle_lanes: set[int] = set()
         self._has_stale_turns = False
-        """Some turn belongs to an earlier lane table: it may occupy two lanes, and memory has to be
-        counted."""
+        """Some turn belongs to an earlier lane table or a release is pending: it may occupy two lanes, and
+        memory has to be counted."""
 
     @property
     def turns(self) -> Mapping[Lease, Turn]:
@@ -74,7 +79,8 @@ class TurnScheduler:
         return self._turns
 
     def request(self, lease: Lease, session: Session) -> None:
-        """Handle a process's request for a turn."""
+        """Handle a process's request for a turn. A process that requests one is outside an iteration."""
+        self.process_left(lease, session)
         turn = self._turns.get(lease)
         if turn is not None and session in turn.holders:
             session.channel.grant(turn.number)
@@ -113,10 +119,12 @@ class TurnScheduler:
     ) -> None:
         """Release a process's turn; with ``again`` the process also requests the next one.
 
-        A release of a turn that the process does not hold is ignored: it may have crossed a revocation.
+        A release of a turn that the process does not hold may have crossed a revocation: then it says only
+        that the process is outside.
         """
         turn = self._turns.get(lease)
         if turn is None or turn.number != number or session not in turn.holders:
+            self.process_left(lease, session)
             if again:
                 self.request(lease, session)
             return
@@ -139,8 +147,11 @@ class TurnScheduler:
         turn = self._turns.get(lease)
         if turn is not None and session in turn.holders:
             self._remove_process(turn, session, now_seconds)
+            self._release_later(turn, session, "lost its connection to the node agent", now_seconds)
             if not turn.holders:
                 self._end(turn, TurnEnd.RELEASED if goodbye else TurnEnd.DIED, now_seconds)
+        if goodbye:
+            self.process_left(lease, session)
         if lease.view is not None and not lease.wants_turn:
             self._queue.leave(lease)
             lease.away_since_seconds = now_seconds
@@ -148,17 +159,25 @@ class TurnScheduler:
     def adopt(self, lease: Lease, session: Session) -> bool:
         """Let a process keep the turn that an earlier agent process granted. Return whether it may.
 
-        It may only during recovery: later the turn may belong to another lease.
+        It may only during recovery, and if its lane is free. If another lease occupies the lane, one of the
+        two makes a false claim. The lane then waits for both.
         """
         lane = self._memory.lane_of(lease)
         if not self.awaiting_recovery or lane is None:
             return False
+        now_seconds = self._clock.monotonic()
         session.has_run = True
         turn = self._turns.get(lease)
-        if turn is None:
-            self._begin(lease, lane, self._clock.monotonic(), [session])
-        else:
+        if turn is not None:
             self._grant(turn, session)
+            return True
+        held = self._pending.blocking(lane, self._memory.lanes_by_key, lease)
+        if self._occupying_turns(lane) or held or not self.fits(lease):
+            number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
+            claimed = Turn(number, lane, lease, now_seconds)
+            self._release_later(claimed, session, "claims a turn that is not its own", now_seconds)
+            return False
+        self._begin(lease, lane, now_seconds, [session])
         return True
 
     def finish_recovery(self) -> None:
@@ -167,23 +186,89 @@ class TurnScheduler:
         self.lanes_changed(())
 
     def revoke_stalled(self) -> None:
-        """Revoke turns that were not released in time, and check lanes with waiting leases."""
+        """Revoke turns that were not released in time, report overdue releases, and check lanes with waiting
+        leases."""
         now_seconds = self._clock.monotonic()
         for turn in tuple(self._turns.values()):
             asked_seconds = turn.yield_requested_seconds
             if asked_seconds is None:
                 continue
-            if now_seconds - asked_seconds >= self._settings.timeout_seconds:
-                self._revoke(turn, now_seconds)
+            limit_seconds = self.release_limit_seconds(turn.lease)
+            if now_seconds - asked_seconds >= limit_seconds:
+                self._revoke(turn, limit_seconds, now_seconds)
             else:
                 self._holders.repeat_request(turn)
+        for overdue in self._pending.mark_overdue(now_seconds):
+            self._recorder.record_event(overdue.lease, "TurnNotReleased", overdue.lease.overdue_release)
         self._advance_all(now_seconds)
+
+    def release_limit_seconds(self, lease: Lease) -> float:
+        """Return how long a lease may take to release its turn after a request to yield."""
+        return release_limit_seconds(lease.counted, self._settings.timeout_seconds)
 
     def request_yield(self, lease: Lease) -> None:
         """Ask for the lease's turn back, if it has one, because of an order to pause."""
         turn = self._turns.get(lease)
         if turn is not None:
             self._holders.request_yield(turn)
+
+    # Memory of ended turns
+
+    @property
+    def pending(self) -> PendingReleases:
+        """Return the turns that ended before their memory was released."""
+        return self._pending
+
+    def fits(self, lease: Lease) -> bool:
+        """Return whether memory covers the lease beside all that runs or has not released its memory."""
+        return self._memory.fits(lease, self._turns, self._pending)
+
+    def observe_memory(self, reading: MemoryReading | None) -> None:
+        """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
+        if self._pending.observe(reading):
+            self._release_finished()
+
+    def process_left(self, lease: Lease, session: Session, *, ended: bool = False) -> None:
+        """Record that a process is outside an iteration, or has ended."""
+        if self._pending.process_left(lease, session.pid, self._clock.monotonic(), ended=ended):
+            self._release_finished()
+
+    def blocked_by(self, lease: Lease) -> PendingRelease | None:
+        """Return the pending release for whose memory a lease waits; None if it waits for none."""
+        lane = self._memory.lane_of(lease)
+        if not self._pending or lane is None or not lease.wants_turn or not lease.may_run:
+            return None
+        blocking = self._pending.blocking(lane, self._memory.lanes_by_key, lease)
+        return next((each for each in blocking if each.blocking_since_seconds is not None), None)
+
+    def _release_later(self, turn: Turn, session: Session, cause: str, now_seconds: float) -> None:
+        """Keep the lane of an ended turn, and the memory of its lease, until the process has released it."""
+        lease = turn.lease
+        patience_seconds = (
+            self._settings.timeout_seconds
+            if turn.yield_requested_seconds is not None
+            else self.release_limit_seconds(lease)
+        )
+        release = PendingRelease(lease, turn.lane, turn.number, lease.tenant(), cause, patience_seconds)
+        self._pending.add(release, session.pid, now_seconds)
+        self._has_stale_turns = True
+
+    def _release_finished(self) -> None:
+        """Grant lanes that a pending release occupied."""
+        self._refresh_stale_turns()
+        self._advance_all(self._clock.monotonic())
+        self._recorder.changed()
+
+    def _may_begin(self, lease: Lease, lane: int, now_seconds: float) -> bool:
+        """Return whether pending releases and turns of an earlier table leave the lane and enough memory."""
+        occupying = self._pending.blocking(lane, self._memory.lanes_by_key, lease)
+        if not occupying and self.fits(lease):
+            return True
+        for each in occupying or self._pending:
+            if each.blocking_since_seconds is None and each.lease is not lease:
+                each.blocking_since_seconds = now_seconds
+                self._recorder.changed()
+        return False
 
     # Lanes
 
@@ -208,7 +293,9 @@ class TurnScheduler:
 
     def _refresh_stale_turns(self) -> None:
         self._turn_in = {turn.lane: turn for turn in self._turns.values()}
-        self._has_stale_turns = not all(self._is_current(turn) for turn in self._turns.values())
+        self._has_stale_turns = bool(self._pending) or not all(
+            self._is_current(turn) for turn in self._turns.values()
+        )
 
     def _is_current(self, turn: Turn) -> bool:
         lane = self._memory.lane_of(turn.lease)
@@ -232,7 +319,7 @@ class TurnScheduler:
                 self._holders.mark_contended(turn, now_seconds)
             return
         lease = self._choose_next(lane, now_seconds)
-        if lease is None or (self._has_stale_turns and not self._memory.fits(lease, self._turns)):
+        if lease is None or (self._has_stale_turns and not self._may_begin(lease, lane, now_seconds)):
             return
         turn = self._begin(lease, lane, now_seconds)
         if self._queue.has_runnable(lane):
@@ -330,11 +417,12 @@ class TurnScheduler:
         )
         session.page.write_turn(0)
 
-    def _revoke(self, turn: Turn, now_seconds: float) -> None:
-        text = f"did not yield within {self._settings.timeout_seconds:g} s"
+    def _revoke(self, turn: Turn, limit_seconds: float, now_seconds: float) -> None:
+        text = f"did not yield within {limit_seconds:g} s"
         turn.lease.last_event = f"lost turn {turn.number} of lane {turn.lane}: {text}"
         for session in tuple(turn.holders):
             self._remove_process(turn, session, now_seconds)
+            self._release_later(turn, session, text, now_seconds)
             session.channel.revoke(turn.number, text)
         self._end(turn, TurnEnd.REVOKED, now_seconds, "stalled")
         self._recorder.record_event(turn.lease, "TurnRevoked", turn.lease.last_event)
@@ -353,10 +441,7 @@ class TurnScheduler:
         if turn.yielded_idle:
             self._idle_lanes.add(turn.lane)
         del self._turns[turn.lease]
-        if (
-            self._turn_in.get(turn.lane) is turn
-        ):  # after a restart, two processes may claim a turn of one lane
-            del self._turn_in[turn.lane]
+        del self._turn_in[turn.lane]
 
     def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         lease = turn.lease

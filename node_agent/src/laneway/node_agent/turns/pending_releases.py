@@ -1,0 +1,172 @@
+"""Turns that ended before their holder released its memory: revoked, or cut off with the connection.
+
+A pending release occupies the lane of its turn, and its memory counts, until its processes are *outside* and
+their memory is gone:
+
+- A process is outside once it has released, requested a turn, said goodbye or ended.
+- Where the driver lists the memory of processes, a reading taken after that must show it: of processes that
+  have ended nothing, and of the container no more than the lane table counts as its persistent memory.
+  Elsewhere a process's word or its end counts.
+
+A release that others have waited for too long is overdue. The watchdog then stops the container's processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from laneway.lanes import LaneRules, Tenant, counted_persistent_bytes
+from laneway.node_agent.turns.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReading:
+    """What the driver shows of a GPU's memory."""
+
+    taken_seconds: float
+    """CLOCK_MONOTONIC from before the driver was asked."""
+
+    process_bytes: Mapping[int, int] = field(default_factory=dict)
+    """By pid in the agent's namespace."""
+
+    container_bytes: Mapping[str, int] = field(default_factory=dict)
+    """All processes of a container together, by the container's key."""
+
+
+@dataclass(eq=False, slots=True)
+class PendingRelease:
+    """The memory of one container's ended turn."""
+
+    lease: Lease
+    lane: int
+    turn: int
+    tenant: Tenant
+    """The container as the lane table counted it when the turn ended: what it may hold until it is outside."""
+
+    cause: str
+    """Why the turn ended, as a clause without its subject."""
+
+    patience_seconds: float
+    """How long others wait for it before it is overdue."""
+
+    pids: set[int] = field(default_factory=set)
+    """The processes that held the turn when it ended."""
+
+    inside: set[int] = field(default_factory=set)
+    """Those that may be inside an iteration."""
+
+    ended: set[int] = field(default_factory=set)
+    """Those that have ended since."""
+
+    changed_seconds: float = 0.0
+    """When the last process left: a reading counts if it was taken later."""
+
+    blocking_since_seconds: float | None = None
+    """Since when a waiting lease is not granted a turn because of it."""
+
+    def is_over(self, reading: MemoryReading | None, rules: LaneRules) -> bool:
+        """Return whether its processes are outside and their memory is gone.
+
+        Args:
+            reading: the driver's last reading; None where it does not list the memory of processes.
+            rules: the padding of measured sizes.
+        """
+        if self.inside:
+            return False
+        if reading is None:
+            return True
+        if reading.taken_seconds <= self.changed_seconds or not self.ended.isdisjoint(reading.process_bytes):
+            return False
+        allowed_bytes = counted_persistent_bytes(self.lease.tenant(), rules) if self.lease.in_table else 0
+        return reading.container_bytes.get(self.lease.key, 0) <= allowed_bytes
+
+
+class PendingReleases:
+    """The pending releases of one GPU."""
+
+    def __init__(self, rules: LaneRules) -> None:
+        self._rules = rules
+        self._pending: list[PendingRelease] = []
+        self._reading: MemoryReading | None = None
+
+    def __iter__(self) -> Iterator[PendingRelease]:
+        """Iterate over the pending releases, the oldest first."""
+        return iter(self._pending)
+
+    def __bool__(self) -> bool:
+        """Return whether there is one."""
+        return bool(self._pending)
+
+    def of(self, lease: Lease, pid: int) -> PendingRelease | None:
+        """Return the pending release of a process that may be inside an iteration."""
+        return next((each for each in self._pending if each.lease is lease and pid in each.inside), None)
+
+    def blocking(self, lane: int, lane_of: Mapping[str, int], but: Lease) -> list[PendingRelease]:
+        """Return what occupies a lane for any other lease: as a turn does, the lane that the turn was granted
+        in and the present lane of its tenant."""
+        return [
+            each
+            for each in self._pending
+            if each.lease is not but and lane in (each.lane, lane_of.get(each.lease.key))
+        ]
+
+    def add(self, release: PendingRelease, pid: int, now_seconds: float) -> None:
+        """Add a process whose turn has ended although it may be inside an iteration."""
+        known = next(
+            (
+                each
+                for each in self._pending
+                if (each.lease, each.lane, each.turn) == (release.lease, release.lane, release.turn)
+            ),
+            None,
+        )
+        if known is None:
+            known = release
+            self._pending.append(known)
+        known.pids.add(pid)
+        known.inside.add(pid)
+        known.changed_seconds = now_seconds
+
+    def process_left(self, lease: Lease, pid: int, now_seconds: float, *, ended: bool = False) -> bool:
+        """Record that a process is outside. Return whether a release is over with that."""
+        for each in self._pending:
+            if each.lease is not lease or pid not in each.pids:
+                continue
+            if pid in each.inside or (ended and pid not in each.ended):
+                each.changed_seconds = now_seconds
+            each.inside.discard(pid)
+            if ended:
+                each.ended.add(pid)
+        return bool(self._pending) and self._drop_finished()
+
+    def observe(self, reading: MemoryReading | None) -> bool:
+        """Record the driver's reading; None: it does not list the memory of processes. Return whether a
+        release is over with that."""
+        self._reading = reading
+        return bool(self._pending) and self._drop_finished()
+
+    def mark_overdue(self, now_seconds: float) -> list[PendingRelease]:
+        """Return the releases that have just become overdue. Their lease says so until they are over."""
+        overdue = [
+            each
+            for each in self._pending
+            if each.pids - each.ended
+            and not each.lease.overdue_release
+            and each.blocking_since_seconds is not None
+            and now_seconds - each.blocking_since_seconds >= each.patience_seconds
+        ]
+        for each in overdue:
+            each.lease.overdue_release = (
+                f"does not release its memory after turn {each.turn} of lane {each.lane}: {each.cause}"
+            )
+        return overdue
+
+    def _drop_finished(self) -> bool:
+        kept = [each for each in self._pending if not each.is_over(self._reading, self._rules)]
+        finished = len(kept) < len(self._pending)
+        dropped = {each.lease for each in self._pending} - {each.lease for each in kept}
+        for lease in dropped:
+            lease.overdue_release = ""
+        self._pending = kept
+        return finished

@@ -34,8 +34,23 @@ static void reset_in_child(void)
     pools_reset_in_child();
 }
 
+static uint64_t block_signals(void)
+{
+    /* The kernel's call, because glibc's leaves out the signals by which it cancels threads. */
+    uint64_t all = ~(uint64_t)0, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    return before;
+}
+
+static void restore_signals(uint64_t mask)
+{
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+}
+
 static void resume_in_child(atomic_int *mark)
 {
+    /* Or a handler could wait here for the code that it has interrupted. */
+    uint64_t signal_mask = block_signals();
     int expected = WIPED;
     if (atomic_compare_exchange_strong(mark, &expected, RESETTING)) {
         reset_in_child();
@@ -43,6 +58,7 @@ static void resume_in_child(atomic_int *mark)
     }
     while (atomic_load(mark) != READY)
         sched_yield();
+    restore_signals(signal_mask);
 }
 
 static void after_fork_in_child(void)
@@ -88,9 +104,7 @@ struct critical_section enter(pthread_mutex_t *lock)
 {
     struct critical_section section = {.error_number = errno};
     check_for_fork();
-    /* The kernel's call, because glibc's leaves out the signals by which it cancels threads. */
-    uint64_t all = ~(uint64_t)0;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &section.signal_mask, sizeof all);
+    section.signal_mask = block_signals();
     pthread_mutex_lock(lock);
     return section;
 }
@@ -98,6 +112,6 @@ struct critical_section enter(pthread_mutex_t *lock)
 void leave(pthread_mutex_t *lock, struct critical_section section)
 {
     pthread_mutex_unlock(lock);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &section.signal_mask, NULL, sizeof section.signal_mask);
+    restore_signals(section.signal_mask);
     errno = section.error_number;
 }

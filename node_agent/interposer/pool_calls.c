@@ -124,9 +124,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
-    CUresult result = real != NULL ? real(pool) : CUDA_ERROR_NOT_INITIALIZED;
-    if (result == CUDA_SUCCESS)
-        pool_forget(pool);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    uint64_t number = pool_forget(pool);
+    CUresult result = real(pool);
+    pool_forgotten(number, result == CUDA_SUCCESS);
     return result;
 }
 

@@ -1,5 +1,6 @@
 #include "pools.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct pool {
     CUuuid gpu;
     uint64_t live;    /* bytes of its allocations */
     uint64_t charged; /* in the account; never less than `live` */
+    int queries;      /* calls of the driver under way with `handle`, which must not be destroyed meanwhile */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,20 +87,34 @@ static bool reserved_by_driver(const struct pool *pool, uint64_t *reserved)
     return real != NULL && real(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) == CUDA_SUCCESS;
 }
 
-static struct pool copy_of(uint64_t number)
+static bool has_handle(const struct pool *pool)
+{
+    return pool->present && !pool->forgotten;
+}
+
+static struct pool begin_query(uint64_t number)
 {
     struct critical_section section = enter(&lock);
     struct pool pool = pools[number - 1];
+    pools[number - 1].queries += has_handle(&pool);
     leave(&lock, section);
     return pool;
 }
 
+static void end_query(uint64_t number, const struct pool *pool)
+{
+    struct critical_section section = enter(&lock);
+    pools[number - 1].queries -= has_handle(pool);
+    leave(&lock, section);
+}
+
 bool pool_settle(uint64_t number)
 {
-    struct pool pool = copy_of(number);
+    struct pool pool = begin_query(number);
     uint64_t reserved;
     if (!reserved_by_driver(&pool, &reserved))
         reserved = 0;
+    end_query(number, &pool);
     struct critical_section section = enter(&lock);
     struct pool *now = &pools[number - 1];
     uint64_t target = now->live > reserved ? now->live : reserved;
@@ -106,7 +122,7 @@ bool pool_settle(uint64_t number)
     now->charged -= excess;
     if (now->charged > now->live)
         atomic_store(&slack, true);
-    if (now->forgotten && now->live == 0)
+    if (now->forgotten && now->live == 0 && now->queries == 0)
         now->present = false;
     leave(&lock, section);
     account_release(&pool.gpu, excess);
@@ -122,6 +138,14 @@ void pool_release(uint64_t number, uint64_t bytes)
     pool_settle(number);
 }
 
+static bool is_present(uint64_t number)
+{
+    struct critical_section section = enter(&lock);
+    bool present = pools[number - 1].present;
+    leave(&lock, section);
+    return present;
+}
+
 void pools_settle(void)
 {
     if (!atomic_load(&slack))
@@ -130,35 +154,52 @@ void pools_settle(void)
     if (!atomic_exchange(&slack, false))
         return;
     for (uint64_t number = 1; number <= MOST_POOLS; number++)
-        if (pools[number - 1].present)
+        if (is_present(number))
             pool_settle(number); /* sets `slack` again where some is left */
 }
 
 void pools_trim(void)
 {
     for (uint64_t number = 1; number <= MOST_POOLS; number++) {
-        struct pool pool = copy_of(number);
-        if (!pool.present || pool.forgotten || pool.charged <= pool.live)
-            continue;
+        struct pool pool = begin_query(number);
+        bool unused = has_handle(&pool) && pool.charged > pool.live;
         __typeof__(&cuMemPoolTrimTo) trim_pool = REAL(cuMemPoolTrimTo);
         __typeof__(&cuDeviceGraphMemTrim) trim_graphs = REAL(cuDeviceGraphMemTrim);
-        if (pool.handle != NULL && trim_pool != NULL)
+        if (unused && pool.handle != NULL && trim_pool != NULL)
             trim_pool(pool.handle, 0);
-        else if (pool.handle == NULL && trim_graphs != NULL)
+        else if (unused && pool.handle == NULL && trim_graphs != NULL)
             trim_graphs(pool.device);
-        pool_settle(number);
+        end_query(number, &pool);
+        if (unused)
+            pool_settle(number);
     }
 }
 
-void pool_forget(CUmemoryPool handle)
+uint64_t pool_forget(CUmemoryPool handle)
 {
     struct critical_section section = enter(&lock);
     struct pool *pool = find(handle, -1);
     if (pool != NULL)
         pool->forgotten = true;
+    int queries = pool != NULL ? pool->queries : 0;
     leave(&lock, section);
-    if (pool != NULL)
-        pool_settle((uint64_t)(pool - pools) + 1);
+    while (queries > 0) {
+        sched_yield();
+        section = enter(&lock);
+        queries = pool->queries;
+        leave(&lock, section);
+    }
+    return pool != NULL ? (uint64_t)(pool - pools) + 1 : 0;
+}
+
+void pool_forgotten(uint64_t number, bool destroyed)
+{
+    if (number == 0)
+        return;
+    struct critical_section section = enter(&lock);
+    pools[number - 1].forgotten = destroyed;
+    leave(&lock, section);
+    pool_settle(number);
 }
 
 bool pool_place(CUmemoryPool handle, struct place *place)

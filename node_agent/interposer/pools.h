@@ -27,8 +27,11 @@ void pools_settle(void);
 /* Tells the driver to give back what its pools do not use, as it does itself when a device is full. */
 void pools_trim(void);
 
-/* The pool's handle is invalid from now on; its allocations live on. */
-void pool_forget(CUmemoryPool handle);
+/* Before a pool is destroyed: its handle is used no more, and no call that uses it is under way. Returns the pool's number. */
+uint64_t pool_forget(CUmemoryPool handle);
+
+/* After that: its allocations live on, or the driver has refused to destroy it. */
+void pool_forgotten(uint64_t number, bool destroyed);
 
 /* The device on which a pool that the program created lies. */
 bool pool_place(CUmemoryPool handle, struct place *place);

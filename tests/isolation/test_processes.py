@@ -89,7 +89,12 @@ def test_locks_survive_signals_cancellation_and_forks(container: Container) -> N
     assert container.run(c_program("interrupted")) == [1, OK]
 
 
-def test_a_program_of_another_pointer_frees_nothing(container: Container, program: Interpreter) -> None:
+def test_a_pool_is_not_asked_for_after_its_end(container: Container) -> None:
+    assert container.run(c_program("pooling")) == [0]
+    assert container.charged == container.device.used == 0
+
+
+def test_the_pointer_of_another_process_frees_nothing(container: Container, program: Interpreter) -> None:
     other = container.start()
     try:
         pointer = program.allocate(HALF)[1]

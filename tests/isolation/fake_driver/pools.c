@@ -130,6 +130,8 @@ FAKE CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *valu
 {
     if (attribute != 5 && attribute != 7)
         return INVALID_VALUE;
+    if (pool->destroyed)
+        abort(); /* a real driver may do worse with a handle that is no more */
     *(uint64_t *)value = attribute == 5 ? pool->reserved : pool->used;
     return SUCCESS;
 }

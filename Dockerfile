@@ -74,6 +74,16 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
     && /build/bin/pip install --quiet --no-deps --no-index --no-compile --target /client /wheels/*.whl \
     && rm -r /client/*.dist-info
 
+# For glibc 2.17 and newer, whatever the user's image has.
+FROM build AS interposer
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+COPY requirements/interposer.txt /requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
+    /build/bin/pip install --quiet --require-hashes --only-binary=:all: --requirement /requirements/interposer.txt
+COPY node_agent/interposer /source/interposer
+RUN PYTHON=/build/bin/python sh /source/interposer/build.sh /interposer
+
 # ---- The images.
 
 # Its user has no entry in /etc/passwd, so libraries read LOGNAME.
@@ -101,6 +111,7 @@ ENTRYPOINT ["/opt/venv/bin/laneway-node-agent"]
 FROM ${BASE} AS client
 COPY client/image/install_client.py /usr/local/bin/
 COPY --from=client-own /client /client
+COPY --from=interposer /interposer /client
 ENTRYPOINT ["python3", "/usr/local/bin/install_client.py"]
 
 # A user's image, as a user would write it: PyTorch, scikit-learn and scripts, without Laneway.

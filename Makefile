@@ -48,6 +48,7 @@ lock: ## Resolve the dependencies and write requirements/*.txt
 	$(COMPILE) --group dev pyproject.toml -o requirements/dev.txt
 	echo uv | $(COMPILE) -c requirements/dev.txt - -o requirements/bootstrap.txt
 	echo hatchling | $(COMPILE) -c requirements/dev.txt - -o requirements/build.txt
+	echo ziglang | $(COMPILE) -c requirements/dev.txt - -o requirements/interposer.txt
 	$(foreach c,$(COMPONENTS),$(COMPILE) $(c)/pyproject.toml -c requirements/dev.txt -o requirements/$(subst _,-,$(c)).txt;)
 	$(LOCK) --python-version 3.13 --python-platform x86_64-manylinux_2_28 --group frameworks \
 		--override <(printf "%s; python_version < '0'\n" $(DEBIANS)) -o requirements/frameworks.txt
@@ -117,7 +118,7 @@ demo: setup ## Real jobs on a real cluster: lanes, a gang, preemption, a job tha
 ##@ Test
 
 .PHONY: test
-test: verify test-unit test-adversarial test-properties test-integration test-faults test-e2e ## Everything that CI runs
+test: verify test-unit test-adversarial test-properties test-isolation test-integration test-faults test-e2e ## Everything that CI runs
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Pure parts, in under a minute, without root
@@ -130,6 +131,10 @@ test-adversarial: $(INSTALLED) ## Workloads that would break a scheduler, in sim
 .PHONY: test-properties
 test-properties: $(INSTALLED) ## Properties at length: lane tables over 100,000 changes, all interleavings of small gangs
 	$(PYTEST) --numprocesses auto tests/properties
+
+.PHONY: test-isolation
+test-isolation: setup ## Programs that try to exceed their memory, on a fake driver with the real interposer; as root: docs/isolation.md
+	$(PYTEST) tests/isolation
 
 .PHONY: test-integration
 test-integration: programs ## Components against a real kube-apiserver, real sockets, real PyTorch
@@ -226,6 +231,10 @@ verify-chart: programs ## helm lint, and kubeconform on the rendered chart
 .PHONY: images
 images: setup ## Build the images (with docker or podman if one runs, otherwise buildah)
 	$(PYTHON) -m hack.images build
+
+.PHONY: interposer
+interposer: setup ## Build liblaneway-interposer.so and ld.so.preload into node_agent/interposer/build
+	PYTHON=$(PYTHON) sh node_agent/interposer/build.sh node_agent/interposer/build
 
 .PHONY: chart
 chart: setup ## Render the chart with its default values

@@ -2,9 +2,8 @@
 
 The folder then holds
 
-    .versions/<hash of the content>/{laneway/client/…, sitecustomize.py}
-    laneway ─▶ .versions/<hash>/laneway
-    sitecustomize.py ─▶ .versions/<hash>/sitecustomize.py
+    .versions/<hash of the content>/{laneway/client/…, sitecustomize.py, liblaneway-interposer.so, ld.so.preload}
+    laneway ─▶ .versions/<hash>/laneway, and the other three likewise
 
 Containers that run during an update keep a complete version: a link is replaced by one rename, and the files
 of the version before stay for the modules that those containers have still to import.
@@ -18,7 +17,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path("/client")
-ENTRIES = ("laneway", "sitecustomize.py")
+ENTRIES = ("laneway", "sitecustomize.py", "liblaneway-interposer.so", "ld.so.preload")
 KEPT_VERSIONS = 3
 """Besides the version in use, those of containers that started before the last updates."""
 

@@ -40,7 +40,7 @@ PACKAGES = (
     Package("curl", "downloads", ("curl",)),
     Package("git", "development", ("git",)),
     Package("make", "development", ("make",)),
-    Package("gcc", "the pause image", ("gcc",)),
+    Package("gcc", "the pause image, the tests of isolation", ("gcc",)),
     Package(
         "libc6-dev",
         "the pause image",

@@ -47,7 +47,12 @@ TARGETS: dict[str, Target] = {
         _component("operator", "operator"),
         _component("device-plugin", "device_plugin"),
         _component("node-agent", "node_agent"),
-        Target("client", "python", ("build.txt",), ("client/pyproject.toml", "client/src", "client/image")),
+        Target(
+            "client",
+            "python",
+            ("build.txt", "interposer.txt"),
+            ("client/pyproject.toml", "client/src", "client/image", "node_agent/interposer"),
+        ),
         Target("examples", "examples", (), ("examples",)),
     )
 }

@@ -39,6 +39,8 @@ def hashes() -> dict[str, str]:
         ("requirements/node-agent.txt", {"node-agent"}),
         ("requirements/build.txt", {"operator", "device-plugin", "node-agent", "client"}),
         ("client/src/sitecustomize.py", {"client"}),
+        ("node_agent/interposer/account.c", {"client"}),
+        ("requirements/interposer.txt", {"client"}),
         ("Dockerfile", set(TARGETS)),
         ("charts/laneway/Chart.yaml", set()),  # only its appVersion is in an image's name
         ("operator/src/laneway/operator/__pycache__/main.pyc", set()),

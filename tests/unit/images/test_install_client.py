@@ -39,7 +39,13 @@ def client(folder: Path, text: str) -> Path:
     (folder / "laneway" / "client").mkdir(parents=True)
     (folder / "laneway" / "client" / "__init__.py").write_text(text, encoding="utf-8")
     (folder / "sitecustomize.py").write_text(f"# {text}", encoding="utf-8")
+    add_interposer(folder, text)
     return folder
+
+
+def add_interposer(folder: Path, text: str) -> None:
+    (folder / "liblaneway-interposer.so").write_text(f"library {text}", encoding="utf-8")
+    (folder / "ld.so.preload").write_text("/opt/laneway/liblaneway-interposer.so\n", encoding="utf-8")
 
 
 def seen_in(destination: Path) -> tuple[str, str]:
@@ -82,6 +88,16 @@ def test_what_an_interrupted_copy_left_is_no_obstacle(tmp_path: Path, installer:
     assert seen_in(tmp_path / "node") == ("one", "# one")
 
 
+def test_a_container_keeps_the_preload_file_that_it_mounted(tmp_path: Path, installer: ModuleType) -> None:
+    destination = tmp_path / "node"
+    installer.install(client(tmp_path / "first", "one"), destination)
+    # A mount of one file is of the file that the link pointed to.
+    mounted = (destination / "ld.so.preload").resolve()
+    installer.install(client(tmp_path / "second", "two"), destination)
+    assert mounted.read_text(encoding="utf-8") == "/opt/laneway/liblaneway-interposer.so\n"
+    assert (destination / "liblaneway-interposer.so").read_text(encoding="utf-8") == "library two"
+
+
 def test_an_image_that_is_not_whole_changes_nothing(tmp_path: Path, installer: ModuleType) -> None:
     installer.install(client(tmp_path / "source", "one"), tmp_path / "node")
     broken = client(tmp_path / "broken", "two")
@@ -105,6 +121,7 @@ def test_a_running_process_imports_modules_of_the_version_that_it_started_with(
     first, second, node = tmp_path / "first", tmp_path / "second", tmp_path / "node"
     for source in (first, second):
         shutil.copytree(CLIENT, source, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        add_interposer(source, source.name)
     moved = second / "laneway" / "client" / f"{module.replace('.', '/')}.py"
     moved.rename(moved.with_name("renamed.py"))
     installer.install(first, node)

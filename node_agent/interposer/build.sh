@@ -1,0 +1,15 @@
+#!/bin/sh
+# Builds liblaneway-interposer.so for glibc 2.17 and newer, and the file that /etc/ld.so.preload is to be in a container.
+#
+#   build.sh FOLDER [COMPILER OPTION]…    (the default compiler is zig's, from the Python package ziglang)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+folder=$1
+shift
+[ $# -gt 0 ] || set -- "${PYTHON:-python3}" -m ziglang cc -target "$(uname -m)-linux-gnu.2.17" -s
+mkdir -p "$folder"
+partial=$folder/.liblaneway-interposer.so.$$
+"$@" -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -shared -Wl,-soname,liblaneway-interposer.so -Wl,-z,now -Wl,-Bsymbolic \
+    -o "$partial" "$here"/*.c
+mv "$partial" "$folder/liblaneway-interposer.so"
+echo /opt/laneway/liblaneway-interposer.so >"$folder/ld.so.preload"

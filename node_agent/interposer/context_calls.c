@@ -1,0 +1,93 @@
+/* The ends of contexts, which free what was allocated in them. */
+#include "pools.h"
+#include "reservation.h"
+#include "symbols.h"
+
+static bool is_of_context(const struct allocation *allocation, const void *argument)
+{
+    return allocation->context != NULL && allocation->context == *(const CUcontext *)argument;
+}
+
+static void drop_context(CUcontext context)
+{
+    struct allocation allocation;
+    size_t cursor = 0;
+    while (context != NULL && allocations_take_next(is_of_context, &context, &cursor, &allocation))
+        release(&allocation);
+    pools_settle();
+}
+
+static CUresult destroyed(CUresult result, CUcontext context)
+{
+    if (result == CUDA_SUCCESS)
+        drop_context(context);
+    return result;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
+    return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    __typeof__(&cuCtxDestroy) real = REAL(cuCtxDestroy);
+    return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static bool is_active(CUdevice device)
+{
+    __typeof__(&cuDevicePrimaryCtxGetState) get_state = REAL(cuDevicePrimaryCtxGetState);
+    unsigned int flags;
+    int active = 0;
+    return get_state != NULL && get_state(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+typedef CUresult (*device_call)(CUdevice);
+
+/* The driver tells a primary context only to those that retain it; one that is not active is left alone, because that would make it. */
+static CUcontext primary_context(CUdevice device)
+{
+    __typeof__(&cuDevicePrimaryCtxRetain) retain = REAL(cuDevicePrimaryCtxRetain);
+    device_call release_context = REAL(cuDevicePrimaryCtxRelease_v2);
+    if (release_context == NULL)
+        release_context = REAL(cuDevicePrimaryCtxRelease);
+    CUcontext context = NULL;
+    if (retain == NULL || release_context == NULL || !is_active(device) || retain(&context, device) != CUDA_SUCCESS)
+        return NULL;
+    release_context(device);
+    return context;
+}
+
+/* A reset ends the primary context; so does the release of its last reference. */
+static CUresult end_primary_context(device_call real, CUdevice device, bool certainly)
+{
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUcontext context = primary_context(device);
+    CUresult result = real(device);
+    if (result == CUDA_SUCCESS && (certainly || !is_active(device)))
+        drop_context(context);
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return end_primary_context(REAL(cuDevicePrimaryCtxReset), device, true);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return end_primary_context(REAL(cuDevicePrimaryCtxReset_v2), device, true);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return end_primary_context(REAL(cuDevicePrimaryCtxRelease), device, false);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return end_primary_context(REAL(cuDevicePrimaryCtxRelease_v2), device, false);
+}

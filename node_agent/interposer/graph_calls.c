@@ -1,0 +1,139 @@
+/* Graphs with nodes that allocate memory.
+ *
+ * A graph counts from its instantiation until its executable graph is destroyed, with the sum of its allocation nodes, child graphs included,
+ * however the nodes were made. That is an upper bound of what one launch takes, and the driver can take no more at any launch: a graph cannot
+ * be launched twice at a time. The memory of a device's graphs is charged like a pool: what the driver keeps for them after the last graph
+ * stays charged until it is trimmed. */
+#include <stdlib.h>
+
+#include "pools.h"
+#include "reservation.h"
+#include "symbols.h"
+
+enum { MOST_DEVICES = 64, DEEPEST_CHILD = 16 };
+
+/* Adds the bytes that the nodes of `graph` allocate on each device. */
+static void add_nodes(CUgraph graph, uint64_t bytes[MOST_DEVICES], int depth)
+{
+    __typeof__(&cuGraphGetNodes) get_nodes = REAL(cuGraphGetNodes);
+    __typeof__(&cuGraphNodeGetType) get_type = REAL(cuGraphNodeGetType);
+    __typeof__(&cuGraphMemAllocNodeGetParams) get_parameters = REAL(cuGraphMemAllocNodeGetParams);
+    __typeof__(&cuGraphChildGraphNodeGetGraph) get_child = REAL(cuGraphChildGraphNodeGetGraph);
+    size_t count = 0;
+    if (get_nodes == NULL || get_type == NULL || depth > DEEPEST_CHILD || get_nodes(graph, NULL, &count) != CUDA_SUCCESS)
+        return;
+    CUgraphNode *nodes = count != 0 ? calloc(count, sizeof(CUgraphNode)) : NULL;
+    if (nodes == NULL || get_nodes(graph, nodes, &count) != CUDA_SUCCESS)
+        count = 0;
+    for (size_t i = 0; i < count; i++) {
+        int type;
+        CUgraph child;
+        CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+        if (nodes[i] == NULL || get_type(nodes[i], &type) != CUDA_SUCCESS)
+            continue;
+        if (type == CU_GRAPH_NODE_TYPE_GRAPH && get_child != NULL && get_child(nodes[i], &child) == CUDA_SUCCESS)
+            add_nodes(child, bytes, depth + 1);
+        if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || get_parameters == NULL ||
+            get_parameters(nodes[i], &parameters) != CUDA_SUCCESS)
+            continue;
+        CUmemLocation location = parameters.poolProps.location;
+        if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || location.id < 0 || location.id >= MOST_DEVICES)
+            continue;
+        if (__builtin_add_overflow(bytes[location.id], parameters.bytesize, &bytes[location.id]))
+            bytes[location.id] = UINT64_MAX / 2;
+    }
+    free(nodes);
+}
+
+static void release_devices(const uint64_t bytes[MOST_DEVICES], int below)
+{
+    for (CUdevice device = 0; device < below; device++) {
+        struct place place;
+        if (bytes[device] != 0 && place_of_device(device, &place))
+            pool_release(pool_number(NULL, &place), bytes[device]);
+    }
+}
+
+static bool reserve_graph(CUgraph graph, uint64_t bytes[MOST_DEVICES])
+{
+    add_nodes(graph, bytes, 0);
+    for (CUdevice device = 0; device < MOST_DEVICES; device++) {
+        struct place place;
+        if (bytes[device] == 0)
+            continue;
+        uint64_t pool = place_of_device(device, &place) ? pool_number(NULL, &place) : 0;
+        if (pool == 0) {
+            bytes[device] = 0;
+        } else if (!reserve_in_pool(pool, bytes[device])) {
+            release_devices(bytes, device);
+            return false;
+        }
+    }
+    return true;
+}
+
+static CUresult conclude_graph(CUresult result, CUgraphExec *executable, const uint64_t bytes[MOST_DEVICES])
+{
+    if (result != CUDA_SUCCESS) {
+        release_devices(bytes, MOST_DEVICES);
+        return result;
+    }
+    for (CUdevice device = 0; device < MOST_DEVICES; device++) {
+        struct place place;
+        if (bytes[device] == 0 || !place_of_device(device, &place))
+            continue;
+        struct allocation allocation = {.kind = KIND_GRAPH_EXEC + device, .bytes = bytes[device], .gpu = place.gpu};
+        allocation.key = (uintptr_t)*executable;
+        allocation.pool = pool_number(NULL, &place);
+        allocations_add(&allocation);
+    }
+    return result;
+}
+
+#define INSTANTIATE(name, ...)                                                                                         \
+    __typeof__(&name) real = REAL(name);                                                                               \
+    uint64_t bytes[MOST_DEVICES] = {0};                                                                                \
+    if (real == NULL)                                                                                                  \
+        return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
+    if (!reserve_graph(graph, bytes))                                                                                  \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
+    return conclude_graph(real(__VA_ARGS__), executable, bytes)
+
+CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, CUgraphNode *error_node, char *log, size_t size)
+{
+    INSTANTIATE(cuGraphInstantiate, executable, graph, error_node, log, size);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgraphNode *error_node, char *log, size_t size)
+{
+    INSTANTIATE(cuGraphInstantiate_v2, executable, graph, error_node, log, size);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+{
+    INSTANTIATE(cuGraphInstantiateWithFlags, executable, graph, flags);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, void *parameters)
+{
+    INSTANTIATE(cuGraphInstantiateWithParams, executable, graph, parameters);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph, void *parameters)
+{
+    INSTANTIATE(cuGraphInstantiateWithParams_ptsz, executable, graph, parameters);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable)
+{
+    __typeof__(&cuGraphExecDestroy) real = REAL(cuGraphExecDestroy);
+    CUresult result = real != NULL ? real(executable) : CUDA_ERROR_NOT_INITIALIZED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (CUdevice device = 0; device < MOST_DEVICES; device++) {
+        struct allocation allocation;
+        if (allocations_take(KIND_GRAPH_EXEC + device, (uintptr_t)executable, &allocation))
+            release(&allocation);
+    }
+    return result;
+}

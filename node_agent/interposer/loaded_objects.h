@@ -1,0 +1,15 @@
+/* Symbols of the process's shared objects, read from their ELF images.
+ *
+ * The library must not ask dlsym for them: it replaces dlsym, and a program may replace it as well. */
+#pragma once
+
+#include <stdbool.h>
+
+/* The start of the first object of the process whose SONAME begins with `soname_prefix`, or NULL. */
+const void *object_named(const char *soname_prefix);
+
+/* The address of an exported function of the object that starts at `object`, or NULL. */
+void *object_symbol(const void *object, const char *name);
+
+/* Whether the SONAME of the object that starts at `object` begins with `prefix`. */
+bool object_has_soname(const void *object, const char *prefix);

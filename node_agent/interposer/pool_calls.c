@@ -1,0 +1,169 @@
+/* Stream-ordered memory: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, pools, and the calls that let a pool shrink. */
+#include "pools.h"
+#include "reservation.h"
+#include "symbols.h"
+
+/* In a capture the call makes a graph's node: the memory counts when the graph is instantiated. */
+static bool is_capturing(CUstream stream)
+{
+    __typeof__(&cuStreamIsCapturing) real = REAL(cuStreamIsCapturing);
+    int status = 0;
+    return real != NULL && real(stream, &status) == CUDA_SUCCESS && status != 0;
+}
+
+typedef CUresult (*free_function)(CUdeviceptr, CUstream);
+
+/* `pool` NULL: the device's current pool. */
+static bool begin(CUmemoryPool pool, size_t bytes, CUstream stream, struct allocation *allocation, CUresult *refusal)
+{
+    struct place place;
+    *refusal = CUDA_SUCCESS;
+    if (is_capturing(stream))
+        return false;
+    bool found = pool != NULL ? pool_place(pool, &place) : place_of_stream(stream, &place);
+    __typeof__(&cuDeviceGetMemPool) get_pool = REAL(cuDeviceGetMemPool);
+    if (!found || (pool == NULL && (get_pool == NULL || get_pool(&pool, place.device) != CUDA_SUCCESS)))
+        return false;
+    struct place current;
+    CUcontext context = current_place(&current) && current.device == place.device ? current.context : NULL;
+    *allocation = (struct allocation){.kind = KIND_POINTER, .bytes = bytes, .gpu = place.gpu, .context = context};
+    allocation->pool = pool_number(pool, &place);
+    bool granted = allocation->pool != 0 ? reserve_in_pool(allocation->pool, bytes) : reserve_bytes(&place, bytes);
+    if (!granted)
+        *refusal = CUDA_ERROR_OUT_OF_MEMORY;
+    return granted;
+}
+
+static CUresult finish(CUresult result, CUdeviceptr *pointer, CUstream stream, struct allocation *allocation,
+                       free_function free_memory)
+{
+    if (result != CUDA_SUCCESS) {
+        release(allocation);
+        return result;
+    }
+    /* The pool may have grown by more than was asked for. */
+    if (allocation->pool != 0 && !pool_settle(allocation->pool)) {
+        if (free_memory != NULL)
+            free_memory(*pointer, stream);
+        release(allocation);
+        pools_trim();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    allocation->key = *pointer;
+    allocations_add(allocation);
+    return result;
+}
+
+#define ALLOCATE(name, free_name, pool, default_stream, ...)                                                           \
+    __typeof__(&name) real = REAL(name);                                                                               \
+    struct allocation allocation;                                                                                      \
+    CUresult refusal;                                                                                                  \
+    if (real == NULL)                                                                                                  \
+        return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
+    if (!begin(pool, bytes, stream != NULL ? stream : default_stream, &allocation, &refusal))                          \
+        return refusal != CUDA_SUCCESS ? refusal : real(__VA_ARGS__);                                                  \
+    return finish(real(__VA_ARGS__), pointer, stream, &allocation, REAL(free_name))
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    ALLOCATE(cuMemAllocAsync, cuMemFreeAsync, NULL, NULL, pointer, bytes, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    ALLOCATE(cuMemAllocAsync_ptsz, cuMemFreeAsync_ptsz, NULL, CU_STREAM_PER_THREAD, pointer, bytes, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    ALLOCATE(cuMemAllocFromPoolAsync, cuMemFreeAsync, pool, NULL, pointer, bytes, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    ALLOCATE(cuMemAllocFromPoolAsync_ptsz, cuMemFreeAsync_ptsz, pool, CU_STREAM_PER_THREAD, pointer, bytes, pool, stream);
+}
+
+static CUresult free_with(free_function real, CUdeviceptr pointer, CUstream stream, CUstream default_stream)
+{
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    /* A captured free happens when the graph is launched: until then the memory counts. */
+    if (is_capturing(stream != NULL ? stream : default_stream))
+        return real(pointer, stream);
+    struct allocation allocation;
+    bool taken = allocations_take(KIND_POINTER, pointer, &allocation);
+    CUresult result = real(pointer, stream);
+    conclude_free(result, taken, &allocation);
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    return free_with(REAL(cuMemFreeAsync), pointer, stream, NULL);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return free_with(REAL(cuMemFreeAsync_ptsz), pointer, stream, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    __typeof__(&cuMemPoolCreate) real = REAL(cuMemPoolCreate);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = real(pool, properties);
+    struct place place;
+    if (result == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        place_of_device(properties->location.id, &place))
+        pool_number(*pool, &place);
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    __typeof__(&cuMemPoolDestroy) real = REAL(cuMemPoolDestroy);
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    uint64_t number = pool_forget(pool);
+    CUresult result = real(pool);
+    pool_forgotten(number, result == CUDA_SUCCESS);
+    return result;
+}
+
+static CUresult settled(CUresult result)
+{
+    pools_settle();
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
+{
+    __typeof__(&cuMemPoolTrimTo) real = REAL(cuMemPoolTrimTo);
+    return real != NULL ? settled(real(pool, bytes)) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    __typeof__(&cuDeviceGraphMemTrim) real = REAL(cuDeviceGraphMemTrim);
+    return real != NULL ? settled(real(device)) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    __typeof__(&cuStreamSynchronize) real = REAL(cuStreamSynchronize);
+    return real != NULL ? settled(real(stream)) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    __typeof__(&cuStreamSynchronize_ptsz) real = REAL(cuStreamSynchronize_ptsz);
+    return real != NULL ? settled(real(stream)) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    __typeof__(&cuCtxSynchronize) real = REAL(cuCtxSynchronize);
+    return real != NULL ? settled(real()) : CUDA_ERROR_NOT_INITIALIZED;
+}

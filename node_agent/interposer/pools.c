@@ -1,0 +1,233 @@
+#include "pools.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "account.h"
+#include "critical_section.h"
+#include "symbols.h"
+
+enum { MOST_POOLS = 256 };
+
+struct pool {
+    bool present, forgotten;
+    CUmemoryPool handle; /* NULL: the memory of the device's graphs */
+    CUdevice device;
+    CUuuid gpu;
+    uint64_t live;    /* bytes of its allocations */
+    uint64_t charged; /* in the account; never less than `live` */
+    int queries;      /* calls of the driver under way with `handle`, which must not be destroyed meanwhile */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool pools[MOST_POOLS];
+static atomic_bool slack; /* some pool is charged with more than its allocations */
+
+static struct pool *find(CUmemoryPool handle, CUdevice device)
+{
+    for (int i = 0; i < MOST_POOLS; i++) {
+        struct pool *pool = &pools[i];
+        if (pool->present && !pool->forgotten && pool->handle == handle && (handle != NULL || pool->device == device))
+            return pool;
+    }
+    return NULL;
+}
+
+uint64_t pool_number(CUmemoryPool handle, const struct place *place)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = find(handle, place->device);
+    for (int i = 0; pool == NULL && i < MOST_POOLS; i++) {
+        if (!pools[i].present) {
+            pool = &pools[i];
+            *pool = (struct pool){.present = true, .handle = handle, .device = place->device, .gpu = place->gpu};
+        }
+    }
+    leave(&lock, section);
+    return pool != NULL ? (uint64_t)(pool - pools) + 1 : 0;
+}
+
+/* Charges the pool with at least `target` bytes. They are claimed before the account is asked, so that two threads do not both count on the
+ * same unused part. */
+static bool charge(uint64_t number, uint64_t added_live, uint64_t target_when_settled)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = &pools[number - 1];
+    CUuuid gpu = pool->gpu;
+    pool->live += added_live;
+    uint64_t target = pool->live > target_when_settled ? pool->live : target_when_settled;
+    uint64_t growth = target > pool->charged ? target - pool->charged : 0;
+    pool->charged += growth;
+    leave(&lock, section);
+    if (growth == 0 || account_reserve(&gpu, growth))
+        return true;
+    section = enter(&lock);
+    pool->live -= added_live;
+    pool->charged -= growth < pool->charged ? growth : pool->charged;
+    leave(&lock, section);
+    return false;
+}
+
+bool pool_reserve(uint64_t number, uint64_t bytes)
+{
+    return charge(number, bytes, 0);
+}
+
+static bool reserved_by_driver(const struct pool *pool, uint64_t *reserved)
+{
+    *reserved = 0;
+    if (pool->forgotten)
+        return true;
+    if (pool->handle == NULL) {
+        __typeof__(&cuDeviceGetGraphMemAttribute) real = REAL(cuDeviceGetGraphMemAttribute);
+        return real != NULL && real(pool->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, reserved) == CUDA_SUCCESS;
+    }
+    __typeof__(&cuMemPoolGetAttribute) real = REAL(cuMemPoolGetAttribute);
+    return real != NULL && real(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) == CUDA_SUCCESS;
+}
+
+static bool has_handle(const struct pool *pool)
+{
+    return pool->present && !pool->forgotten;
+}
+
+static struct pool begin_query(uint64_t number)
+{
+    struct critical_section section = enter(&lock);
+    struct pool pool = pools[number - 1];
+    pools[number - 1].queries += has_handle(&pool);
+    leave(&lock, section);
+    return pool;
+}
+
+static void end_query(uint64_t number, const struct pool *pool)
+{
+    struct critical_section section = enter(&lock);
+    pools[number - 1].queries -= has_handle(pool);
+    leave(&lock, section);
+}
+
+bool pool_settle(uint64_t number)
+{
+    struct pool pool = begin_query(number);
+    uint64_t reserved;
+    if (!reserved_by_driver(&pool, &reserved))
+        reserved = 0;
+    end_query(number, &pool);
+    struct critical_section section = enter(&lock);
+    struct pool *now = &pools[number - 1];
+    uint64_t target = now->live > reserved ? now->live : reserved;
+    uint64_t excess = now->charged > target ? now->charged - target : 0;
+    now->charged -= excess;
+    if (now->charged > now->live)
+        atomic_store(&slack, true);
+    if (now->forgotten && now->live == 0 && now->queries == 0)
+        now->present = false;
+    leave(&lock, section);
+    account_release(&pool.gpu, excess);
+    return charge(number, 0, reserved);
+}
+
+void pool_release(uint64_t number, uint64_t bytes)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = &pools[number - 1];
+    pool->live -= bytes < pool->live ? bytes : pool->live;
+    leave(&lock, section);
+    pool_settle(number);
+}
+
+static bool is_present(uint64_t number)
+{
+    struct critical_section section = enter(&lock);
+    bool present = pools[number - 1].present;
+    leave(&lock, section);
+    return present;
+}
+
+void pools_settle(void)
+{
+    if (!atomic_load(&slack))
+        return;
+    check_for_fork();
+    if (!atomic_exchange(&slack, false))
+        return;
+    for (uint64_t number = 1; number <= MOST_POOLS; number++)
+        if (is_present(number))
+            pool_settle(number); /* sets `slack` again where some is left */
+}
+
+void pools_trim(void)
+{
+    for (uint64_t number = 1; number <= MOST_POOLS; number++) {
+        struct pool pool = begin_query(number);
+        bool unused = has_handle(&pool) && pool.charged > pool.live;
+        __typeof__(&cuMemPoolTrimTo) trim_pool = REAL(cuMemPoolTrimTo);
+        __typeof__(&cuDeviceGraphMemTrim) trim_graphs = REAL(cuDeviceGraphMemTrim);
+        if (unused && pool.handle != NULL && trim_pool != NULL)
+            trim_pool(pool.handle, 0);
+        else if (unused && pool.handle == NULL && trim_graphs != NULL)
+            trim_graphs(pool.device);
+        end_query(number, &pool);
+        if (unused)
+            pool_settle(number);
+    }
+}
+
+uint64_t pool_forget(CUmemoryPool handle)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = find(handle, -1);
+    if (pool != NULL)
+        pool->forgotten = true;
+    int queries = pool != NULL ? pool->queries : 0;
+    leave(&lock, section);
+    while (queries > 0) {
+        sched_yield();
+        section = enter(&lock);
+        queries = pool->queries;
+        leave(&lock, section);
+    }
+    return pool != NULL ? (uint64_t)(pool - pools) + 1 : 0;
+}
+
+void pool_forgotten(uint64_t number, bool destroyed)
+{
+    if (number == 0)
+        return;
+    struct critical_section section = enter(&lock);
+    pools[number - 1].forgotten = destroyed;
+    leave(&lock, section);
+    pool_settle(number);
+}
+
+bool pool_place(CUmemoryPool handle, struct place *place)
+{
+    struct critical_section section = enter(&lock);
+    struct pool *pool = find(handle, -1);
+    CUdevice device = pool != NULL ? pool->device : -1;
+    leave(&lock, section);
+    if (device >= 0)
+        return place_of_device(device, place);
+    /* A device's default pool, or the one that is current on it, is nothing that the program creates. */
+    __typeof__(&cuDeviceGetDefaultMemPool) get_default = REAL(cuDeviceGetDefaultMemPool);
+    __typeof__(&cuDeviceGetCount) get_count = REAL(cuDeviceGetCount);
+    int count = 0;
+    if (get_default == NULL || get_count == NULL || get_count(&count) != CUDA_SUCCESS)
+        return false;
+    for (device = 0; device < count; device++) {
+        CUmemoryPool of_device;
+        if (get_default(&of_device, device) == CUDA_SUCCESS && of_device == handle)
+            return place_of_device(device, place);
+    }
+    return false;
+}
+
+void pools_reset_in_child(void)
+{
+    pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+    memcpy(&lock, &unlocked, sizeof lock);
+    memset(pools, 0, sizeof pools);
+    atomic_store(&slack, false);
+}

@@ -1,0 +1,39 @@
+/* What the driver's memory pools hold, for the account.
+ *
+ * A pool keeps freed memory for later allocations, and so does the memory of a device's graphs. Each is charged with the larger of its live
+ * allocations and of what the driver says that it has reserved. So freed memory stays charged until the driver has given it back. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "gpus.h"
+
+/* The pool's number in `allocation.pool`; 0 if there are too many pools. `handle` NULL: the memory of the device's graphs. */
+uint64_t pool_number(CUmemoryPool handle, const struct place *place);
+
+/* Charges `bytes` to a pool before the driver allocates. False: the quota does not hold them. */
+bool pool_reserve(uint64_t number, uint64_t bytes);
+
+/* Takes the bytes of a freed or failed allocation out of the pool. */
+void pool_release(uint64_t number, uint64_t bytes);
+
+/* Follows what the driver has reserved. False: that is more than the quota holds. */
+bool pool_settle(uint64_t number);
+
+/* The same for all pools that are charged with more than their allocations; nothing where there is none. */
+void pools_settle(void);
+
+/* Tells the driver to give back what its pools do not use, as it does itself when a device is full. */
+void pools_trim(void);
+
+/* Before a pool is destroyed: its handle is used no more, and no call that uses it is under way. Returns the pool's number. */
+uint64_t pool_forget(CUmemoryPool handle);
+
+/* After that: its allocations live on, or the driver has refused to destroy it. */
+void pool_forgotten(uint64_t number, bool destroyed);
+
+/* The device on which a pool that the program created lies. */
+bool pool_place(CUmemoryPool handle, struct place *place);
+
+void pools_reset_in_child(void);

@@ -1,0 +1,54 @@
+#include "reservation.h"
+
+#include "account.h"
+#include "pools.h"
+
+bool reserve_bytes(const struct place *place, uint64_t bytes)
+{
+    pools_settle();
+    if (account_reserve(&place->gpu, bytes))
+        return true;
+    pools_trim();
+    return account_reserve(&place->gpu, bytes);
+}
+
+bool reserve_in_pool(uint64_t pool, uint64_t bytes)
+{
+    pools_settle();
+    if (pool_reserve(pool, bytes))
+        return true;
+    pools_trim();
+    return pool_reserve(pool, bytes);
+}
+
+void conclude(CUresult result, int kind, uint64_t key, uint64_t bytes, const struct place *place)
+{
+    if (result != CUDA_SUCCESS) {
+        account_release(&place->gpu, bytes);
+        return;
+    }
+    struct allocation allocation = {.kind = kind, .key = key, .bytes = bytes, .gpu = place->gpu};
+    if (kind == KIND_HANDLE)
+        allocation.references = 1;
+    else
+        allocation.context = place->context;
+    allocations_add(&allocation);
+}
+
+void release(const struct allocation *allocation)
+{
+    if (allocation->pool != 0)
+        pool_release(allocation->pool, allocation->bytes);
+    else
+        account_release(&allocation->gpu, allocation->bytes);
+}
+
+void conclude_free(CUresult result, bool taken, const struct allocation *allocation)
+{
+    if (!taken)
+        return;
+    if (result == CUDA_SUCCESS)
+        release(allocation);
+    else
+        allocations_add(allocation);
+}

@@ -1,0 +1,86 @@
+/* Memory with its own handles: cuMemCreate, cuMemMap and their counterparts.
+ *
+ * The driver keeps a handle's memory while the handle is retained or mapped anywhere, so both are counted. Memory imported from another
+ * process counts for its exporter. */
+#include "reservation.h"
+#include "symbols.h"
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                     unsigned long long flags)
+{
+    __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
+    struct place place;
+    if (real == NULL)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (properties == NULL || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !place_of_device(properties->location.id, &place))
+        return real(handle, bytes, properties, flags);
+    if (!reserve_bytes(&place, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = real(handle, bytes, properties, flags);
+    conclude(result, KIND_HANDLE, result == CUDA_SUCCESS ? *handle : 0, bytes, &place);
+    return result;
+}
+
+static void reference_less(CUmemGenericAllocationHandle handle)
+{
+    struct allocation allocation;
+    if (allocations_reference(handle, -1, &allocation))
+        release(&allocation);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    __typeof__(&cuMemRelease) real = REAL(cuMemRelease);
+    CUresult result = real != NULL ? real(handle) : CUDA_ERROR_NOT_INITIALIZED;
+    if (result == CUDA_SUCCESS)
+        reference_less(handle);
+    return result;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
+    CUresult result = real != NULL ? real(handle, address) : CUDA_ERROR_NOT_INITIALIZED;
+    struct allocation unused;
+    if (result == CUDA_SUCCESS)
+        allocations_reference(*handle, 1, &unused);
+    return result;
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    __typeof__(&cuMemMap) real = REAL(cuMemMap);
+    CUresult result = real != NULL ? real(pointer, bytes, offset, handle, flags) : CUDA_ERROR_NOT_INITIALIZED;
+    if (result == CUDA_SUCCESS) {
+        struct allocation unused, mapping = {.kind = KIND_MAPPING, .key = pointer, .bytes = bytes, .pool = handle};
+        allocations_reference(handle, 1, &unused);
+        allocations_add(&mapping);
+    }
+    return result;
+}
+
+struct range {
+    uint64_t start, size;
+};
+
+static bool is_mapping_within(const struct allocation *allocation, const void *argument)
+{
+    const struct range *range = argument;
+    return allocation->kind == KIND_MAPPING && allocation->key - range->start < range->size;
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+    __typeof__(&cuMemUnmap) real = REAL(cuMemUnmap);
+    CUresult result = real != NULL ? real(pointer, bytes) : CUDA_ERROR_NOT_INITIALIZED;
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct range range = {pointer, bytes};
+    struct allocation mapping;
+    size_t cursor = 0;
+    while (allocations_take_next(is_mapping_within, &range, &cursor, &mapping))
+        reference_less(mapping.pool);
+    return result;
+}

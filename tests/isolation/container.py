@@ -1,0 +1,107 @@
+"""A container for these tests: a fake GPU, the account of its quota, and programs that run with the interposer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.isolation.building import PROGRAMS
+from tests.isolation.fake_devices import MIB, FakeDevice
+from tests.support.account_server import AccountServer
+
+OUT = "out"
+OK, OUT_OF_MEMORY = 0, 2
+QUOTA = 100 * MIB
+
+
+@dataclass
+class Container:
+    """What a container of the device plugin has, without the container."""
+
+    devices: list[FakeDevice]
+    account: AccountServer
+    interposer: Path
+    driver: Path
+
+    @property
+    def device(self) -> FakeDevice:
+        return self.devices[0]
+
+    @property
+    def charged(self) -> int:
+        """Bytes in the account, on the first device."""
+        return self.account.used(self.device.uuid)
+
+    def environment(self, **changes: str | None) -> dict[str, str]:
+        """The environment of a program; None removes a variable."""
+        values: dict[str, str | None] = {
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": str(self.interposer),
+            "LD_LIBRARY_PATH": str(self.driver),
+            "FAKE_CUDA_DEVICES": str(self.device.file.parent),
+            **changes,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def run(self, *command: str | Path, **changes: str | None) -> list[int]:
+        """Runs a program to its end; returns the numbers that it printed."""
+        done = subprocess.run(
+            [str(part) for part in command],
+            env=self.environment(**changes),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
+        return [int(word) for word in done.stdout.split()]
+
+    def start(self, **changes: str | None) -> Interpreter:
+        """Starts a Python program that calls the driver as it is told, with a context on the first device."""
+        interpreter = Interpreter(
+            [sys.executable, str(PROGRAMS / "interpreter.py")], self.environment(**changes)
+        )
+        assert interpreter.call("cuInit", 0) == [OK]
+        assert interpreter.call("cuDevicePrimaryCtxRetain", OUT, 0)[0] == OK
+        context = interpreter.call("cuDevicePrimaryCtxRetain", OUT, 0)[1]
+        assert interpreter.call("cuCtxSetCurrent", context) == [OK]
+        return interpreter
+
+
+class Interpreter:
+    """A running `programs/interpreter.py`."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def do(self, action: str, *arguments: Any) -> list[Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([action, *arguments]) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the program ended with status {self.process.wait()}"
+        answer: list[Any] = json.loads(line)
+        return answer
+
+    def call(self, name: str, *arguments: Any) -> list[Any]:
+        return self.do("call", name, *arguments)
+
+    def allocate(self, size: int) -> list[Any]:
+        return self.call("cuMemAlloc_v2", OUT, size)
+
+    def free(self, pointer: int) -> int:
+        result: int = self.call("cuMemFree_v2", pointer)[0]
+        return result
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()

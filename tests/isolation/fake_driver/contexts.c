@@ -1,0 +1,158 @@
+/* Contexts, and the list of what they and the device hold. */
+#include <stdlib.h>
+
+#include "fake_driver.h"
+
+static __thread struct context *stack[16];
+static __thread int depth;
+static struct context primaries[MOST_DEVICES];
+static struct block *blocks;
+static uint64_t next_address = 0x7f0000000000;
+
+struct context *current(void)
+{
+    return depth > 0 ? stack[depth - 1] : NULL;
+}
+
+uint64_t new_address(uint64_t bytes)
+{
+    driver_lock();
+    uint64_t address = next_address;
+    next_address += (bytes + GRANULARITY) / GRANULARITY * GRANULARITY;
+    driver_unlock();
+    return address;
+}
+
+void remember(struct block block)
+{
+    struct block *stored = malloc(sizeof *stored);
+    *stored = block;
+    driver_lock();
+    stored->next = blocks;
+    blocks = stored;
+    driver_unlock();
+}
+
+struct block *forget(uint64_t key)
+{
+    struct block *found = NULL;
+    driver_lock();
+    for (struct block **link = &blocks; *link != NULL; link = &(*link)->next) {
+        if ((*link)->key == key) {
+            found = *link;
+            *link = found->next;
+            break;
+        }
+    }
+    driver_unlock();
+    return found;
+}
+
+void forget_context(struct context *context)
+{
+    driver_lock();
+    for (struct block **link = &blocks; *link != NULL;) {
+        struct block *block = *link;
+        if (block->context != context) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        take(block->device, -(int64_t)block->bytes);
+        free(block);
+    }
+    driver_unlock();
+}
+
+FAKE CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, int device)
+{
+    (void)flags;
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    *context = calloc(1, sizeof **context);
+    (*context)->device = device;
+    stack[depth++] = *context;
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    if (context == NULL || context->primary)
+        return INVALID_CONTEXT;
+    forget_context(context);
+    if (current() == context)
+        depth--;
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    *context = current();
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxSetCurrent(CUcontext context)
+{
+    if (depth == 0)
+        depth = 1;
+    stack[depth - 1] = context;
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    stack[depth++] = context;
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    if (depth == 0)
+        return INVALID_CONTEXT;
+    *context = stack[--depth];
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxGetDevice(int *device)
+{
+    if (current() == NULL)
+        return INVALID_CONTEXT;
+    *device = current()->device;
+    return SUCCESS;
+}
+
+FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext *context, int device)
+{
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    *context = &primaries[device];
+    **context = (struct context){device, primaries[device].references + 1, true, NULL};
+    return SUCCESS;
+}
+
+FAKE CUresult cuDevicePrimaryCtxRelease_v2(int device)
+{
+    if (device_of(device) == NULL || primaries[device].references == 0)
+        return INVALID_CONTEXT;
+    if (--primaries[device].references == 0)
+        forget_context(&primaries[device]);
+    return SUCCESS;
+}
+
+FAKE CUresult cuDevicePrimaryCtxReset_v2(int device)
+{
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    primaries[device].references = 0;
+    forget_context(&primaries[device]);
+    return SUCCESS;
+}
+
+FAKE CUresult cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active)
+{
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    *flags = 0;
+    *active = primaries[device].references > 0;
+    return SUCCESS;
+}

@@ -1,0 +1,78 @@
+/* A CUDA driver without a GPU: what its files share.
+ *
+ * Each file of the folder FAKE_CUDA_DEVICES is a device, in the order of their names; the files are made by the tests
+ * (fake_devices.py). A file holds, for each process, the bytes that the device's memory holds for it. All processes of a
+ * test share the file, as they would share a GPU. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef unsigned long long CUdeviceptr;
+typedef struct context *CUcontext;
+typedef struct stream *CUstream;
+typedef struct pool *CUmemoryPool;
+typedef struct graph *CUgraph;
+typedef struct node *CUgraphNode;
+typedef struct executable *CUgraphExec;
+
+#define FAKE __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+};
+enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512 };
+
+struct device_file {
+    unsigned char uuid[16];
+    uint64_t total_bytes;
+    struct {
+        int64_t pid;
+        uint64_t bytes;
+    } processes[MOST_PROCESSES];
+};
+
+struct context {
+    int device, references;
+    bool primary;
+    struct block *blocks;
+};
+
+/* Memory of the device, as a context, a handle or a pool holds it. */
+struct block {
+    struct block *next;
+    uint64_t key, bytes;
+    int device;
+    struct context *context; /* NULL: freed with no context */
+    struct pool *pool;
+    struct stream *stream;
+};
+
+int device_count(void);
+struct device_file *device_of(int device);
+/* Takes memory of a device, or gives it back (negative). False: the device is full. */
+bool take(int device, int64_t bytes);
+struct context *current(void);
+
+void driver_lock(void);
+void driver_unlock(void);
+uint64_t new_address(uint64_t bytes);
+void remember(struct block block);
+/* The block out of the list, or NULL. */
+struct block *forget(uint64_t key);
+void forget_context(struct context *context);
+
+/* Pools: what `block` held in its pool is unused now. */
+void pool_unused(struct block *block);
+void pools_synchronize(void);
+/* An allocation in a stream that is being captured becomes a node of its graph. */
+struct graph *captured_graph(struct stream *stream);
+CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes);

@@ -1,0 +1,195 @@
+/* Linear memory, managed memory, arrays, and memory with handles. */
+#include <stdlib.h>
+
+#include "fake_driver.h"
+
+static CUresult allocate(uint64_t bytes, uint64_t *key)
+{
+    struct context *context = current();
+    if (context == NULL)
+        return INVALID_CONTEXT;
+    if (bytes == 0 || bytes > INT64_MAX)
+        return bytes == 0 ? INVALID_VALUE : OUT_OF_MEMORY;
+    if (!take(context->device, (int64_t)bytes))
+        return OUT_OF_MEMORY;
+    *key = new_address(bytes);
+    remember((struct block){.key = *key, .bytes = bytes, .device = context->device, .context = context});
+    return SUCCESS;
+}
+
+static CUresult give_back(uint64_t key)
+{
+    struct block *block = forget(key);
+    if (block == NULL)
+        return INVALID_VALUE;
+    if (block->pool != NULL)
+        pool_unused(block);
+    else
+        take(block->device, -(int64_t)block->bytes);
+    free(block);
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    uint64_t key = 0;
+    CUresult result = allocate(bytes, &key);
+    if (result == SUCCESS)
+        *pointer = key;
+    return result;
+}
+
+FAKE CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+    return flags == 1 || flags == 2 ? cuMemAlloc_v2(pointer, bytes) : INVALID_VALUE;
+}
+
+FAKE CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    (void)element;
+    size_t padded = (width + PITCH - 1) / PITCH * PITCH;
+    CUresult result = cuMemAlloc_v2(pointer, padded * height);
+    if (result == SUCCESS)
+        *pitch = padded;
+    return result;
+}
+
+FAKE CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    return pointer == 0 ? SUCCESS : give_back(pointer);
+}
+
+struct array_description {
+    size_t width, height, depth;
+    int format;
+    unsigned int channels, flags;
+};
+
+struct flat_description {
+    size_t width, height;
+    int format;
+    unsigned int channels;
+};
+
+static uint64_t level_bytes(const struct array_description *d, unsigned int level)
+{
+    uint64_t sizes[] = {d->width >> level, d->height >> level, d->depth >> level}, bytes = d->channels;
+    for (int i = 0; i < 3; i++)
+        bytes *= sizes[i] != 0 ? sizes[i] : 1;
+    return bytes * (d->format == 0x20 ? 4 : d->format == 0x10 ? 2 : 1);
+}
+
+FAKE CUresult cuArray3DCreate_v2(void **array, const struct array_description *description)
+{
+    uint64_t key = 0;
+    CUresult result = allocate(level_bytes(description, 0), &key);
+    *array = (void *)key;
+    return result;
+}
+
+FAKE CUresult cuArrayCreate_v2(void **array, const struct flat_description *flat)
+{
+    struct array_description full = {flat->width, flat->height, 0, flat->format, flat->channels, 0};
+    return cuArray3DCreate_v2(array, &full);
+}
+
+FAKE CUresult cuMipmappedArrayCreate(void **array, const struct array_description *description, unsigned int levels)
+{
+    uint64_t key = 0, bytes = 0;
+    for (unsigned int level = 0; level < levels; level++)
+        bytes += level_bytes(description, level);
+    CUresult result = allocate(bytes, &key);
+    *array = (void *)key;
+    return result;
+}
+
+FAKE CUresult cuArrayDestroy(void *array)
+{
+    return give_back((uint64_t)array);
+}
+
+FAKE CUresult cuMipmappedArrayDestroy(void *array)
+{
+    return give_back((uint64_t)array);
+}
+
+/* Handles of cuMemCreate: the memory lives while a handle or a mapping holds it. */
+struct physical {
+    int device, holders;
+    uint64_t bytes;
+};
+
+struct properties {
+    int type, handle_types, location_type, device;
+};
+
+FAKE CUresult cuMemCreate(uint64_t *handle, size_t bytes, const struct properties *properties, uint64_t flags)
+{
+    (void)flags;
+    if (bytes == 0 || bytes % GRANULARITY != 0 || device_of(properties->device) == NULL)
+        return INVALID_VALUE;
+    if (!take(properties->device, (int64_t)bytes))
+        return OUT_OF_MEMORY;
+    struct physical *physical = malloc(sizeof *physical);
+    *physical = (struct physical){properties->device, 1, bytes};
+    *handle = (uint64_t)physical;
+    return SUCCESS;
+}
+
+static void let_go(struct physical *physical)
+{
+    driver_lock();
+    bool last = --physical->holders == 0;
+    driver_unlock();
+    if (last) {
+        take(physical->device, -(int64_t)physical->bytes);
+        free(physical);
+    }
+}
+
+FAKE CUresult cuMemRelease(uint64_t handle)
+{
+    let_go((struct physical *)handle);
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted, uint64_t flags)
+{
+    (void)alignment, (void)wanted, (void)flags;
+    *pointer = new_address(bytes);
+    return SUCCESS;
+}
+
+/* A mapping is a block of no bytes whose `stream` names the memory. */
+FAKE CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, uint64_t handle, uint64_t flags)
+{
+    (void)bytes, (void)offset, (void)flags;
+    driver_lock();
+    ((struct physical *)handle)->holders++;
+    driver_unlock();
+    remember((struct block){.key = pointer, .stream = (struct stream *)handle});
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+    for (uint64_t at = pointer; at < pointer + bytes; at += GRANULARITY) {
+        struct block *mapping = forget(at);
+        if (mapping != NULL)
+            let_go((struct physical *)mapping->stream);
+        free(mapping);
+    }
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemRetainAllocationHandle(uint64_t *handle, void *address)
+{
+    struct block *mapping = forget((uint64_t)address);
+    if (mapping == NULL)
+        return INVALID_VALUE;
+    *handle = (uint64_t)mapping->stream;
+    ((struct physical *)*handle)->holders++;
+    remember(*mapping);
+    free(mapping);
+    return SUCCESS;
+}

@@ -1,0 +1,218 @@
+/* Streams and pools. A pool takes memory in units of 2 MiB and keeps what is freed: until a synchronisation, and below its release
+ * threshold also after it. */
+#include <stdlib.h>
+
+#include "fake_driver.h"
+
+struct stream {
+    struct context *context;
+    struct graph *capturing;
+};
+
+struct pool {
+    int device;
+    bool destroyed;
+    uint64_t reserved, used, threshold;
+};
+
+static struct pool defaults[MOST_DEVICES];
+static struct pool *made[256];
+static int made_count;
+
+static struct pool *default_pool(int device)
+{
+    defaults[device].device = device;
+    return &defaults[device];
+}
+
+FAKE CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    (void)flags;
+    *stream = calloc(1, sizeof **stream);
+    (*stream)->context = current();
+    return current() != NULL ? SUCCESS : INVALID_CONTEXT;
+}
+
+FAKE CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    *context = (uint64_t)stream > 2 ? stream->context : current();
+    return SUCCESS;
+}
+
+struct graph *captured_graph(struct stream *stream)
+{
+    return (uint64_t)stream > 2 ? stream->capturing : NULL;
+}
+
+FAKE CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+    *status = captured_graph(stream) != NULL;
+    return SUCCESS;
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
+
+FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+    (void)mode;
+    return cuGraphCreate(&stream->capturing, 0);
+}
+
+FAKE CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    *graph = stream->capturing;
+    stream->capturing = NULL;
+    return SUCCESS;
+}
+
+FAKE CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, int device)
+{
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    *pool = default_pool(device);
+    return SUCCESS;
+}
+
+FAKE CUresult cuDeviceGetMemPool(CUmemoryPool *pool, int device)
+{
+    return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+FAKE CUresult cuMemPoolCreate(CUmemoryPool *pool, const int *properties)
+{
+    int device = properties[3];
+    if (device_of(device) == NULL)
+        return INVALID_DEVICE;
+    *pool = calloc(1, sizeof **pool);
+    (*pool)->device = device;
+    driver_lock();
+    made[made_count++ % 256] = *pool;
+    driver_unlock();
+    return SUCCESS;
+}
+
+static void shrink(struct pool *pool, uint64_t keep)
+{
+    uint64_t needed = (pool->used + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
+    uint64_t target = needed > keep ? needed : keep;
+    if (pool->reserved > target) {
+        take(pool->device, -(int64_t)(pool->reserved - target));
+        pool->reserved = target;
+    }
+}
+
+FAKE CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    driver_lock();
+    shrink(pool, keep);
+    driver_unlock();
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    driver_lock();
+    pool->destroyed = true;
+    shrink(pool, 0);
+    driver_unlock();
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    if (attribute != 4)
+        return INVALID_VALUE;
+    pool->threshold = *(uint64_t *)value;
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    if (attribute != 5 && attribute != 7)
+        return INVALID_VALUE;
+    if (pool->destroyed)
+        abort(); /* a real driver may do worse with a handle that is no more */
+    *(uint64_t *)value = attribute == 5 ? pool->reserved : pool->used;
+    return SUCCESS;
+}
+
+void pools_synchronize(void)
+{
+    driver_lock();
+    for (int i = 0; i < device_count(); i++)
+        shrink(default_pool(i), defaults[i].threshold);
+    for (int i = 0; i < made_count && i < 256; i++)
+        shrink(made[i], made[i]->threshold);
+    driver_unlock();
+}
+
+FAKE CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (bytes == 0 || bytes > INT64_MAX / 2)
+        return bytes == 0 ? INVALID_VALUE : OUT_OF_MEMORY;
+    if (captured_graph(stream) != NULL) {
+        *pointer = add_allocation_node(captured_graph(stream), pool->device, bytes);
+        return SUCCESS;
+    }
+    driver_lock();
+    uint64_t needed = (pool->used + bytes + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
+    uint64_t growth = needed > pool->reserved ? needed - pool->reserved : 0;
+    bool fits = growth == 0 || take(pool->device, (int64_t)growth);
+    if (fits) {
+        pool->reserved += growth;
+        pool->used += bytes;
+    }
+    driver_unlock();
+    if (!fits)
+        return OUT_OF_MEMORY;
+    *pointer = new_address(bytes);
+    remember((struct block){.key = *pointer, .bytes = bytes, .device = pool->device, .pool = pool});
+    return SUCCESS;
+}
+
+FAKE CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    CUcontext context;
+    cuStreamGetCtx(stream, &context);
+    return context != NULL ? cuMemAllocFromPoolAsync(pointer, bytes, default_pool(context->device), stream) : INVALID_CONTEXT;
+}
+
+void pool_unused(struct block *block)
+{
+    driver_lock();
+    block->pool->used -= block->bytes;
+    if (block->pool->destroyed)
+        shrink(block->pool, 0);
+    driver_unlock();
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer);
+
+FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    (void)stream;
+    return pointer == 0 ? INVALID_VALUE : cuMemFree_v2(pointer);
+}
+
+FAKE CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return cuMemAllocAsync(pointer, bytes, stream);
+}
+
+FAKE CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return cuMemFreeAsync(pointer, stream);
+}
+
+FAKE CUresult cuStreamSynchronize(CUstream stream)
+{
+    (void)stream;
+    pools_synchronize();
+    return SUCCESS;
+}
+
+FAKE CUresult cuCtxSynchronize(void)
+{
+    pools_synchronize();
+    return SUCCESS;
+}

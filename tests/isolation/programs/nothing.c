@@ -1,0 +1,5 @@
+/* A program without CUDA. */
+int main(void)
+{
+    return 0;
+}

@@ -1,0 +1,226 @@
+"""Each way in which the driver gives memory: it counts exactly, and the quota refuses what is beyond it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from tests.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
+from tests.isolation.fake_devices import MIB
+
+HALF = QUOTA // 2
+Allocator = Callable[[Interpreter, int], "tuple[int, int]"]
+
+
+def hexadecimal(form: str, *values: int) -> str:
+    return "x" + struct.pack(f"<{form}", *values).hex()
+
+
+def simple(name: str, *rest: int) -> Allocator:
+    def allocate(program: Interpreter, size: int) -> tuple[int, int]:
+        result, pointer = program.call(name, OUT, size, *rest)
+        return result, pointer
+
+    return allocate
+
+
+def pitched(program: Interpreter, size: int) -> tuple[int, int]:
+    # 1 byte more than half of the pitch: the padding is what the driver adds.
+    result, pointer, _ = program.call("cuMemAllocPitch_v2", OUT, OUT, 257, size // 512, 4)
+    return result, pointer
+
+
+def created(program: Interpreter, size: int) -> tuple[int, int]:
+    result, handle, _ = program.call("cuMemCreate", OUT, size, hexadecimal("iiiiqq", 1, 0, 1, 0, 0, 0), 0)
+    return result, handle
+
+
+def array(program: Interpreter, size: int) -> tuple[int, int]:
+    result, pointer, _ = program.call(
+        "cuArrayCreate_v2", OUT, hexadecimal("QQiI", 1024, size // 4096, 0x20, 1)
+    )
+    return result, pointer
+
+
+def array_3d(program: Interpreter, size: int) -> tuple[int, int]:
+    description = hexadecimal("QQQiII", 1024, size // 8192, 2, 0x10, 2, 0)
+    result, pointer, _ = program.call("cuArray3DCreate_v2", OUT, description)
+    return result, pointer
+
+
+def mipmapped(program: Interpreter, size: int) -> tuple[int, int]:
+    description = hexadecimal("QQQiII", size, 0, 0, 1, 1, 0)
+    result, pointer, _ = program.call("cuMipmappedArrayCreate", OUT, description, 1)
+    return result, pointer
+
+
+ALLOCATORS: dict[str, tuple[Allocator, str]] = {
+    "cuMemAlloc": (simple("cuMemAlloc_v2"), "cuMemFree_v2"),
+    "cuMemAllocManaged": (simple("cuMemAllocManaged", 1), "cuMemFree_v2"),
+    "cuMemAllocPitch": (pitched, "cuMemFree_v2"),
+    "cuMemAllocAsync": (simple("cuMemAllocAsync", 0), "cuMemFreeAsync"),
+    "cuMemAllocAsync_ptsz": (simple("cuMemAllocAsync_ptsz", 0), "cuMemFreeAsync_ptsz"),
+    "cuMemAllocAsync, freed by cuMemFree": (simple("cuMemAllocAsync", 0), "cuMemFree_v2"),
+    "cuMemCreate": (created, "cuMemRelease"),
+    "cuArrayCreate": (array, "cuArrayDestroy"),
+    "cuArray3DCreate": (array_3d, "cuArrayDestroy"),
+    "cuMipmappedArrayCreate": (mipmapped, "cuMipmappedArrayDestroy"),
+}
+
+
+@pytest.mark.parametrize("name", ALLOCATORS)
+def test_it_counts_exactly_and_ends_at_the_quota(
+    container: Container, program: Interpreter, name: str
+) -> None:
+    allocate, free = ALLOCATORS[name]
+    first, second = allocate(program, HALF), allocate(program, HALF)
+    assert (first[0], second[0]) == (OK, OK)
+    assert container.charged == container.device.used == QUOTA
+    assert allocate(program, 2 * MIB)[0] == OUT_OF_MEMORY
+    assert program.allocate(1)[0] == OUT_OF_MEMORY
+    arguments = [first[1], 0] if "Async" in free else [first[1]]
+    assert program.call(free, *arguments) == [OK]
+    assert program.call("cuCtxSynchronize") == [OK]
+    assert container.charged == container.device.used == HALF
+    assert allocate(program, HALF)[0] == OK
+
+
+def test_a_refusal_of_the_driver_gives_the_bytes_back(container: Container, program: Interpreter) -> None:
+    container.account.quotas[container.device.uuid] = 1 << 50
+    assert program.allocate(2 << 30)[0] == OUT_OF_MEMORY
+    assert container.charged == 0
+
+
+def test_a_pool_counts_with_what_it_keeps(container: Container, program: Interpreter) -> None:
+    pool = program.call("cuDeviceGetDefaultMemPool", OUT, 0)[1]
+    assert program.call("cuMemPoolSetAttribute", pool, 4, hexadecimal("Q", 1 << 40))[0] == OK
+    pointer = program.call("cuMemAllocAsync", OUT, HALF, 0)[1]
+    assert program.call("cuMemFreeAsync", pointer, 0) == [OK]
+    assert program.call("cuCtxSynchronize") == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call("cuMemAllocAsync", OUT, HALF, 0)[0] == OK
+    assert container.charged == container.device.used == HALF
+
+
+def test_what_a_pool_keeps_is_given_back_before_a_refusal(container: Container, program: Interpreter) -> None:
+    pool = program.call("cuDeviceGetDefaultMemPool", OUT, 0)[1]
+    program.call("cuMemPoolSetAttribute", pool, 4, hexadecimal("Q", 1 << 40))
+    program.call("cuMemFreeAsync", program.call("cuMemAllocAsync", OUT, HALF, 0)[1], 0)
+    assert program.allocate(QUOTA)[0] == OK
+    assert container.charged == container.device.used == QUOTA
+
+
+def test_freed_memory_of_a_pool_counts_until_the_driver_has_it(
+    container: Container, program: Interpreter
+) -> None:
+    pointer = program.call("cuMemAllocAsync", OUT, HALF, 0)[1]
+    assert program.call("cuMemFreeAsync", pointer, 0) == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call("cuStreamSynchronize", 0) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def test_a_pool_grows_in_larger_units_than_it_is_asked_for(
+    container: Container, program: Interpreter
+) -> None:
+    assert program.allocate(QUOTA - MIB)[0] == OK
+    assert program.call("cuMemAllocAsync", OUT, 1, 0)[0] == OUT_OF_MEMORY
+    assert container.charged == container.device.used == QUOTA - MIB
+
+
+def test_a_pool_of_its_own_counts_on_its_device(container: Container, program: Interpreter) -> None:
+    pool = program.call("cuMemPoolCreate", OUT, hexadecimal("iiii", 1, 0, 1, 1) + "00" * 72)[1]
+    pointer = program.call("cuMemAllocFromPoolAsync", OUT, HALF, pool, 0)[1]
+    assert container.account.used(container.devices[1].uuid) == container.devices[1].used == HALF
+    assert program.call("cuMemPoolDestroy", pool) == [OK]
+    assert container.account.used(container.devices[1].uuid) == HALF
+    assert program.call("cuMemFreeAsync", pointer, 0) == [OK]
+    assert container.account.used(container.devices[1].uuid) == container.devices[1].used == 0
+
+
+def test_mapped_and_retained_handles_keep_their_memory(container: Container, program: Interpreter) -> None:
+    handle = created(program, HALF)[1]
+    address = program.call("cuMemAddressReserve", OUT, HALF, 0, 0, 0)[1]
+    assert program.call("cuMemMap", address, HALF, 0, handle, 0) == [OK]
+    assert program.call("cuMemRelease", handle) == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call("cuMemRetainAllocationHandle", OUT, address) == [OK, handle]
+    assert program.call("cuMemUnmap", address, HALF) == [OK]
+    assert container.charged == container.device.used == HALF
+    assert program.call("cuMemRelease", handle) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def graph_of(program: Interpreter, size: int) -> int:
+    graph: int = program.call("cuGraphCreate", OUT, 0)[1]
+    parameters = hexadecimal("iiii", 1, 0, 1, 0) + "00" * 72 + struct.pack("<QQQQ", 0, 0, size, 0).hex()
+    assert program.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, parameters)[0] == OK
+    return graph
+
+
+def test_a_graph_counts_with_its_nodes_from_its_instantiation(
+    container: Container, program: Interpreter
+) -> None:
+    inner = graph_of(program, HALF)
+    outer = graph_of(program, 10 * MIB)
+    assert program.call("cuGraphAddChildGraphNode", OUT, outer, 0, 0, inner)[0] == OK
+    result, executable = program.call("cuGraphInstantiateWithFlags", OUT, outer, 0)
+    assert result == OK
+    assert container.charged == HALF + 10 * MIB
+    assert program.call("cuGraphInstantiateWithFlags", OUT, outer, 0)[0] == OUT_OF_MEMORY
+    for _ in range(3):
+        assert program.call("cuGraphLaunch", executable, 0) == [OK]
+    assert container.charged == container.device.used == HALF + 10 * MIB
+    assert program.call("cuGraphExecDestroy", executable) == [OK]
+    # The driver keeps the memory for the next graph until it is trimmed.
+    assert container.charged == container.device.used == HALF + 10 * MIB
+    assert program.call("cuDeviceGraphMemTrim", 0) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def test_a_captured_allocation_counts_as_a_node(container: Container, program: Interpreter) -> None:
+    stream = program.call("cuStreamCreate", OUT, 0)[1]
+    assert program.call("cuStreamBeginCapture_v2", stream, 0) == [OK]
+    assert program.call("cuMemAllocAsync", OUT, 2 * QUOTA, stream)[0] == OK
+    graph = program.call("cuStreamEndCapture", stream, OUT)[1]
+    assert container.charged == container.device.used == 0
+    assert program.call("cuGraphInstantiateWithFlags", OUT, graph, 0)[0] == OUT_OF_MEMORY
+
+
+def test_the_end_of_a_context_gives_its_memory_back(container: Container, program: Interpreter) -> None:
+    context = program.call("cuCtxCreate_v2", OUT, 0, 1)[1]
+    assert program.allocate(HALF)[0] == OK
+    assert container.account.used(container.devices[1].uuid) == HALF
+    assert program.call("cuCtxDestroy_v2", context) == [OK]
+    assert container.account.used(container.devices[1].uuid) == 0
+    assert program.allocate(HALF)[0] == OK
+    assert container.charged == HALF
+    assert program.call("cuDevicePrimaryCtxReset_v2", 0) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def test_the_last_release_of_the_primary_context_gives_its_memory_back(
+    container: Container, program: Interpreter
+) -> None:
+    assert program.allocate(HALF)[0] == OK
+    assert program.call("cuDevicePrimaryCtxRelease_v2", 0) == [OK]
+    assert container.charged == HALF
+    assert program.call("cuDevicePrimaryCtxRelease_v2", 0) == [OK]
+    assert container.charged == container.device.used == 0
+
+
+def test_a_stream_of_another_device_counts_there(container: Container, program: Interpreter) -> None:
+    context = program.call("cuCtxCreate_v2", OUT, 0, 1)[1]
+    stream = program.call("cuStreamCreate", OUT, 0)[1]
+    assert program.call("cuCtxPopCurrent_v2", OUT) == [OK, context]
+    assert program.call("cuMemAllocAsync", OUT, HALF, stream)[0] == OK
+    assert (container.charged, container.account.used(container.devices[1].uuid)) == (0, HALF)
+
+
+def test_a_device_without_a_share_has_no_memory(container: Container, program: Interpreter) -> None:
+    del container.account.quotas[container.devices[1].uuid]
+    program.call("cuCtxCreate_v2", OUT, 0, 1)
+    assert program.allocate(1)[0] == OUT_OF_MEMORY
+    assert container.devices[1].used == 0

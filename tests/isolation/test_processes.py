@@ -1,0 +1,113 @@
+"""Processes of one container share one account, however they came to be and however they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.isolation.building import program as c_program
+from tests.isolation.container import OK, OUT, OUT_OF_MEMORY, QUOTA, Container, Interpreter
+from tests.isolation.fake_devices import MIB
+
+HALF = QUOTA // 2
+
+
+def test_two_processes_have_one_quota(container: Container, program: Interpreter) -> None:
+    other = container.start()
+    try:
+        assert program.allocate(HALF + MIB)[0] == OK
+        assert other.allocate(HALF)[0] == OUT_OF_MEMORY
+        assert other.allocate(HALF - MIB)[0] == OK
+        assert container.charged == container.device.used == QUOTA
+    finally:
+        other.end()
+    assert container.charged == HALF + MIB
+
+
+@pytest.mark.parametrize("way", ["fork", "clone"])
+def test_a_fork_bomb_of_small_allocations_gets_the_quota_once(container: Container, way: str) -> None:
+    with subprocess.Popen(
+        [str(c_program("forking")), way],
+        env=container.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{QUOTA // MIB}\n"
+        assert container.charged == container.device.used == QUOTA
+        process.communicate()
+        assert process.returncode == 0
+    assert container.charged == container.device.used == 0
+    assert container.account.highest == QUOTA
+
+
+def test_a_child_cannot_give_back_what_its_parent_holds(container: Container, program: Interpreter) -> None:
+    pointer = program.allocate(HALF)[1]
+    program.do("fork_and_call", "cuMemFree_v2", pointer)
+    assert container.charged == container.device.used == HALF
+    assert program.do("fork_and_call", "cuMemAlloc_v2", OUT, HALF + MIB)[0] == OUT_OF_MEMORY
+    assert container.charged == HALF
+
+
+def test_an_exec_ends_the_connection_and_begins_another(container: Container) -> None:
+    code = (
+        "import ctypes, os, sys; cuda = ctypes.CDLL('libcuda.so.1'); context = ctypes.c_void_p()\n"
+        "cuda.cuInit(0); cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0); cuda.cuCtxSetCurrent(context)\n"
+        f"print(cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t({QUOTA})), flush=True)\n"
+        "if len(sys.argv) < 2: os.execv(sys.executable, [sys.executable, '-c', sys.orig_argv[2], 'again'])\n"
+    )
+    assert container.run(sys.executable, "-c", code) == [OK, OK]
+    assert [request for request in container.account.requests if request[0] == 1] == [(1, QUOTA)] * 2
+
+
+def test_a_killed_process_gives_everything_back(container: Container, program: Interpreter) -> None:
+    program.allocate(QUOTA)
+    program.process.send_signal(signal.SIGKILL)
+    program.process.wait()
+    assert container.charged == container.device.used == 0
+
+
+def test_a_kill_in_the_middle_of_an_allocation_gives_everything_back(container: Container) -> None:
+    for _ in range(20):
+        racing = subprocess.Popen(
+            [c_program("racing")], env=container.environment(), stdout=subprocess.DEVNULL
+        )
+        while container.account.connections == 0 and racing.poll() is None:
+            os.sched_yield()
+        racing.kill()
+        racing.wait()
+        assert container.charged == container.device.used == 0
+    assert container.account.highest <= QUOTA
+
+
+def test_locks_survive_signals_cancellation_and_forks(container: Container) -> None:
+    assert container.run(c_program("interrupted")) == [1, OK]
+
+
+def test_a_pool_is_not_asked_for_after_its_end(container: Container) -> None:
+    assert container.run(c_program("pooling")) == [0]
+    assert container.charged == container.device.used == 0
+
+
+def test_the_pointer_of_another_process_frees_nothing(container: Container, program: Interpreter) -> None:
+    other = container.start()
+    try:
+        pointer = program.allocate(HALF)[1]
+        assert other.free(pointer) != OK
+        assert container.charged == HALF
+    finally:
+        other.end()
+
+
+def test_a_second_free_gives_nothing_back(container: Container, program: Interpreter) -> None:
+    pointer = program.allocate(HALF)[1]
+    program.allocate(MIB)
+    assert program.free(pointer) == OK
+    assert program.free(pointer) != OK
+    assert program.free(pointer + 512) != OK
+    assert container.charged == container.device.used == MIB

@@ -33,4 +33,6 @@ def test_the_level_of_other_gpus_does_not_matter() -> None:
 
 
 def test_an_unknown_level_is_refused_on_every_gpu() -> None:
-    assert "write one of Cooperative, Watchdog, MPS" in enforcement_shortfall("strict", ids(1, (0,)), NODE)
+    assert "write one of Cooperative, Watchdog, Interposer, MPS" in enforcement_shortfall(
+        "strict", ids(1, (0,)), NODE
+    )

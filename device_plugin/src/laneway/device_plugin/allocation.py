@@ -11,6 +11,7 @@ from laneway.api.device_ids import container_key, shares_of
 from laneway.api.inventory import Inventory, InventoryGPU
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.gpu_layouts import split_error
+from laneway.device_plugin.interposer_settings import interposer_mounts
 from laneway.device_plugin.mps import mps_settings
 from laneway.device_plugin.proto.deviceplugin_pb2 import CDIDevice, ContainerAllocateResponse, Mount
 
@@ -108,6 +109,7 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
             Mount(
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True
             ),
+            *interposer_mounts(granted.gpus, folders),
             *mps.mounts,
         ],
         cdi_devices=cdi_devices,

@@ -20,6 +20,7 @@ from laneway.node_agent.containers.record_file import is_same_container
 from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
 from laneway.node_agent.enforcement.escalation import Action, Escalation, Observation, Rules, Stage, step
 from laneway.node_agent.enforcement.eviction import Eviction
+from laneway.node_agent.enforcement.interposer import uninterposed_bytes
 from laneway.node_agent.enforcement.levels import Level, level_of_container
 from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
 from laneway.node_agent.enforcement.violation import Claim, Violation, check_claim
@@ -179,7 +180,8 @@ class Watchdog:
         enforcement = Enforcement.NONE
         if reading is not None:
             identified = bool(record.pod_uid) or record.launcher is not None
-            enforcement = level_of_container(level, identified, tracked.pids, reading)
+            interposed_pids = tracked.claim.interposed_pids
+            enforcement = level_of_container(level, identified, tracked.pids, reading, interposed_pids)
         texts = [
             self._warning(tracked) if tracked.escalation.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),
@@ -225,6 +227,8 @@ def claims_of(turns: GPUTurns, containers: Path) -> tuple[Claim, ...]:
             quota_bytes=lease.quota_bytes,
             session_pids=frozenset(session.pid for session in lease.sessions),
             uncovered=lease.uncovered,
+            interposed_pids=lease.account.processes,
+            uninterposed_bytes=uninterposed_bytes(turns, lease.record),
         )
         for lease in turns.leases.values()
     )

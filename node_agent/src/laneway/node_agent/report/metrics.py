@@ -61,6 +61,12 @@ SESSION_OFFLOADED = MetricSpec(
     "Memory that a container's processes have offloaded to the host.",
     _SESSION,
 )
+SESSION_ACCOUNTED = MetricSpec(
+    "laneway_session_accounted_bytes",
+    "gauge",
+    "Memory that a container's processes have reserved through the memory interposer.",
+    _SESSION,
+)
 SESSIONS = MetricSpec(
     "laneway_sessions",
     "gauge",
@@ -77,6 +83,12 @@ DATA_SECONDS = MetricSpec(
     "laneway_data_seconds_total",
     "counter",
     "Time between iterations without waiting for turns, mostly for loading data.",
+    _POD,
+)
+REFUSED_ALLOCATIONS = MetricSpec(
+    "laneway_refused_allocations_total",
+    "counter",
+    "Allocations of a container that the memory interposer refused because of its quota.",
     _POD,
 )
 TURN_DURATION = MetricSpec(
@@ -109,11 +121,13 @@ METRICS = (
     SESSION_QUOTA,
     SESSION_HELD,
     SESSION_OFFLOADED,
+    SESSION_ACCOUNTED,
     SESSIONS,
     TURNS,
     ITERATIONS,
     GPU_SECONDS,
     DATA_SECONDS,
+    REFUSED_ALLOCATIONS,
     TURN_DURATION,
     TURN_WAIT,
     TURNS_REVOKED,
@@ -187,12 +201,14 @@ class AgentCollector:
         quota = _gauge(SESSION_QUOTA)
         held = _gauge(SESSION_HELD)
         offloaded = _gauge(SESSION_OFFLOADED)
+        accounted = _gauge(SESSION_ACCOUNTED)
         for gpu, lease in _leases(gpus):
             lane = "" if lease.lane is None else str(lease.lane)
             values = [self._node, gpu, lane, lease.record.namespace, lease.record.pod]
             quota.add_metric(values, lease.quota_bytes)
             held.add_metric(values, lease.held_bytes)
             offloaded.add_metric(values, lease.offloaded_bytes)
+            accounted.add_metric(values, lease.accounted_bytes)
             if lease.sizes is not None:
                 persistent.add_metric(values, lease.sizes.persistent_bytes + lease.sizes.framework_bytes)
                 ephemeral.add_metric(values, lease.sizes.ephemeral_bytes)
@@ -201,6 +217,7 @@ class AgentCollector:
         yield quota
         yield held
         yield offloaded
+        yield accounted
         yield _states(self._node, gpus)
 
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
@@ -208,16 +225,19 @@ class AgentCollector:
         iterations = _counter(ITERATIONS)
         seconds = _counter(GPU_SECONDS)
         data = _counter(DATA_SECONDS)
+        refused = _counter(REFUSED_ALLOCATIONS)
         for gpu, lease in _leases(gpus):
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
             turns.add_metric(values, lease.turns)
             iterations.add_metric(values, lease.iterations)
             seconds.add_metric(values, lease.busy_seconds)
             data.add_metric(values, lease.data_seconds)
+            refused.add_metric(values, lease.refusals)
         yield turns
         yield iterations
         yield seconds
         yield data
+        yield refused
         durations = _histogram(TURN_DURATION)
         waits = _histogram(TURN_WAIT)
         revoked = _counter(TURNS_REVOKED)

@@ -34,6 +34,8 @@ def session_record(node: str, gpu: str, lease: LeaseSnapshot) -> dict[str, Any]:
         "data_seconds": lease.data_seconds,
         "held_bytes": lease.held_bytes,
         "offloaded_bytes": lease.offloaded_bytes,
+        "accounted_bytes": lease.accounted_bytes,
+        "refused_allocations": lease.refusals,
         "message": lease.message,
         "processes": [asdict(process) for process in lease.processes],
     }

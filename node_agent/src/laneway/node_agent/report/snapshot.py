@@ -59,6 +59,10 @@ class LeaseSnapshot:
     """How long it would still run alone; None if unknown."""
     held_bytes: int
     offloaded_bytes: int
+    accounted_bytes: int
+    """What its processes have in the memory account."""
+    refusals: int
+    """Allocations refused by the memory account."""
     message: str
     processes: tuple[ProcessSnapshot, ...]
 
@@ -123,6 +127,8 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         remaining_seconds=_remaining_seconds(lease),
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,
+        accounted_bytes=lease.account.used_bytes,
+        refusals=lease.account.refusals,
         message=_message(turns, lease, ended=ended, names=names),
         processes=tuple(
             ProcessSnapshot(

@@ -118,7 +118,6 @@ def test_containers_get_the_interposer_if_both_files_are_in_the_clients_folder(t
         assert no_interposer_reason(tmp_path).startswith(f"{tmp_path / name} does not exist")
         (tmp_path / name).touch()
     assert no_interposer_reason(tmp_path) == ""
-    assert "without containers" in no_interposer_reason(tmp_path, only_own_jobs=True)
 
 
 def test_an_agent_without_eviction_says_why(tmp_path: Path) -> None:

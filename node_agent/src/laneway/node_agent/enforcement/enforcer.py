@@ -62,7 +62,7 @@ class Enforcer:
         self._clock = clock
         self._levels_changed = levels_changed
         self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
-        self._no_interposer = partial(no_interposer_reason, folders.client, only_own_jobs=only_own_jobs)
+        self._no_interposer = partial(no_interposer_reason, folders.client)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
         self._daemon: MPSDaemon | None = None
         if self._requested is Enforcement.MPS and real:

@@ -10,15 +10,12 @@ from laneway.api.names import INTERPOSER_NAME, PRELOAD_NAME
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 
 
-def no_interposer_reason(client: Path, *, only_own_jobs: bool = False) -> str:
+def no_interposer_reason(client: Path) -> str:
     """Return why containers get no interposer, as a clause; empty if they do.
 
     Args:
         client: the client's folder on the host.
-        only_own_jobs: jobs are commands without a container, which share the machine's /etc.
     """
-    if only_own_jobs:
-        return "without containers no process gets it"
     for name in (INTERPOSER_NAME, PRELOAD_NAME):
         if not (client / name).is_file():
             return f"{client / name} does not exist; it comes with the client's image"

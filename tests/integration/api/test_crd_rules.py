@@ -122,7 +122,7 @@ WRONG = {
     ),
     "an unknown enforcement": (
         job("spec.minimumEnforcement", "hard"),
-        'supported values: "Cooperative", "Watchdog", "MPS"',
+        'supported values: "Cooperative", "Watchdog", "Interposer", "MPS"',
     ),
     "negative grace": (job("spec.preemption.gracePeriodSeconds", -1), "greater than or equal to 0"),
     "negative restarts": (job("spec.backoffLimit", -1), "greater than or equal to 0"),

@@ -317,7 +317,10 @@ def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
     other = kubelet.admit("misspelt", 20, namespace=cluster.namespace)
     with pytest.raises(grpc.RpcError) as raised:
         kubelet.start(other)
-    assert "'watchdog', which is no level: write one of Cooperative, Watchdog, MPS" in raised.value.details()
+    assert (
+        "'watchdog', which is no level: write one of Cooperative, Watchdog, Interposer, MPS"
+        in raised.value.details()
+    )
 
 
 def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:

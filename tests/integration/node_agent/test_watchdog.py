@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.cluster import cgroups
 from tests.integration.node_agent.pod_cgroup import PodCgroup
+from tests.support.node_agent import account_client
 from tests.support.node_agent.node import Container, Node, eventually
 
 pytestmark = pytest.mark.skipif(
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 MakeNode = Callable[..., Node]
 MakePod = Callable[[], PodCgroup]
 QUICK = {"probeSeconds": 1}
+ACCOUNT_CLIENT = Path(account_client.__file__)
 WORKS = "import time; print('ready', flush=True); time.sleep(600)"
 IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WORKS}"
 
@@ -274,11 +277,70 @@ def test_the_level_is_published_for_each_gpu_and_container(make_node: MakeNode, 
     node.container("known", 10, pod_uid=make_pod().uid, minimum_enforcement="MPS").await_socket()
     node.container("nameless", 10).await_socket()
     eventually("the watchdog holds", lambda: gpu(node)["enforcement"] == "Watchdog")
-    assert gpu(node)["enforcement_reason"] == "no MPS: a simulated GPU has no MPS"
+    missing = f"{node.root}/var/lib/laneway/client/liblaneway-interposer.so does not exist; it comes with the client's image"
+    assert gpu(node)["enforcement_reason"] == f"no MPS: a simulated GPU has no MPS; no interposer: {missing}"
     eventually("of a container too", lambda: node.session("known")["enforcement"] == "Watchdog")
     assert node.session("nameless")["enforcement"] == "None", "nobody can tell its processes from others'"
     said = "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU: no MPS: a simulated GPU has no MPS"
-    assert message(node, "known") == said
+    assert message(node, "known") == f"{said}; no interposer: {missing}"
+
+
+def interposes(make_node: MakeNode) -> Node:
+    """Start a node with the interposer's files."""
+    watchdog = {"graceSeconds": 1, "killSeconds": 600}
+    node = make_node(health=QUICK, enforcement={"level": "Interposer"}, watchdog=watchdog)
+    client = node.root / "var/lib/laneway/client"
+    client.mkdir(parents=True)
+    for name in ("liblaneway-interposer.so", "ld.so.preload"):
+        (client / name).touch()
+    node.start()
+    eventually("the level is in force", lambda: gpu(node)["enforcement"] == "Interposer")
+    assert gpu(node)["interposer"] is True
+    return node
+
+
+def test_a_session_has_the_level_interposer_while_each_of_its_processes_keeps_an_account(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node, pod = interposes(make_node), make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid).await_socket()
+    process = container.process(ACCOUNT_CLIENT)
+    pod.take(process)
+    assert process.do("open") == {}
+    driver_sees(node, **{f"p{process.pid}": 100})
+    eventually("it is held", lambda: node.session("a")["enforcement"] == "Interposer")
+    second = works(pod)
+    driver_sees(node, **{f"p{process.pid}": 100, f"p{second.pid}": 1})
+    eventually("one is not", lambda: node.session("a")["enforcement"] == "Watchdog")
+    assert message(node, "a") == "", "its pod demands no level"
+
+
+def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node, static, loaded, lenient = interposes(make_node), make_pod(), make_pod(), make_pod()
+    for name, pod, minimum in (
+        ("static", static, "Interposer"),
+        ("lenient", lenient, "Watchdog"),
+    ):
+        node.container(name, 30, pod_uid=pod.uid, minimum_enforcement=minimum).await_socket()
+    container = node.container("loaded", 30, pod_uid=loaded.uid, minimum_enforcement="Interposer")
+    keeper = container.await_socket().process(ACCOUNT_CLIENT)
+    loaded.take(keeper)
+    assert keeper.do("open") == {}
+    outside, allowed = works(static), works(lenient)
+    driver_sees(node, **{f"p{outside.pid}": 20, f"p{keeper.pid}": 20, f"p{allowed.pid}": 20})
+
+    assert ended(outside) == -signal.SIGTERM
+    session = node.session("static")
+    assert session["evicted"] == "InterposerNotLoaded"
+    assert (
+        "stopped by the node agent after 1 s of grace: a process holds 20.0 MiB of GPU memory without the memory "
+        "interposer, and the pod demands the enforcement 'Interposer'"
+    ) in session["message"]
+    assert allowed.poll() is None
+    assert keeper.do("ask", kind=4, gpu=node.gpus[0])["status"] == 0, "it lives"
+    assert (node.session("loaded")["evicted"], node.session("lenient")["evicted"]) == ("", "")
 
 
 def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod: MakePod) -> None:

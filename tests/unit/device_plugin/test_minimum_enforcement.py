@@ -33,7 +33,9 @@ def test_the_level_of_other_gpus_does_not_matter() -> None:
 
 
 def test_an_unknown_level_is_refused_on_every_gpu() -> None:
-    assert "write one of Cooperative, Watchdog, MPS" in enforcement_shortfall("strict", ids(1, (0,)), NODE)
+    assert "write one of Cooperative, Watchdog, Interposer, MPS" in enforcement_shortfall(
+        "strict", ids(1, (0,)), NODE
+    )
 
 
 def test_a_container_of_an_unknown_pod_starts_only_where_no_level_could_lack() -> None:

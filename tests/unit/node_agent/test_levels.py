@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from laneway.api.enforcement import Enforcement
 from laneway.node_agent.enforcement.capability import no_eviction_reason
+from laneway.node_agent.enforcement.interposer import no_interposer_reason
 from laneway.node_agent.enforcement.levels import Level, LevelInputs, level_of, level_of_container
 from laneway.node_agent.gpus.protocol import GPUReading
 
-COOPERATIVE, WATCHDOG, MPS = Enforcement.COOPERATIVE, Enforcement.WATCHDOG, Enforcement.MPS
+COOPERATIVE, WATCHDOG = Enforcement.COOPERATIVE, Enforcement.WATCHDOG
+INTERPOSER, MPS = Enforcement.INTERPOSER, Enforcement.MPS
 SEEN = GPUReading(used_bytes=0, exclusive_process=True)
 ALL = LevelInputs(SEEN)
 
@@ -19,10 +21,32 @@ ALL = LevelInputs(SEEN)
 @pytest.mark.parametrize(
     ("asked", "means", "want"),
     [
-        (MPS, ALL, Level(MPS)),
+        (MPS, ALL, Level(MPS, interposer=True)),
+        (INTERPOSER, ALL, Level(INTERPOSER, interposer=True)),
         (WATCHDOG, ALL, Level(WATCHDOG)),
         (COOPERATIVE, ALL, Level(COOPERATIVE)),
-        (MPS, LevelInputs(SEEN, no_mps="there is none"), Level(WATCHDOG, "no MPS: there is none")),
+        (
+            MPS,
+            LevelInputs(SEEN, no_mps="there is none"),
+            Level(INTERPOSER, "no MPS: there is none", interposer=True),
+        ),
+        (
+            MPS,
+            LevelInputs(SEEN, no_mps="there is none", no_interposer="it is missing"),
+            Level(WATCHDOG, "no MPS: there is none; no interposer: it is missing"),
+        ),
+        (MPS, LevelInputs(SEEN, no_interposer="it is missing"), Level(MPS)),
+        (
+            INTERPOSER,
+            LevelInputs(SEEN, no_interposer="it is missing"),
+            Level(WATCHDOG, "no interposer: it is missing"),
+        ),
+        (WATCHDOG, LevelInputs(SEEN, no_interposer="it is missing"), Level(WATCHDOG)),
+        (
+            INTERPOSER,
+            LevelInputs(SEEN, no_eviction="it may not"),
+            Level(COOPERATIVE, "no watchdog: it may not"),
+        ),
         (WATCHDOG, LevelInputs(SEEN, no_mps="there is none"), Level(WATCHDOG)),
         (WATCHDOG, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
         (MPS, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
@@ -47,7 +71,7 @@ def test_an_impossible_level_falls_to_the_next_lower_one_with_the_reason(
 
 def test_a_gpu_that_allows_bypassing_the_mps_server_is_not_at_level_mps() -> None:
     level = level_of(MPS, LevelInputs(replace(SEEN, exclusive_process=False)))
-    assert level.enforcement is WATCHDOG
+    assert level.enforcement is INTERPOSER
     assert "nvidia-smi --compute-mode EXCLUSIVE_PROCESS" in level.reason
 
 
@@ -67,6 +91,33 @@ def test_a_container_is_at_level_mps_once_all_of_its_processes_are_clients(
 ) -> None:
     reading = replace(SEEN, mps_pids=frozenset({1, 2}))
     assert level_of_container(Level(level), identified, frozenset(pids), reading) is want
+
+
+@pytest.mark.parametrize(
+    ("level", "pids", "want"),
+    [
+        (Level(INTERPOSER, interposer=True), {3, 4}, INTERPOSER),
+        (Level(INTERPOSER, interposer=True), {3, 5}, WATCHDOG),
+        (Level(INTERPOSER, interposer=True), set(), WATCHDOG),
+        (Level(MPS, interposer=True), {3, 4}, INTERPOSER),
+        (Level(MPS, interposer=True), {1, 2}, MPS),
+        (Level(MPS), {3, 4}, WATCHDOG),
+        (Level(WATCHDOG), {3, 4}, WATCHDOG),
+        (Level(COOPERATIVE), {3, 4}, Enforcement.NONE),
+    ],
+)
+def test_a_container_is_at_level_interposer_once_it_is_loaded_in_all_of_its_processes(
+    level: Level, pids: set[int], want: Enforcement
+) -> None:
+    reading = replace(SEEN, mps_pids=frozenset({1, 2}))
+    assert level_of_container(level, True, frozenset(pids), reading, frozenset({3, 4})) is want
+
+
+def test_containers_get_the_interposer_if_both_files_are_in_the_clients_folder(tmp_path: Path) -> None:
+    for name in ("liblaneway-interposer.so", "ld.so.preload"):
+        assert no_interposer_reason(tmp_path).startswith(f"{tmp_path / name} does not exist")
+        (tmp_path / name).touch()
+    assert no_interposer_reason(tmp_path) == ""
 
 
 def test_an_agent_without_eviction_says_why(tmp_path: Path) -> None:

@@ -45,4 +45,4 @@ def test_refunds_add_up_to_no_more_than_the_burst() -> None:
 def test_containers_share_the_descriptors_evenly(containers: int, descriptors: int) -> None:
     most = processes_per_container(Limits(), containers, descriptors)
     assert 1 <= most <= Limits().processes
-    assert most == 1 or 3 * most * containers <= descriptors - RESERVED_DESCRIPTORS
+    assert most == 1 or 5 * most * containers <= descriptors - RESERVED_DESCRIPTORS

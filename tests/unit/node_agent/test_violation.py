@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
@@ -63,6 +64,25 @@ def test_an_overdue_release_is_a_violation_even_without_a_reading() -> None:
     assert check_claim(late, None, 5, None) == CheckResult(overdue, conclusive=True)
     assert check_claim(late, {}, 5, None) == CheckResult(overdue, conclusive=True)
     assert check_claim(claim(), None, 5, overdue) == CheckResult(None, conclusive=True)
+
+
+def test_memory_without_the_interposer_is_a_violation_where_the_pod_demands_it() -> None:
+    held = {1: 60 * MIB, 2: 30 * MIB}
+    free = claim()
+    bound = replace(
+        free,
+        record=free.record.model_copy(update={"minimum_enforcement": "Interposer"}),
+        uninterposed_bytes=30 * MIB,
+    )
+    assert violation_of(free, held, 5) is None
+    found = violation_of(bound, held, 5)
+    assert found is not None
+    assert found.reason == "InterposerNotLoaded"
+    assert "a process holds 60.0 MiB of GPU memory without the memory interposer" in found.text
+    assert violation_of(replace(bound, interposed_pids=frozenset({1})), held, 5) is None
+    over = violation_of(bound, {1: 200 * MIB}, 5)
+    assert over is not None
+    assert over.reason == "MemoryQuotaExceeded"
 
 
 def test_without_a_new_reading_the_last_result_stands() -> None:

@@ -14,6 +14,8 @@ class Enforcement(StrEnum):
     """The client in the container takes turns, and holds PyTorch's allocator to the quota."""
     WATCHDOG = "Watchdog"
     """The agent sees each process's memory on the GPU, and stops the processes of a container that stays over its quota."""
+    INTERPOSER = "Interposer"
+    """A library in each of its processes refuses memory beyond the quota, exact to the allocation."""
     MPS = "MPS"
     """The driver itself refuses memory beyond the quota to the clients of the MPS server."""
 

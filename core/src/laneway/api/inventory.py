@@ -32,6 +32,9 @@ class InventoryGPU(Record):
     enforcement_reason: str = ""
     """Why that is less than the node was asked for; empty where it is not."""
 
+    interposer: bool = False
+    """Containers on it get the memory interposer."""
+
     @property
     def allocatable_bytes(self) -> int:
         """Memory that jobs may use."""

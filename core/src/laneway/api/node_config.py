@@ -102,7 +102,7 @@ class WatchdogConfig(Model):
 class EnforcementConfig(Model):
     """How containers are held to their quotas."""
 
-    level: Literal["Cooperative", "Watchdog", "MPS"] = Field(
+    level: Literal["Cooperative", "Watchdog", "Interposer", "MPS"] = Field(
         default="Watchdog",
         description="Requested level. If the node cannot enforce it, the next lower level applies and is published.",
     )

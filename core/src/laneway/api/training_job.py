@@ -173,7 +173,7 @@ class TrainingJobSpec(Spec):
         "Default: template.spec.priorityClassName. If both are set, they must be equal.",
         json_schema_extra={"maxLength": 253},
     )
-    minimum_enforcement: Literal["Cooperative", "Watchdog", "MPS"] | None = Field(
+    minimum_enforcement: Literal["Cooperative", "Watchdog", "Interposer", "MPS"] | None = Field(
         default=None,
         description="Weakest enforcement level of a GPU on which a worker may start. Default: any. "
         "The job waits for GPUs with this level or a stronger one.",

@@ -2,10 +2,12 @@
 
 A :class:`Tenant` is a container on one GPU. :func:`fits` tells whether a GPU can take one more; the scheduler and the agent
 both call it. The :class:`LaneTable` assigns tenants to lanes; :mod:`laneway.lanes.turns` chooses the next holder of a turn
-in a lane, and :class:`RateControl` whether lanes run in parallel. All of them count bytes with :mod:`laneway.lanes.safety`.
+in a lane, and :class:`RateControl` whether lanes run in parallel. All of them count bytes with :mod:`laneway.lanes.safety`. A
+:class:`MemoryAccount` holds a container to its quota, allocation by allocation.
 """
 
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
+from laneway.lanes.memory_account import MemoryAccount
 from laneway.lanes.memory_usage import MemoryUsage, fit_check
 from laneway.lanes.rate_control import RateControl, RateRules, TenantUse
 from laneway.lanes.refusal import Refusal, RefusalReason
@@ -18,6 +20,7 @@ __all__ = [
     "LaneChange",
     "LaneRules",
     "LaneTable",
+    "MemoryAccount",
     "MemoryUsage",
     "Outcome",
     "RateControl",

@@ -12,6 +12,7 @@ from laneway.api.jax_memory import jax_memory
 from laneway.device_plugin.device_handover import device_handover
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.gpu_layouts import split_error
+from laneway.device_plugin.interposer_settings import interposer_mounts
 from laneway.device_plugin.mps import mps_settings
 from laneway.device_plugin.proto.deviceplugin_pb2 import ContainerAllocateResponse, Mount
 
@@ -110,6 +111,7 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
             Mount(
                 container_path=names.CONTAINER_CLIENT_FOLDER, host_path=str(folders.client), read_only=True
             ),
+            *interposer_mounts(granted.gpus, folders),
             *mps.mounts,
             *devices.mounts,
         ],

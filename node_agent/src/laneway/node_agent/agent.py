@@ -27,6 +27,8 @@ from laneway.node_agent.gpus.simulated import GPUUse, SessionUse, SimulatedGPUSo
 from laneway.node_agent.gpus.simulated_memory import write_available_memory
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.inventory_file import inventory_of, with_levels, write_inventory
+from laneway.node_agent.memory_accounts.account_server import AccountServer
+from laneway.node_agent.memory_accounts.round_robin import RoundRobin
 from laneway.node_agent.orders.cluster_watch import SpecSource
 from laneway.node_agent.orders.node_orders import NodeOrders
 from laneway.node_agent.processes import boot_id
@@ -46,6 +48,8 @@ from laneway.node_agent.report.other_pods_file import OtherPodsFile
 from laneway.node_agent.report.publisher import GPUNodePublisher
 from laneway.node_agent.report.session_record import session_record
 from laneway.node_agent.report.snapshot import GPUSnapshot, take_snapshot
+from laneway.node_agent.sessions.broker import SessionBroker
+from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.listeners import Listeners
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
@@ -118,7 +122,7 @@ class Agent:
             only_own_jobs=options.standalone,
         )
         self._inventory_lock = Lock()
-        self._listeners = Listeners(self._turns, config.turns.quantum_milliseconds / 1000, self.loop, clock)
+        self._listeners = self._make_listeners()
         self._http = AgentHTTPServer(options.address, options.port, self._answers())
 
     @property
@@ -235,6 +239,15 @@ class Agent:
             )
             for gpu in inventory.gpus
         }
+
+    def _make_listeners(self) -> Listeners:
+        limits, loop, clock = Limits(), self.loop, self._clock
+        quantum_seconds = self._config.turns.quantum_milliseconds / 1000
+        servers = (
+            partial(AccountServer, self._turns, RoundRobin(loop), loop, limits, self),
+            partial(SessionBroker, self._turns, quantum_seconds, loop, clock, limits),
+        )
+        return Listeners(self._turns, servers, loop, clock, limits)
 
     def changed(self) -> None:
         """Save and publish a change."""

@@ -60,6 +60,11 @@ class HostFolders:
         return self._below("/dev")
 
     @property
+    def client(self) -> Path:
+        """The client and the memory interposer, as containers see them."""
+        return self._below(names.CLIENT_FOLDER)
+
+    @property
     def orders(self) -> Path:
         """Orders given at the node's shell."""
         return self._below(names.ORDERS_FILE)

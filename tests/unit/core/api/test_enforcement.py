@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall, stronger
 
-ASCENDING = ["None", "Cooperative", "Watchdog", "MPS"]
+ASCENDING = ["None", "Cooperative", "Watchdog", "Interposer", "MPS"]
 
 
 def test_each_level_reaches_itself_and_all_weaker_ones() -> None:
     assert [level.value for level in LEVELS] == ASCENDING
     for number, level in enumerate(ASCENDING):
-        assert [reaches(level, minimum) for minimum in ASCENDING] == [at <= number for at in range(4)]
+        assert [reaches(level, minimum) for minimum in ASCENDING] == [
+            at <= number for at in range(len(ASCENDING))
+        ]
 
 
 def test_of_two_levels_one_is_stronger() -> None:
@@ -37,7 +39,7 @@ def test_what_is_no_level_is_no_weaker_than_another() -> None:
             "it demands the enforcement 'MPS', and 'Watchdog' is in force on its GPU: no MPS: it has none",
         ),
         ("Watchdog", "Cooperative", "", "the node's configuration asks for no more (enforcement.level)"),
-        ("mps", "MPS", "", "'mps', which is no level: write one of Cooperative, Watchdog, MPS"),
+        ("mps", "MPS", "", "'mps', which is no level: write one of Cooperative, Watchdog, Interposer, MPS"),
     ],
 )
 def test_what_falls_short_is_said_with_its_reason(minimum: str, level: str, reason: str, says: str) -> None:

@@ -12,6 +12,7 @@ from laneway.api.node_config import NodeConfig
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.enforcement.capability import no_eviction_reason
 from laneway.node_agent.enforcement.grace_file import GraceFile
+from laneway.node_agent.enforcement.interposer import no_interposer_reason
 from laneway.node_agent.enforcement.levels import NOT_READ_YET, Level, LevelInputs, level_of, with_level
 from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSFolders
 from laneway.node_agent.enforcement.watchdog import Watchdog
@@ -62,6 +63,7 @@ class Enforcer:
         self._clock = clock
         self._levels_changed = levels_changed
         self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
+        self._no_interposer = partial(no_interposer_reason, folders.client)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
         self._daemon: MPSDaemon | None = None
         if self._requested is Enforcement.MPS and real:
@@ -93,7 +95,8 @@ class Enforcer:
         else:
             no_mps = "" if self._daemon is None else self._daemon.problem
         unread = f"the GPU does not answer: {health.reason}" if health.reason else NOT_READ_YET
-        return level_of(self._requested, LevelInputs(health.reading, unread, self._no_eviction, no_mps))
+        inputs = LevelInputs(health.reading, unread, self._no_eviction, self._no_interposer(), no_mps)
+        return level_of(self._requested, inputs)
 
     def start(self) -> None:
         """Start."""

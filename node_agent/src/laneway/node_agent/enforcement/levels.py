@@ -5,7 +5,7 @@ A requested level that is not possible falls to the next lower one, with the rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from laneway.api.enforcement import Enforcement, reaches
 from laneway.api.inventory import InventoryGPU
@@ -19,6 +19,9 @@ class Level:
     enforcement: Enforcement
     reason: str = ""
     """Why it is lower than requested; empty if it is not."""
+
+    interposer: bool = False
+    """Containers get the memory interposer."""
 
 
 NOT_READ_YET = "the GPU has not been read yet"
@@ -35,6 +38,9 @@ class LevelInputs:
     no_eviction: str = ""
     """Why the agent stops no processes."""
 
+    no_interposer: str = ""
+    """Why containers have no memory interposer."""
+
     no_mps: str = ""
     """Why this GPU's clients have no MPS server."""
 
@@ -49,8 +55,18 @@ def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
     if requested is Enforcement.WATCHDOG:
         return Level(Enforcement.WATCHDOG)
     assert inputs.reading is not None, "without a reading there is no watchdog"
+    no_interposer = f"no interposer: {inputs.no_interposer}" if inputs.no_interposer else ""
+    without_mps = (
+        Level(Enforcement.WATCHDOG, no_interposer)
+        if no_interposer
+        else Level(Enforcement.INTERPOSER, interposer=True)
+    )
+    if requested is Enforcement.INTERPOSER:
+        return without_mps
     no_mps = inputs.no_mps or mps_bypass_reason(inputs.reading)
-    return Level(Enforcement.WATCHDOG, f"no MPS: {no_mps}") if no_mps else Level(Enforcement.MPS)
+    if not no_mps:
+        return Level(Enforcement.MPS, interposer=without_mps.interposer)
+    return replace(without_mps, reason="; ".join(filter(None, (f"no MPS: {no_mps}", no_interposer))))
 
 
 def no_process_memory_reason(inputs: LevelInputs) -> str:
@@ -70,11 +86,21 @@ def mps_bypass_reason(reading: GPUReading) -> str:
 
 def with_level(gpu: InventoryGPU, level: Level) -> InventoryGPU:
     """Return a GPU with the enforcement level in force on it."""
-    return gpu.model_copy(update={"enforcement": level.enforcement, "enforcement_reason": level.reason})
+    return gpu.model_copy(
+        update={
+            "enforcement": level.enforcement,
+            "enforcement_reason": level.reason,
+            "interposer": level.interposer,
+        }
+    )
 
 
 def level_of_container(
-    level: Level, identified: bool, pids: frozenset[int], reading: GPUReading
+    level: Level,
+    identified: bool,
+    pids: frozenset[int],
+    reading: GPUReading,
+    interposed_pids: frozenset[int] = frozenset(),
 ) -> Enforcement:
     """Return the level that holds for one container, whether its client is connected or not.
 
@@ -83,9 +109,12 @@ def level_of_container(
         identified: whether its processes can be told from others'.
         pids: its processes on the GPU.
         reading: the GPU's reading.
+        interposed_pids: its processes that the interposer is loaded in.
     """
     if not identified or not reaches(level.enforcement, Enforcement.WATCHDOG):
         return Enforcement.NONE
     if level.enforcement is Enforcement.MPS and pids and pids <= reading.mps_pids:
         return Enforcement.MPS
+    if level.interposer and pids and pids <= interposed_pids:
+        return Enforcement.INTERPOSER
     return Enforcement.WATCHDOG

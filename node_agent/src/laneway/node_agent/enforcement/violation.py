@@ -12,6 +12,7 @@ from laneway.api.quantity import format_bytes
 QUOTA_EXCEEDED = "MemoryQuotaExceeded"
 NOT_COVERED = "MemoryNotCovered"
 NOT_RELEASED = "TurnNotReleased"
+NOT_INTERPOSED = "InterposerNotLoaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class Claim:
 
     overdue_release: str = ""
     """That it keeps memory which others of its lane have waited for too long, as a clause; empty if not."""
+
+    interposed_pids: frozenset[int] = frozenset()
+    """Its processes that keep a memory account, so the interposer is loaded in them."""
+
+    uninterposed_bytes: int | None = None
+    """What each of its other processes may hold; None: any amount."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -103,7 +110,7 @@ def violation_of(claim: Claim, process_bytes: Mapping[int, int], tolerance_perce
             QUOTA_EXCEEDED,
             f"{count} {held} of GPU memory as the driver reports, more than its quota of {quota}",
         )
-    return _known_without_reading(claim)
+    return _without_interposer(claim, process_bytes) or _known_without_reading(claim)
 
 
 def _known_without_reading(claim: Claim) -> Violation | None:
@@ -113,3 +120,17 @@ def _known_without_reading(claim: Claim) -> Violation | None:
     if claim.overdue_release:
         return Violation(NOT_RELEASED, claim.overdue_release)
     return None
+
+
+def _without_interposer(claim: Claim, process_bytes: Mapping[int, int]) -> Violation | None:
+    if claim.uninterposed_bytes is None:
+        return None
+    outside = [held for pid, held in process_bytes.items() if pid not in claim.interposed_pids]
+    most_bytes = max(outside, default=0)
+    if most_bytes <= claim.uninterposed_bytes:
+        return None
+    return Violation(
+        NOT_INTERPOSED,
+        f"a process holds {format_bytes(most_bytes)} of GPU memory without the memory interposer, and the pod demands the enforcement "
+        f"{claim.record.minimum_enforcement!r}: run no static and no musl program, and leave /etc/ld.so.preload as it is",
+    )

@@ -20,6 +20,7 @@ from laneway.node_agent.containers.record_file import is_same_container
 from laneway.node_agent.enforcement.enforcement_status import EnforcementStatus, record_enforcement_status
 from laneway.node_agent.enforcement.escalation import Action, Escalation, Rules, Stage
 from laneway.node_agent.enforcement.grace_file import SpentGrace
+from laneway.node_agent.enforcement.interposer import uninterposed_bytes
 from laneway.node_agent.enforcement.levels import Level, level_of_container
 from laneway.node_agent.enforcement.process_group import ProcessGroup
 from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
@@ -221,7 +222,8 @@ class Watchdog:
         enforcement = Enforcement.NONE
         if reading is not None:
             identified = bool(record.pod_uid) or record.launcher is not None
-            enforcement = level_of_container(level, identified, tracked.group.pids, reading)
+            interposed_pids = tracked.claim.interposed_pids
+            enforcement = level_of_container(level, identified, tracked.group.pids, reading, interposed_pids)
         texts = [
             self._warning(tracked) if tracked.group.stage is Stage.WARNED else "",
             shortfall(record.minimum_enforcement, level.enforcement, level.reason),
@@ -277,6 +279,8 @@ def _view_of(turns: GPUTurns, containers: Path) -> tuple[tuple[Claim, ...], froz
             session_pids=frozenset(session.pid for session in lease.sessions),
             uncovered=lease.uncovered,
             overdue_release=lease.overdue_release,
+            interposed_pids=lease.account.processes,
+            uninterposed_bytes=uninterposed_bytes(turns, lease.record),
         )
         for lease in turns.leases.values()
     )

@@ -18,6 +18,8 @@ from laneway.lanes import LaneTable
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.processes import start_ticks
+from laneway.node_agent.recovery.account_recovery import restore_accounts
+from laneway.node_agent.recovery.restored_container import is_same_container
 from laneway.node_agent.recovery.state import AgentState, GPUState, LeaseState, ProcessState, sizes_of
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Counters, Lease
@@ -90,6 +92,7 @@ class RestartRecovery:
             turns = self._gpus.get(gpu.uuid)
             if turns is not None and turns.leases:
                 self._restore_gpu(turns, gpu)
+                restore_accounts(turns, gpu, self._loop)
                 turns.scheduler.awaiting_recovery = True
                 self._wait(turns, now_seconds + _MIN_WAIT_SECONDS, now_seconds + self._timeout_seconds)
 
@@ -98,7 +101,7 @@ class RestartRecovery:
         paused, unadmitted = set(), set()
         for saved in state.leases:
             lease = turns.leases.get(saved.key)
-            if lease is not None and _is_same_container(lease, saved):
+            if lease is not None and is_same_container(lease, saved):
                 self._restore_lease(turns, lease, saved)
                 if lease.sessions and not lease.offloaded:
                     leases[lease.key] = lease
@@ -166,13 +169,6 @@ class RestartRecovery:
             pids = ", ".join(str(session.pid) for session in expected)
             _log.warning("processes have not reconnected gpu=%s pids=%r", turns.gpu.uuid, pids)
         turns.scheduler.finish_recovery()
-
-
-def _is_same_container(lease: Lease, state: LeaseState) -> bool:
-    record = lease.record
-    if state.pod_uid and record.pod_uid:
-        return state.pod_uid == record.pod_uid
-    return (state.namespace, state.pod, state.container) == (record.namespace, record.pod, record.container)
 
 
 def _restore_lanes(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from laneway.api.records import Record, explain
+from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Sizes
@@ -76,6 +77,27 @@ class LeaseState(Record):
     """It has left the lane table, because its memory is on the host."""
 
 
+class AccountProcessState(Record):
+    """A process with a memory account."""
+
+    pid: int
+    start_ticks: int
+    """When the process started, to tell it from a later process with the same pid."""
+
+    reserved_bytes: int
+
+
+class AccountState(Record):
+    """A container's memory account on one GPU."""
+
+    key: str
+    namespace: str
+    pod: str
+    container: str
+    pod_uid: str
+    processes: tuple[AccountProcessState, ...]
+
+
 class LaneState(Record):
     """A lane, with the keys of its tenants."""
 
@@ -90,6 +112,7 @@ class GPUState(Record):
     lanes: tuple[LaneState, ...]
     waiting: tuple[str, ...]
     leases: tuple[LeaseState, ...]
+    accounts: tuple[AccountState, ...] = ()
 
 
 class AgentState(Record):
@@ -132,6 +155,24 @@ def gpu_state(turns: GPUTurns) -> GPUState:
             )
             for lease in turns.leases.values()
             if lease.welcomed
+        ),
+        accounts=tuple(_account_state(lease) for lease in turns.leases.values() if lease.account.processes),
+    )
+
+
+def _account_state(lease: Lease) -> AccountState:
+    record = lease.record
+    begun = {pid: start_ticks(pid) for pid in sorted(lease.account.processes)}
+    return AccountState(
+        key=record.key,
+        namespace=record.namespace,
+        pod=record.pod,
+        container=record.container,
+        pod_uid=record.pod_uid,
+        processes=tuple(
+            AccountProcessState(pid=pid, start_ticks=ticks, reserved_bytes=lease.account.reserved_by(pid))
+            for pid, ticks in begun.items()
+            if ticks is not None
         ),
     )
 

@@ -68,6 +68,12 @@ SESSION_OFFLOADED = MetricSpec(
     "Memory that a container's processes have offloaded to the host.",
     _SESSION,
 )
+SESSION_ACCOUNTED = MetricSpec(
+    "laneway_session_accounted_bytes",
+    "gauge",
+    "Memory that a container's processes have reserved through the memory interposer.",
+    _SESSION,
+)
 SESSIONS = MetricSpec(
     "laneway_sessions",
     "gauge",
@@ -90,6 +96,12 @@ SESSION_PROGRESS = MetricSpec(
     "laneway_session_progress_ratio",
     "gauge",
     "Recent progress of a container that competes with other lanes, as a part of its progress alone.",
+    _POD,
+)
+REFUSED_ALLOCATIONS = MetricSpec(
+    "laneway_refused_allocations_total",
+    "counter",
+    "Allocations of a container that the memory interposer refused because of its quota.",
     _POD,
 )
 TURN_DURATION = MetricSpec(
@@ -123,12 +135,14 @@ METRICS = (
     SESSION_QUOTA,
     SESSION_HELD,
     SESSION_OFFLOADED,
+    SESSION_ACCOUNTED,
     SESSIONS,
     TURNS,
     ITERATIONS,
     GPU_SECONDS,
     DATA_SECONDS,
     SESSION_PROGRESS,
+    REFUSED_ALLOCATIONS,
     TURN_DURATION,
     TURN_WAIT,
     TURNS_REVOKED,
@@ -207,12 +221,14 @@ class AgentCollector:
         quota = _gauge(SESSION_QUOTA)
         held = _gauge(SESSION_HELD)
         offloaded = _gauge(SESSION_OFFLOADED)
+        accounted = _gauge(SESSION_ACCOUNTED)
         for gpu, lease in _leases(gpus):
             lane = "" if lease.lane is None else str(lease.lane)
             values = [self._node, gpu, lane, lease.record.namespace, lease.record.pod]
             quota.add_metric(values, lease.quota_bytes)
             held.add_metric(values, lease.held_bytes)
             offloaded.add_metric(values, lease.offloaded_bytes)
+            accounted.add_metric(values, lease.accounted_bytes)
             if lease.sizes is not None:
                 persistent.add_metric(values, lease.sizes.persistent_bytes + lease.sizes.framework_bytes)
                 ephemeral.add_metric(values, lease.sizes.ephemeral_bytes)
@@ -221,6 +237,7 @@ class AgentCollector:
         yield quota
         yield held
         yield offloaded
+        yield accounted
         yield _states(self._node, gpus)
 
     def _turn_metrics(self, gpus: GPUs) -> Iterator[Metric]:
@@ -229,6 +246,7 @@ class AgentCollector:
         seconds = _counter(GPU_SECONDS)
         data = _counter(DATA_SECONDS)
         progress = _gauge(SESSION_PROGRESS)
+        refused = _counter(REFUSED_ALLOCATIONS)
         for gpu, lease in _leases(gpus):
             values = [self._node, gpu, lease.record.namespace, lease.record.pod]
             turns.add_metric(values, lease.turns)
@@ -237,11 +255,13 @@ class AgentCollector:
             data.add_metric(values, lease.data_seconds)
             if lease.progress_ratio is not None:
                 progress.add_metric(values, lease.progress_ratio)
+            refused.add_metric(values, lease.refusals)
         yield turns
         yield iterations
         yield seconds
         yield data
         yield progress
+        yield refused
         durations = _histogram(TURN_DURATION)
         waits = _histogram(TURN_WAIT)
         revoked = _counter(TURNS_REVOKED)

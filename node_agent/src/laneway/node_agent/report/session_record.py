@@ -45,5 +45,7 @@ def session_record(node: str, gpu: str, lease: LeaseSnapshot, *, detailed: bool)
         "data_seconds": lease.data_seconds,
         "held_bytes": lease.held_bytes,
         "offloaded_bytes": lease.offloaded_bytes,
+        "accounted_bytes": lease.accounted_bytes,
+        "refused_allocations": lease.refusals,
         **(details if detailed else {}),
     }

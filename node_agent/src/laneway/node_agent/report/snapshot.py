@@ -62,6 +62,10 @@ class LeaseSnapshot:
     """Its recent progress as a part of its progress alone; None while it competes with no other lane."""
     held_bytes: int
     offloaded_bytes: int
+    accounted_bytes: int
+    """What its processes have in the memory account."""
+    refusals: int
+    """Allocations refused by the memory account."""
     message: str
     processes: tuple[ProcessSnapshot, ...]
 
@@ -129,6 +133,8 @@ def _take(turns: GPUTurns, lease: Lease, *, ended: bool, names: Mapping[str, str
         progress_ratio=None if ended else turns.rate_control.progress_ratios().get(lease.key),
         held_bytes=lease.held_bytes,
         offloaded_bytes=lease.offloaded_bytes,
+        accounted_bytes=lease.account.used_bytes,
+        refusals=lease.account.refusals,
         message=_message(turns, lease, ended=ended, names=names),
         processes=tuple(
             ProcessSnapshot(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from laneway.api.enforcement import Enforcement, stronger
+from laneway.api.names import SOCKET_NAME
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop, Timer
 from laneway.node_agent.processes import start_ticks
 from laneway.node_agent.sessions.connection import Connection, RefusedError
+from laneway.node_agent.sessions.identity import Peer
+from laneway.node_agent.sessions.limits import Limits
 from laneway.node_agent.sessions.listener import Listener
 from laneway.node_agent.sessions.packets import Packet, encode
 from laneway.node_agent.sessions.profile_throttle import ProfileThrottle
 from laneway.node_agent.sessions.shared_page import SharedPage
+from laneway.node_agent.sessions.token_bucket import TokenBucket
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.session import Report, SavedWork, Session, Sizes
@@ -41,8 +46,15 @@ class _OpenSession:
 class SessionBroker:
     """Receives the packets of all connections of one container."""
 
+    socket_name = SOCKET_NAME
+
     def __init__(
-        self, gpus: Mapping[str, GPUTurns], quantum_seconds: float, loop: EventLoop, clock: Clock
+        self,
+        gpus: Mapping[str, GPUTurns],
+        quantum_seconds: float,
+        loop: EventLoop,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         """Start without a listener; :attr:`listener` is set before the first connection arrives."""
         self.listener: Listener | None = None
@@ -50,6 +62,9 @@ class SessionBroker:
         self._quantum_seconds = quantum_seconds
         self._loop = loop
         self._clock = clock
+        self._limits = limits
+        self._packets = TokenBucket(limits.packet_burst, limits.packets_per_second, clock)
+        self._profiles = TokenBucket(limits.profile_burst, limits.profiles_per_second, clock)
         self._open: dict[Connection, _OpenSession] = {}
         self._live: dict[Session, _OpenSession] = {}
         """Sessions whose process has not ended, connected or not."""
@@ -67,6 +82,26 @@ class SessionBroker:
             "refused": self._refused,
             "hello": self._second_hello,
         }
+
+    def connect(self, connected: socket.socket, peer: Peer, pidfd: int) -> Connection:
+        """Serve a verified process."""
+        assert self.listener is not None, "a broker has a listener before its first connection"
+        return Connection(
+            connected,
+            peer,
+            pidfd,
+            self,
+            self._loop,
+            self._clock,
+            self._limits,
+            self._packets,
+            self.listener.limited_log,
+            self.listener.name,
+        )
+
+    def rejection(self, reason: str) -> bytes:
+        """Return the packet that tells a rejected peer why."""
+        return encode("error", reason=reason)
 
     def received(self, connection: Connection, packet: Packet) -> None:
         """Handle a packet.
@@ -253,19 +288,18 @@ class SessionBroker:
 
     def _apply_profile(self, opened: _OpenSession) -> None:
         """Apply the latest profile as far as the throttle allows, and schedule the rest."""
-        assert self.listener is not None, "a broker has a listener before its first packet"
         now_seconds = self._clock.monotonic()
         due_seconds = opened.throttle.due_seconds
         if due_seconds is None or not opened.session.connected:
             return
         if now_seconds >= due_seconds:
-            if self.listener.profiles.take():
+            if self._profiles.take():
                 sizes = opened.throttle.take(now_seconds)
                 if sizes is not None:
                     opened.turns.measure(opened.lease, opened.session, sizes)
                 due_seconds = opened.throttle.due_seconds
             else:
-                due_seconds = now_seconds + self.listener.profiles.seconds_until()
+                due_seconds = now_seconds + self._profiles.seconds_until()
         if due_seconds is not None:
             self._apply_profile_at(opened, due_seconds)
 
@@ -327,8 +361,7 @@ class SessionBroker:
 
     def _check_rate(self, kind: str) -> None:
         """Refuse a packet that would rebuild the lanes too often."""
-        assert self.listener is not None, "a broker has a listener before its first packet"
-        if not self.listener.profiles.take():
+        if not self._profiles.take():
             raise RefusedError(f"{kind}: the container's memory changes too often")
 
     def _second_hello(self, opened: _OpenSession, fields: Mapping[str, Any]) -> None:

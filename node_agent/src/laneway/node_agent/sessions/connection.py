@@ -1,10 +1,9 @@
-"""One connection: receiving, sending, and handling failures of either."""
+"""The connection of a session: its packets, its limits, and what happens when they are broken."""
 
 from __future__ import annotations
 
 import array
 import socket
-from collections.abc import Sequence
 from typing import Protocol
 
 from laneway.node_agent.clock import Clock
@@ -12,13 +11,11 @@ from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
 from laneway.node_agent.sessions.identity import Peer
 from laneway.node_agent.sessions.limits import Limits
-from laneway.node_agent.sessions.packets import MAX_PACKET_BYTES, Packet, PacketError, decode, encode
+from laneway.node_agent.sessions.packet_socket import PacketSocket
+from laneway.node_agent.sessions.packets import Packet, PacketError, decode, encode
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 from laneway.node_agent.turns.order_state import OrderCommand
-
-_buffer = bytearray(MAX_PACKET_BYTES + 1)
-_view = memoryview(_buffer)
 
 
 class RefusedError(Exception):
@@ -41,12 +38,8 @@ class Receiver(Protocol):
         ...
 
 
-class Connection:
-    """The connection of one process of a container, and the agent's channel to it.
-
-    A failure while sending closes the connection a moment later, not inside the call, because the sender is
-    in the middle of a decision.
-    """
+class Connection(PacketSocket):
+    """The connection of one process of a container, and the agent's channel to it."""
 
     def __init__(
         self,
@@ -67,23 +60,15 @@ class Connection:
 
         self.name = name
         self.page: SharedPage | None = None
-        self._socket = connected
-        self._descriptor = connected.fileno()
         self._receiver = receiver
-        self._loop = loop
         self._limits = limits
         self._log = log
-        self._open = True
         self._yield_requested = False
         """The client was asked to yield its turn."""
         self._yield_sent = False
         """A packet with that request was sent."""
         self._packets = packets
-        connected.setblocking(False)
-        connected.setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDBUF, limits.queue_bytes // 2
-        )  # the kernel doubles it
-        loop.add_reader(self._descriptor, self._readable)
+        super().__init__(connected, loop, loop, limits.queue_bytes)
         self._hello_timer = loop.call_at(
             clock.monotonic() + limits.hello_seconds, lambda: self.refuse("no hello came in time", "no hello")
         )
@@ -152,16 +137,6 @@ class Connection:
         self._send(encode("error", reason=reason))
         self.close()
 
-    def close(self) -> None:
-        """End the connection, once."""
-        if not self._open:
-            return
-        self._open = False
-        self._hello_timer.cancel()
-        self._loop.remove_reader(self._descriptor)
-        self._socket.close()
-        self._receiver.closed(self)
-
     def read_final_packets(self) -> None:
         """Read the packets that a process sent just before it ended, as many as a correct client may have
         sent."""
@@ -173,25 +148,15 @@ class Connection:
         assert self.page is not None, "only a welcomed session gets turns"
         return self.page
 
-    def _readable(self) -> None:
-        """Read one packet: a client that floods gets no more of the loop's time than others."""
-        try:
-            length = self._socket.recv_into(_buffer)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            length = 0
-        if length == 0:
-            self.close()
-            return
-        if not self._packets.take(1 + length // self._limits.packet_bytes):
+    def _received(self, packet: bytes) -> None:
+        if not self._packets.take(1 + len(packet) // self._limits.packet_bytes):
             self.refuse(
                 f"more than {self._limits.packets_per_second} packets a second without a request to yield",
                 "flood",
             )
             return
         try:
-            self._receiver.received(self, decode(bytes(_view[:length])))
+            self._receiver.received(self, decode(packet))
         except PacketError as error:
             self.refuse(str(error), "protocol error")
         except RefusedError as error:
@@ -201,18 +166,9 @@ class Connection:
             self._log.warning("fault", f"packet handling failed container={self.name}", traceback=True)
             self.refuse("the agent failed to handle that packet", "fault")
 
-    def _send(self, packet: bytes, ancillary: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
-        if not self._open:
-            return
-        try:
-            if ancillary:
-                self._socket.sendmsg([packet], ancillary, socket.MSG_NOSIGNAL)
-            else:
-                self._socket.send(packet, socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            self._log.warning(
-                "full", f"client does not read, closing container={self.name} pid={self.peer.pid}"
-            )
-            self._loop.post(self.close)
-        except OSError:
-            self._loop.post(self.close)
+    def _closed(self) -> None:
+        self._hello_timer.cancel()
+        self._receiver.closed(self)
+
+    def _queue_full(self) -> None:
+        self._log.warning("full", f"client does not read, closing container={self.name} pid={self.peer.pid}")

@@ -43,8 +43,9 @@ class Limits:
 RESERVED_DESCRIPTORS = 512
 """Descriptors that the agent needs for everything else: files, timers, HTTP, the API server."""
 
-DESCRIPTORS_PER_PROCESS = 3
-"""Descriptors of one connected process: its connection, its pidfd and its page (Python's mmap keeps one)."""
+DESCRIPTORS_PER_PROCESS = 5
+"""Descriptors of one connected process: of its session the connection, the pidfd and the page (Python's mmap
+keeps one), and of its memory account the connection and the pidfd."""
 
 
 def processes_per_container(limits: Limits, containers: int, descriptors: int) -> int:

@@ -1,4 +1,4 @@
-"""The listening socket of one container. A peer is verified before any of its bytes is read."""
+"""A listening socket of one container. A peer is verified before any of its bytes is read."""
 
 from __future__ import annotations
 
@@ -9,20 +9,50 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from laneway.api.container_record import ContainerRecord
-from laneway.api.names import SOCKET_NAME
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
-from laneway.node_agent.sessions.connection import Connection, Receiver
-from laneway.node_agent.sessions.identity import UnknownPeerError, identify
+from laneway.node_agent.sessions.identity import Peer, UnknownPeerError, identify
 from laneway.node_agent.sessions.limits import Limits
-from laneway.node_agent.sessions.packets import encode
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 
 _log = logging.getLogger(__name__)
 REOPEN_SECONDS = 0.5
+
+
+class OpenConnection(Protocol):
+    """A connection of a process of the container."""
+
+    def close(self) -> None:
+        """End it, once."""
+        ...
+
+
+class SocketServer(Protocol):
+    """Serves the connections of one socket of one container."""
+
+    listener: Listener | None
+    """Set before the first connection arrives."""
+
+    @property
+    def socket_name(self) -> str:
+        """Return the socket's name in the container's folder."""
+        ...
+
+    def connect(self, connected: socket.socket, peer: Peer, pidfd: int) -> OpenConnection:
+        """Serve a verified process. The descriptor becomes readable when it ends; the server closes it."""
+        ...
+
+    def rejection(self, reason: str) -> bytes:
+        """Return the packet that tells a rejected peer why; empty if there is none."""
+        ...
+
+    def discard_all(self) -> None:
+        """Forget the processes of a container that has ended."""
+        ...
 
 
 class Listener:
@@ -32,7 +62,7 @@ class Listener:
         self,
         folder: Path,
         record: ContainerRecord,
-        receiver: Receiver,
+        server: SocketServer,
         loop: EventLoop,
         clock: Clock,
         limits: Limits,
@@ -43,7 +73,7 @@ class Listener:
         Args:
             folder: the container's folder.
             record: the container's record.
-            receiver: handles the packets.
+            server: serves the connections.
             loop: the event loop.
             clock: the loop's clock.
             limits: limits on the container.
@@ -55,16 +85,15 @@ class Listener:
         """
         self.folder = folder
         self.record = record
-        self.connections: set[Connection] = set()
+        self.connections: set[OpenConnection] = set()
+        self.limited_log = RateLimitedLog(_log, clock)
         self.max_processes = max_processes
-        self.profiles = TokenBucket(limits.profile_burst, limits.profiles_per_second, clock)
-        self._receiver = receiver
+        self._server = server
+        self._socket_name = server.socket_name
         self._loop = loop
         self._clock = clock
         self._limits = limits
-        self._limited_log = RateLimitedLog(_log, clock)
         self._accepts = TokenBucket(limits.accept_burst, limits.accepts_per_second, clock)
-        self._packets = TokenBucket(limits.packet_burst, limits.packets_per_second, clock)
         self._missing_since_seconds: float | None = None
         self._socket, self._inode = self._listen()
         loop.add_reader(self._socket.fileno(), self._accept)
@@ -82,7 +111,7 @@ class Listener:
         Raises:
             OSError: the folder is gone or cannot be written to.
         """
-        self._limited_log.flush_suppressed()
+        self.limited_log.flush_suppressed()
         if self._is_in_place():
             self._missing_since_seconds = None
             return
@@ -97,7 +126,7 @@ class Listener:
 
     def _is_in_place(self) -> bool:
         try:
-            return (self.folder / SOCKET_NAME).lstat().st_ino == self._inode
+            return (self.folder / self._socket_name).lstat().st_ino == self._inode
         except OSError:
             return False
 
@@ -106,11 +135,11 @@ class Listener:
         self._stop_listening()
         with suppress(OSError):
             if self._is_in_place():
-                (self.folder / SOCKET_NAME).unlink()
+                (self.folder / self._socket_name).unlink()
         for connection in tuple(self.connections):
             connection.close()
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: OpenConnection) -> None:
         """Forget a closed connection."""
         self.connections.discard(connection)
 
@@ -121,7 +150,7 @@ class Listener:
         """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         directory = os.open(self.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        temporary = f".{SOCKET_NAME}.{os.getpid()}"
+        temporary = f".{self._socket_name}.{os.getpid()}"
         try:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=directory)
@@ -129,7 +158,7 @@ class Listener:
             inode = _make_connectable(temporary, directory)
             sock.setblocking(False)
             sock.listen(16)
-            os.replace(temporary, SOCKET_NAME, src_dir_fd=directory, dst_dir_fd=directory)
+            os.replace(temporary, self._socket_name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             sock.close()
             with suppress(OSError):
@@ -152,7 +181,7 @@ class Listener:
             connected, _ = self._socket.accept()
         except OSError as error:
             if not isinstance(error, BlockingIOError | InterruptedError):
-                self._limited_log.warning(
+                self.limited_log.warning(
                     "accept", f"accept failed container={self.name} error={str(error)!r}"
                 )
             return
@@ -165,31 +194,21 @@ class Listener:
         except UnknownPeerError as error:
             self._reject(connected, str(error))
             return
-        connection = Connection(
-            connected,
-            peer,
-            pidfd,
-            self._receiver,
-            self._loop,
-            self._clock,
-            self._limits,
-            self._packets,
-            self._limited_log,
-            self.name,
-        )
-        self.connections.add(connection)
+        self.connections.add(self._server.connect(connected, peer, pidfd))
 
     def _reject(self, connected: socket.socket, reason: str) -> None:
-        self._limited_log.warning(
+        self.limited_log.warning(
             "turned away", f"connection rejected container={self.name} reason={reason!r}"
         )
+        packet = self._server.rejection(reason)
         with suppress(OSError):
-            connected.send(encode("error", reason=reason), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            if packet:
+                connected.send(packet, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
         connected.close()
 
     def _pause_accepting(self) -> None:
         """Accept no connections of this container for a while; they wait in its own queue."""
-        self._limited_log.warning(
+        self.limited_log.warning(
             "too fast",
             f"container connects too often container={self.name} accepts_per_second={self._limits.accepts_per_second}",
         )

@@ -1,20 +1,19 @@
-"""The listeners of the node: one per container, opened when the container appears and closed when it is
+"""The listeners of the node: some per container, opened when the container appears and closed when it is
 gone."""
 
 from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from laneway.api.container_record import ContainerRecord
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.rate_limited_log import RateLimitedLog
-from laneway.node_agent.sessions.broker import SessionBroker
 from laneway.node_agent.sessions.limits import Limits, processes_per_container
-from laneway.node_agent.sessions.listener import Listener
+from laneway.node_agent.sessions.listener import Listener, SocketServer
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 
 _log = logging.getLogger(__name__)
@@ -26,70 +25,94 @@ class Listeners:
     def __init__(
         self,
         gpus: Mapping[str, GPUTurns],
-        quantum_seconds: float,
+        servers: Sequence[Callable[[], SocketServer]],
         loop: EventLoop,
         clock: Clock,
-        limits: Limits | None = None,
+        limits: Limits,
     ) -> None:
+        """Start without a container.
+
+        Args:
+            gpus: the node's GPUs.
+            servers: make what serves a new container, one for each of its sockets. The device plugin waits for
+                the session's socket, so that comes last.
+            loop: the event loop.
+            clock: the loop's clock.
+            limits: limits on each container.
+        """
         self._gpus = gpus
-        self._quantum_seconds = quantum_seconds
+        self._servers = servers
         self._loop = loop
         self._clock = clock
-        self._limits = limits or Limits()
+        self._limits = limits
         self._limited_log = RateLimitedLog(_log, clock)
         self._descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._listeners: dict[str, tuple[Listener, SessionBroker]] = {}
+        self._listeners: dict[str, dict[int, tuple[Listener, SocketServer]]] = {}
+        """By the container's key and the number of the server."""
 
     def container_added(self, record: ContainerRecord, folder: Path) -> None:
         """Add the container to its GPUs and listen for its processes."""
         for gpu in record.shares:
             self._gpus[gpu].allocate(record)
-        self._open(record, folder)
+        self._listeners[record.key] = {}
+        self._open_missing(record, folder)
 
-    def _open(self, record: ContainerRecord, folder: Path) -> None:
-        broker = SessionBroker(self._gpus, self._quantum_seconds, self._loop, self._clock)
-        try:
-            listener = Listener(
-                folder, record, broker, self._loop, self._clock, self._limits, self._processes_per_container
-            )
-        except OSError as error:
-            self._log_no_socket(folder, error)
-            return
-        broker.listener = listener
-        self._listeners[record.key] = (listener, broker)
-        _log.info("container added container=%s key=%s shares=%r", listener.name, record.key, _shares(record))
+    def _open_missing(self, record: ContainerRecord, folder: Path) -> None:
+        opened = self._listeners[record.key]
+        for number, make in enumerate(self._servers):
+            if number in opened:
+                continue
+            server = make()
+            try:
+                listener = Listener(
+                    folder,
+                    record,
+                    server,
+                    self._loop,
+                    self._clock,
+                    self._limits,
+                    self._processes_per_container,
+                )
+            except OSError as error:
+                self._log_no_socket(folder, error)
+                return
+            server.listener = listener
+            opened[number] = listener, server
+        name = f"{record.namespace}/{record.pod}/{record.container}"
+        _log.info("container added container=%s key=%s shares=%r", name, record.key, _shares(record))
 
     def container_updated(self, record: ContainerRecord) -> None:
         """Update what is known of the container."""
         for gpu in record.shares:
             self._gpus[gpu].allocate(record)
-        if record.key in self._listeners:
-            self._listeners[record.key][0].record = record
+        for listener, _ in self._listeners.get(record.key, {}).values():
+            listener.record = record
 
     def container_is_connected(self, key: str) -> bool:
         """Return whether processes of the container are connected."""
-        return key in self._listeners and bool(self._listeners[key][0].connections)
+        return any(listener.connections for listener, _ in self._listeners.get(key, {}).values())
 
     def ensure_container_socket(self, record: ContainerRecord, folder: Path) -> None:
-        """Open the socket again if that failed before or the socket was removed."""
-        if record.key not in self._listeners:
-            self._open(record, folder)
-            return
-        listener = self._listeners[record.key][0]
-        try:
-            listener.ensure_listening()
-        except OSError as error:
-            self._log_no_socket(listener.folder, error)
+        """Open the sockets again if that failed before or they were removed."""
+        opened = self._listeners[record.key]
+        for listener, _ in opened.values():
+            try:
+                listener.ensure_listening()
+            except OSError as error:
+                self._log_no_socket(listener.folder, error)
+        if len(opened) < len(self._servers):
+            self._open_missing(record, folder)
 
     def container_removed(self, key: str) -> None:
         """Remove the container and its leases."""
         for turns in self._gpus.values():
             if key in turns.leases:
                 turns.remove_container(key)
-        if key in self._listeners:
-            listener, broker = self._listeners.pop(key)
+        opened = self._listeners.pop(key, {})
+        for listener, server in opened.values():
             listener.close()
-            broker.discard_all()
+            server.discard_all()
+        for listener, _ in list(opened.values())[:1]:
             _log.info("container removed container=%s key=%s", listener.name, key)
 
     def _log_no_socket(self, folder: Path, error: OSError) -> None:
@@ -102,8 +125,9 @@ class Listeners:
 
     def close(self) -> None:
         """Close all listeners; the containers' leases stay."""
-        for listener, _ in self._listeners.values():
-            listener.close()
+        for opened in self._listeners.values():
+            for listener, _ in opened.values():
+                listener.close()
 
 
 def _shares(record: ContainerRecord) -> str:

@@ -176,6 +176,11 @@ class GPUTurns:
         """Return the bytes reserved for a process's framework on such a device (``hello``, ``device``)."""
         return self._framework_bytes if device == "cuda" else 0
 
+    @property
+    def own_framework_bytes(self) -> int:
+        """Return the bytes counted for the framework of a process that uses the GPU itself, in its memory account."""
+        return 0 if self.gpu.simulated else self._framework_bytes
+
     def record_process_memory(self, bytes_by_pid: Mapping[int, int]) -> None:
         """Record how much memory the driver reports per process.
 

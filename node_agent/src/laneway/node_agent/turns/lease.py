@@ -8,7 +8,7 @@ from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import SessionState
 from laneway.api.orders import PodOrder
-from laneway.lanes import Tenant
+from laneway.lanes import MemoryAccount, Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork, Session, Sizes, saved_by_any
@@ -124,6 +124,12 @@ class Lease:
     """Its last connection ended without a goodbye."""
 
     welcomed: bool = False
+
+    account: MemoryAccount = field(init=False)
+    """What its processes have reserved through the interposer."""
+
+    def __post_init__(self) -> None:
+        self.account = MemoryAccount(self.quota_bytes)
 
     @property
     def key(self) -> str:

@@ -82,4 +82,5 @@ def test_a_job_within_its_share_fails_on_a_gpu_filled_by_others(make_node: MakeN
     last = errors.strip().splitlines()[-1]
     assert last.startswith(f"torch.OutOfMemoryError: Laneway: out of GPU memory: {node.gpus[0]} is full.")
     assert "Other processes hold the rest" in last
+    eventually("the agent knows of it", lambda: "reason=GPUFull message='found the GPU full" in node.log)
     assert "hit its memory quota" not in node.log

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from laneway.node_agent.gpus.simulated import simulated_uuid
 
+from hack.cluster.cgroups import hierarchies
 from hack.cluster.commands import run
 from hack.cluster.processes import Component
 from hack.cluster.teardown import bring_down
@@ -88,8 +89,14 @@ class AgentNode(RealNode):
 
     def opening(self, pid: int, path: str) -> str:
         """What a process in a container's cgroup is told when it opens a device node of the host."""
-        join = f"echo $$ > /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/{pid}/cgroup)/cgroup.procs"
-        return self.node.run(["sh", "-c", f"{join} && cat {path} 2>&1 || true"]).strip()
+        by_version_1 = [found for found in hierarchies() if "devices" in found.controllers]
+        (hierarchy,) = by_version_1 or [found for found in hierarchies() if found.version == 2]
+        lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+        (cgroup,) = (
+            path for _, names, path in lines if ("devices" if by_version_1 else "") in names.split(",")
+        )
+        join = f"echo $$ > {hierarchy.mount_point}{cgroup}/cgroup.procs"
+        return self.node.run(["sh", "-c", f"{join} && {{ cat {path} 2>&1 || true; }}"]).strip()
 
 
 @pytest.fixture(scope="module")

@@ -175,10 +175,10 @@ class Machine(RuleBasedStateMachine):
     @rule(process=consumes(processes))
     def give_back(self, process: Process) -> None:
         if process in self.alive:
+            self.bench.turns.remove_container(process.lease.key)
             for ended in self.alive:
                 if ended.lease is process.lease and not self.bench.driver_lists_memory:
                     ended.page.uses_memory = False
-            self.bench.turns.remove_container(process.lease.key)
             self.alive = [other for other in self.alive if other.lease is not process.lease]
 
     @rule(seconds=st.sampled_from([0.001, 0.01, 0.1, 3.0]))
@@ -236,7 +236,7 @@ class Machine(RuleBasedStateMachine):
         lost = {
             process.lease: self.granted[process]
             for process in self.ever
-            if process.page.uses_memory and not process.page.turn
+            if process.page.uses_memory and not process.page.turn and process in self.granted
         }
         for turn in new:
             for lease, (lane, _) in lost.items():

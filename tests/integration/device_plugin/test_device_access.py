@@ -55,7 +55,7 @@ class AgentNode(RealNode):
         return [simulated_uuid(self.plan.name, index) for index in range(len(NODES))]
 
     def restart(self, strategy: str) -> None:
-        """Start agent and plugin anew with another configuration."""
+        """Start agent and plugin again with another configuration."""
         self.delete_all()
         self.plugin.kill()
         self.agent.kill()

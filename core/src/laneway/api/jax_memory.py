@@ -25,12 +25,12 @@ def jax_memory(gpus: Sequence[InventoryGPU], percent: int, framework_bytes: int)
         framework_bytes: the part of the quota that is for the framework's own memory, such as CUDA contexts.
     """
     real = [gpu for gpu in gpus if not gpu.simulated]
-    under_mps = bool(gpus) and all(gpu.enforcement is Enforcement.MPS for gpu in gpus)
+    under_mps = all(gpu.enforcement is Enforcement.MPS for gpu in gpus)
     parts = []
     for gpu in real:
         quota = quota_bytes(percent, gpu.allocatable_bytes)
-        # A client of MPS sees its own limit as the GPU's memory.
-        visible_bytes = quota if under_mps else gpu.memory_bytes
+        # A client of MPS, and a process with the memory interposer, see their own limit as the GPU's memory.
+        visible_bytes = quota if under_mps or gpu.interposer else gpu.memory_bytes
         parts.append(max(0, quota - framework_bytes) * _PARTS // visible_bytes if visible_bytes else 0)
     fraction = min(parts, default=0) / _PARTS
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{fraction:.4f}"} if fraction else {}

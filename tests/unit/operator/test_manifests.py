@@ -295,4 +295,4 @@ def test_a_jobs_minimum_enforcement_is_its_pods_demand() -> None:
     annotated["annotations"][names.MINIMUM_ENFORCEMENT_ANNOTATION] = "hard"
     wrong = a_job().spec(template=template).record
     assert wrong.desired is None
-    assert "is 'hard': write one of Cooperative, Watchdog, MPS" in wrong.problem
+    assert "is 'hard': write one of Cooperative, Watchdog, Interposer, MPS" in wrong.problem

@@ -104,3 +104,10 @@ def test_a_training_node_is_written_at_most_once_in_an_interval_and_never_stays_
 def test_an_idle_node_is_never_written_again(seconds: float) -> None:
     assert due(None, status(), seconds, INTERVAL)
     assert not due(status(), status(), seconds, INTERVAL)
+
+
+def test_another_device_strategy_is_written_at_once() -> None:
+    before = GPUNodeStatus(device_strategy="env", device_strategy_reason="no cdi: …")
+    assert not due(before, before, 0, 15)
+    assert due(before, before.model_copy(update={"device_strategy": "cdi"}), 0, 15)
+    assert due(before, before.model_copy(update={"device_strategy_reason": "configured"}), 0, 15)

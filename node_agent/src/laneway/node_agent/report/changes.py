@@ -56,7 +56,8 @@ def _state(status: GPUNodeStatus) -> tuple[object, ...]:
     gpus = tuple(
         gpu.model_copy(update={"sessions": tuple(map(_session_state, gpu.sessions))}) for gpu in status.gpus
     )
-    return status.conditions, status.other_pods_requests, gpus
+    devices = status.device_strategy, status.device_strategy_reason
+    return status.conditions, status.other_pods_requests, devices, gpus
 
 
 def _session_state(session: SessionStatus) -> tuple[object, ...]:

@@ -33,6 +33,7 @@ def container(spec: dict[str, Any], name: str) -> dict[str, Any]:
     [
         ("{}", {"drop": ["ALL"], "add": ["KILL"]}),
         ("{enforcement: {level: Watchdog}}", {"drop": ["ALL"], "add": ["KILL"]}),
+        ("{enforcement: {level: Interposer}}", {"drop": ["ALL"], "add": ["KILL"]}),
         ("{enforcement: {level: Cooperative}}", {"drop": ["ALL"]}),
     ],
 )

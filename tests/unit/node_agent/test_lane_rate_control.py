@@ -35,6 +35,24 @@ def test_lanes_of_a_contended_gpu_divide_its_time_by_shares(shares: tuple[int, .
     assert sum(made) >= 0.97
 
 
+def test_shares_hold_when_holders_compute_again_that_kept_their_turns() -> None:
+    bench = GPUBench()
+    trainers = tenants(bench, demand=0.1)
+    train(bench, trainers, 5.0)
+    for trainer in trainers:
+        trainer.done_seconds = 0.0
+        if trainer.process.page.inside:
+            trainer.process.end()
+    bench.clock.advance(10.0)
+    assert all(each.process.holds_turn and not each.process.asked_to_yield for each in trainers)
+    for trainer in trainers:
+        trainer.demand = 1.0
+    train(bench, trainers, 3.0)
+    made = train(bench, trainers, 20.0)
+    for got, share in zip(made, SHARES, strict=True):
+        assert got >= 0.95 * share / 100, made
+
+
 def test_other_policies_promise_no_shares_and_leave_lanes_in_parallel() -> None:
     bench = GPUBench(policy="srtf")
     trainers = tenants(bench)

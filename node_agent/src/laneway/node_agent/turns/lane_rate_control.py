@@ -30,6 +30,9 @@ from laneway.node_agent.turns.turn_scheduler import TurnScheduler
 CONTROL_SECONDS: Final = 0.05
 """How often progress is compared while lanes compete."""
 
+_IDLE_SECONDS: Final = 0.2
+"""How often to check whether holders of several lanes compute again: a holder keeps its turn while it is idle."""
+
 _LATE_YIELD_SECONDS: Final = 1.0
 """A holder that has not yielded after this time and its iteration's no longer holds up the other lanes."""
 
@@ -38,7 +41,7 @@ _LONGEST_ITERATION_SECONDS: Final = 5.0
 
 
 class LaneRateControl:
-    """Serves one GPU. It has a timer only while leases of several lanes are active."""
+    """Serves one GPU. It has a timer only while leases of several lanes hold or want turns."""
 
     def __init__(
         self,
@@ -59,14 +62,14 @@ class LaneRateControl:
     def start(self) -> None:
         """Begin to compare progress, because turns of several lanes run at once."""
         if self._timer is None and self._settings.policy.promises_shares:
-            self._set_timer(self._clock.monotonic())
+            self._set_timer(self._clock.monotonic() + CONTROL_SECONDS)
 
     def progress_ratios(self) -> Mapping[str, float]:
         """Return the recent progress of leases that compete across lanes, as a part of their progress alone."""
-        return self._control.progress_ratios() if self._timer is not None else {}
+        return self._control.progress_ratios() if self._control.contended else {}
 
-    def _set_timer(self, now_seconds: float) -> None:
-        self._timer = self._timers.call_at(now_seconds + CONTROL_SECONDS, self._compare)
+    def _set_timer(self, due_seconds: float) -> None:
+        self._timer = self._timers.call_at(due_seconds, self._compare)
 
     def _compare(self) -> None:
         self._timer = None
@@ -78,7 +81,9 @@ class LaneRateControl:
         serial = self._control.observe(uses, now_seconds)
         self._share_turns(frozenset(lanes) if serial else frozenset(), now_seconds)
         if self._control.contended:
-            self._set_timer(now_seconds)
+            self._set_timer(now_seconds + CONTROL_SECONDS)
+        elif len(self._scheduler.turns) > 1:
+            self._set_timer(now_seconds + _IDLE_SECONDS)
 
     def _leases(self, lane: Lane) -> Iterator[Lease]:
         return (self._memory.lease(key) for key in lane.tenants)
@@ -126,6 +131,10 @@ class LaneRateControl:
             return
         if not before:
             self._set_first_services(now_seconds)
+        # A turn that others waited for is charged by the clock until it ends, also while its holder is idle.
+        for lease in self._scheduler.turns:
+            if self._memory.memory_lane_of(lease) in before - lanes:
+                self._scheduler.request_yield(lease)
         self._memory.share_turns(lanes)
         self._scheduler.lanes_changed(())
 

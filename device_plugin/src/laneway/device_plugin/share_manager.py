@@ -184,7 +184,7 @@ class ShareManager:
         Args:
             holder: the container.
             pod: what is known of its pod now. Without it, the container's record counts: it is of this container, because a folder
-                is made again for another.
+                is created again for another.
         """
         if pod is not None:
             return pod.minimum_enforcement

@@ -73,7 +73,7 @@ def run_job(node: Node) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     for left in folders(node):
-        shutil.rmtree(left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

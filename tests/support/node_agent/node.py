@@ -65,7 +65,7 @@ class Container:
         temporary.rename(self.folder / "container.json")
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def await_socket(self) -> Container:
         eventually(f"{self.socket} is there", self.socket.exists)

@@ -117,7 +117,7 @@ def test_clients_of_the_mps_server_are_at_level_mps(make_node: Callable[..., Nod
     os.kill(daemon, signal.SIGKILL)
     became = f"enforcement level changed gpu={GPUS[0]} level="
     eventually(
-        "it falls back meanwhile", lambda: f"{became}Watchdog reason='no MPS: the MPS control" in node.log
+        "it falls back meanwhile", lambda: f'{became}Watchdog reason="no MPS: the MPS control' in node.log
     )
     eventually("it is there again", lambda: node.log.count(f"{became}MPS") == 2)
 

@@ -309,7 +309,7 @@ def test_a_session_has_the_level_interposer_while_each_of_its_processes_keeps_an
     assert process.do("open") == {}
     driver_sees(node, **{f"p{process.pid}": 100})
     eventually("it is held", lambda: node.session("a")["enforcement"] == "Interposer")
-    second = works(pod)
+    second = works(pod, container)
     driver_sees(node, **{f"p{process.pid}": 100, f"p{second.pid}": 1})
     eventually("one is not", lambda: node.session("a")["enforcement"] == "Watchdog")
     assert message(node, "a") == "", "its pod demands no level"
@@ -319,16 +319,15 @@ def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
     make_node: MakeNode, make_pod: MakePod
 ) -> None:
     node, static, loaded, lenient = interposes(make_node), make_pod(), make_pod(), make_pod()
-    for name, pod, minimum in (
-        ("static", static, "Interposer"),
-        ("lenient", lenient, "Watchdog"),
-    ):
+    of_static, of_lenient = (
         node.container(name, 30, pod_uid=pod.uid, minimum_enforcement=minimum).await_socket()
+        for name, pod, minimum in (("static", static, "Interposer"), ("lenient", lenient, "Watchdog"))
+    )
     container = node.container("loaded", 30, pod_uid=loaded.uid, minimum_enforcement="Interposer")
     keeper = container.await_socket().process(ACCOUNT_CLIENT)
     loaded.take(keeper)
     assert keeper.do("open") == {}
-    outside, allowed = works(static), works(lenient)
+    outside, allowed = works(static, of_static), works(lenient, of_lenient)
     driver_sees(node, **{f"p{outside.pid}": 20, f"p{keeper.pid}": 20, f"p{allowed.pid}": 20})
 
     assert ended(outside) == -signal.SIGTERM

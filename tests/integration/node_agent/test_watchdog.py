@@ -81,12 +81,12 @@ def works(
     return pod.run([sys.executable, "-c", program], container, cgroup)
 
 
-def driver_sees(node: Node, **mebibytes: int) -> None:
-    """Say what the driver sees: ``p<pid>=mebibytes``, on the first GPU."""
+def driver_sees(node: Node, *, mig: bool = False, **mebibytes: int) -> None:
+    """Say what the driver sees: ``p<pid>=mebibytes``, on the first GPU, and whether it is in MIG mode."""
     sizes = {int(pid[1:]): f"{size}Mi" for pid, size in mebibytes.items()}
     path = node.root / "run/laneway/simulated-faults.yaml"
     temporary = path.with_name("faults.new")
-    temporary.write_text(json.dumps({"gpus": [{"gpu": 0, "processes": sizes}]}))
+    temporary.write_text(json.dumps({"gpus": [{"gpu": 0, "processes": sizes, "mig": mig}]}))
     temporary.rename(path)
 
 
@@ -490,3 +490,18 @@ def test_foreign_processes_are_only_reported_where_the_configuration_says_so(
     assert ended(greedy) == -signal.SIGTERM, "the quota still holds"
     assert "not stopped (watchdog.foreignProcesses" in message(node, "a")
     assert sidecar.poll() is None
+
+
+def test_processes_on_instances_of_a_gpu_in_mig_mode_are_only_reported(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = start(make_node)
+    pod = make_pod()
+    greedy = works(pod, node.container("a", 50, pod_uid=pod.uid).await_socket())
+    sidecar = works(pod, cgroup="sidecar")
+    driver_sees(node, mig=True, **{f"p{greedy.pid}": 600, f"p{sidecar.pid}": 100})
+    assert ended(greedy) == -signal.SIGTERM, "the quota still holds"
+    assert "not stopped: MIG mode is on" in message(node, "a")
+    assert sidecar.poll() is None
+    driver_sees(node, **{f"p{sidecar.pid}": 100})
+    assert ended(sidecar) == -signal.SIGTERM, "nobody else gives the GPU away any more"

@@ -119,6 +119,7 @@ class Agent:
             clock,
             self,
             self._health_changed,
+            self._other_offers,
             only_own_jobs=options.standalone,
         )
         self._inventory_lock = Lock()
@@ -214,11 +215,15 @@ class Agent:
             gpus_healthy_condition(by_uuid, now_seconds),
         ):
             self._conditions = with_condition(self._conditions, condition)
-        offers = None if self._devices is None else self._devices.other_offers
-        if offers is not None:
+        offers = self._other_offers()
+        if self._devices is not None and offers is not None:
             condition = doubly_offered_condition(offers, now_seconds)
             self._conditions = with_condition(self._conditions, condition)
         return node_status(gpus, self._conditions, self._other_pods.requests, self._access)
+
+    def _other_offers(self) -> tuple[str, ...] | None:
+        """Return the GPUs that other device plugins offer on this node; None while unknown."""
+        return () if self._devices is None else self._devices.other_offers
 
     @property
     def _access(self) -> DeviceAccess | None:

@@ -15,6 +15,7 @@ from laneway.node_agent.enforcement.grace_file import GraceFile
 from laneway.node_agent.enforcement.interposer import no_interposer_reason
 from laneway.node_agent.enforcement.levels import NOT_READ_YET, Level, LevelInputs, level_of, with_level
 from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSFolders
+from laneway.node_agent.enforcement.stray_containers import spared_strays_reason
 from laneway.node_agent.enforcement.watchdog import Watchdog
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.gpus.monitor import GPUHealth
@@ -40,6 +41,7 @@ class Enforcer:
         clock: Clock,
         recorder: EventRecorder,
         levels_changed: Callable[[], None],
+        other_offers: Callable[[], tuple[str, ...] | None],
         *,
         only_own_jobs: bool = False,
     ) -> None:
@@ -54,6 +56,8 @@ class Enforcer:
             clock: for durations.
             recorder: receives events, on the loop's thread.
             levels_changed: called on the enforcer's thread when :meth:`level` has changed for some GPU.
+            other_offers: returns the GPUs of this node that other device plugins offer, None while unknown;
+                callable from any thread.
             only_own_jobs: all jobs belong to the agent's own user.
         """
         self._requested = Enforcement(config.enforcement.level)
@@ -62,6 +66,7 @@ class Enforcer:
         self._loop = loop
         self._clock = clock
         self._levels_changed = levels_changed
+        self._other_offers = other_offers
         self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
         self._no_interposer = partial(no_interposer_reason, folders.client)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
@@ -143,10 +148,13 @@ class Enforcer:
         if self._requested is Enforcement.COOPERATIVE:
             return
         now_seconds = self._clock.monotonic()
+        offers = self._other_offers()
         for uuid, watchdog in self._watchdogs.items():
             if self._stopped.is_set():
                 return
-            watchdog.check(self._health(uuid).reading, levels[uuid], now_seconds)
+            reading = self._health(uuid).reading
+            spared = spared_strays_reason(offers, mig=reading is not None and reading.mig)
+            watchdog.check(reading, levels[uuid], now_seconds, spared)
         spent = (each for watchdog in self._watchdogs.values() for each in watchdog.spent_grace())
         self._grace_file.write([each for each in spent if each.spent_seconds])
 

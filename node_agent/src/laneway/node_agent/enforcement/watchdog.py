@@ -104,13 +104,16 @@ class Watchdog:
             for tracked in self._tracked.values()
         )
 
-    def check(self, reading: GPUReading | None, level: Level, now_seconds: float) -> None:
+    def check(
+        self, reading: GPUReading | None, level: Level, now_seconds: float, spared_strays: str = ""
+    ) -> None:
         """Check the containers once.
 
         Args:
             reading: the GPU's last reading; None while it does not answer.
             level: the level in force on it.
             now_seconds: CLOCK_MONOTONIC.
+            spared_strays: why no container without a share is stopped now; empty if they are.
 
         Raises:
             TimeoutError: the loop does not answer.
@@ -131,7 +134,7 @@ class Watchdog:
             urgent = bool(lacking - {tracked.claim.record.key})
             self._act(tracked, self._step(tracked, memory, now_seconds, urgent=urgent), urgent=urgent)
             self._publish(tracked, self._status(tracked, level, reading))
-        self._check_strays(memory, now_seconds, urgent=bool(lacking))
+        self._check_strays(memory, now_seconds, spared_strays, urgent=bool(lacking))
 
     def spent_grace(self) -> Iterator[SpentGrace]:
         """Return the grace that containers have spent."""
@@ -145,13 +148,16 @@ class Watchdog:
         seconds = int(group.escalation.spent_seconds)
         return SpentGrace(gpu=self._gpu, key=key, pod_uid=pod_uid, cgroup=group.cgroup, spent_seconds=seconds)
 
-    def _check_strays(self, memory: ProcessMemory | None, now_seconds: float, *, urgent: bool) -> None:
+    def _check_strays(
+        self, memory: ProcessMemory | None, now_seconds: float, spared: str, *, urgent: bool
+    ) -> None:
         for container in () if memory is None else memory.strays:
             if container not in self._strays.groups:
                 self._restore(self._strays.track(container), "", container.pod, container.cgroup, now_seconds)
         if memory is not None:
             self._restored.clear()  # what is not there any more has ended
-        self._strays.check(None if memory is None else memory.strays, now_seconds, urgent=urgent)
+        found = None if memory is None else memory.strays
+        self._strays.check(found, now_seconds, urgent=urgent, spared=spared)
         report = StrayReport(self._strays.uses(), len(self._logged_foreign))
         if report != self._report or report.pods:
             self._report = report

@@ -51,7 +51,7 @@ def folders(tmp_path: Path) -> HostFolders:
 
 def test_a_spec_that_appears_later_makes_the_strategy_stronger(folders: HostFolders) -> None:
     monitor = DeviceAccessMonitor(GPUS, NodeConfig(), folders, Server().read_node)
-    assert monitor.access.strategy == "env"
+    assert monitor.access.strategy == "device-specs"
     assert not monitor.check(node=False)
 
     folders.toolkit_config.write_text("accept-nvidia-visible-devices-as-volume-mounts = true\n")
@@ -74,7 +74,9 @@ def test_a_broken_file_is_ignored(folders: HostFolders, broken: str) -> None:
     (folders.cdi[0] / "other.yaml").write_text(broken)
     folders.toolkit_config.write_text("accept = [")
 
-    assert DeviceAccessMonitor(GPUS, NodeConfig(), folders, Server().read_node).access.strategy == "env"
+    assert (
+        DeviceAccessMonitor(GPUS, NodeConfig(), folders, Server().read_node).access.strategy == "device-specs"
+    )
 
 
 def test_the_agent_writes_a_spec_where_it_names_the_gpus_itself(folders: HostFolders) -> None:

@@ -44,18 +44,20 @@ NVIDIA, OWN = "nvidia.com/gpu", "laneway.dev/gpu"
             "",
             "no cdi: no CDI spec on the node names each GPU by its UUID",
         ),
-        (BARE, "env", "", "no volume-mounts: NVIDIA's container runtime does not accept them"),
+        (BARE, "device-specs", "", "no volume-mounts: NVIDIA's container runtime does not accept them"),
+        (BARE, "device-specs", "", "so the driver's libraries come from NVIDIA's container runtime"),
+        (replace(BARE, trusts_environment=False), "device-specs", "", "that runtime does not add them"),
         (
             replace(BARE, runtime=""),
-            "env",
+            "device-specs",
             "",
             "the container runtime is not known (the Node has not been read)",
         ),
         (
             replace(BARE, gpus=(replace(REAL[0], device_paths=()),), driver_root="/driver"),
-            "env",
+            "device-specs",
             "",
-            "no device node",
+            "no device-specs: the driver names no device node",
         ),
         (replace(BARE, gpus=WITH_NODES), "cdi", OWN, "the agent's own CDI spec"),
         (replace(BARE, gpus=WITH_NODES, runtime=OLD), "device-specs", "", f"no cdi: {OLD}"),
@@ -73,7 +75,8 @@ def test_auto_takes_the_strongest_and_says_why(
 
 
 def test_a_configured_strategy_is_taken_and_its_problem_is_published() -> None:
-    assert device_access("cdi", BARE) == DeviceAccess(
+    bare = replace(BARE, trusts_environment=False)
+    assert device_access("cdi", bare) == DeviceAccess(
         strategy="cdi",
         reason="configured, although no CDI spec on the node names each GPU by its UUID as nvidia.com/gpu, and "
         "without driverRoot, device nodes alone come without the driver's libraries",
@@ -90,6 +93,8 @@ def test_a_runtime_that_follows_a_pods_own_variable_is_published() -> None:
     assert "follows a pod's own NVIDIA_VISIBLE_DEVICES" in device_access("auto", trusting).reason
     assert "follows" not in device_access("auto", replace(trusting, trusts_environment=False)).reason
     assert "follows" not in device_access("volume-mounts", trusting).reason
+    unknown = device_access("auto", replace(trusting, trusts_environment=None)).reason
+    assert "finds no config.toml of NVIDIA's runtime, which may follow" in unknown
 
 
 facts = st.builds(
@@ -103,13 +108,18 @@ facts = st.builds(
 
 
 @given(facts)
-def test_auto_needs_no_environment_where_something_stronger_is_possible(found: DeviceFacts) -> None:
+def test_auto_takes_the_strongest_and_never_the_environment(found: DeviceFacts) -> None:
     """More support never leads to a weaker strategy, and a weaker one always has its reason."""
-    chosen = device_access("auto", found).strategy
+    access = device_access("auto", found)
     more = device_access("auto", replace(found, cdi_names=NAMED, accepts_mounts=True)).strategy
-    if chosen is None or more is None:
-        assert chosen == more
+    if access.strategy is None or more is None:
+        assert access.strategy == more
         return
-    assert STRATEGIES.index(more) <= STRATEGIES.index(chosen)
-    for stronger in STRATEGIES[: STRATEGIES.index(chosen)]:
-        assert f"no {stronger}: " in device_access("auto", found).reason
+    assert access.strategy != "env"
+    assert "env" not in access.reason.replace("envvar", "")
+    # Device nodes are also what is left where the needs of none are certain to be met.
+    certain = access.strategy != "device-specs" or "so the driver's libraries" not in access.reason
+    chosen = STRATEGIES.index(access.strategy if certain else "env")
+    assert STRATEGIES.index(more) <= chosen
+    for stronger in STRATEGIES[:chosen]:
+        assert f"no {stronger}: " in access.reason

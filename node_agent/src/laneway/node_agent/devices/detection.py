@@ -39,8 +39,9 @@ def read_facts(
             if not all(gpu.simulated for gpu in gpus) and (folders.devices / name).exists()
         ),
         accepts_mounts=(toolkit or {}).get("accept-nvidia-visible-devices-as-volume-mounts") is True,
-        trusts_environment=toolkit is not None
-        and toolkit.get("accept-nvidia-visible-devices-envvar-when-unprivileged") is not False,
+        trusts_environment=None
+        if toolkit is None
+        else toolkit.get("accept-nvidia-visible-devices-envvar-when-unprivileged") is not False,
         driver_root=config.driver_root,
     )
 

@@ -5,12 +5,14 @@ In the order of preference:
 - ``cdi``: the runtime resolves names that only the kubelet passes on; they survive a reload of systemd.
 - ``device-specs``: the kubelet passes device nodes; the driver's libraries come from a folder of the host.
 - ``volume-mounts``: NVIDIA's runtime reads mounts, which a pod without volumes of the host cannot make.
-- ``env``: NVIDIA's runtime reads a variable, and a pod's own value of it wins.
+- ``env``: NVIDIA's runtime reads a variable, and a pod's own value of it wins. ``auto`` never takes it: where nothing
+  stronger is certain, ``device-specs`` needs no more than it does, NVIDIA's runtime for the driver's libraries.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,13 +24,27 @@ from laneway.node_agent.gpus.protocol import GPUInfo
 STRATEGIES: tuple[DeviceStrategy, ...] = ("cdi", "device-specs", "volume-mounts", "env")
 """The strongest first."""
 
+_AUTOMATIC = STRATEGIES[:-1]
+"""Those that ``auto`` chooses from."""
+
 _CDI_BY_DEFAULT = {"containerd": (2, 0), "cri-o": (1, 23)}
 """The first versions that resolve CDI names without configuration."""
 
-_TRUSTS_ENVIRONMENT = (
-    "where NVIDIA's runtime is the default, it follows a pod's own NVIDIA_VISIBLE_DEVICES, until "
-    f"{names.TOOLKIT_CONFIG_FILE} has accept-nvidia-visible-devices-envvar-when-unprivileged = false"
+_RUNTIMES_LIBRARIES = (
+    "the driver's libraries come from NVIDIA's container runtime, which has to be the containers' own; else set "
+    "driverRoot"
 )
+_IGNORED_VARIABLE = (
+    f"; with accept-nvidia-visible-devices-envvar-when-unprivileged = false in {names.TOOLKIT_CONFIG_FILE} that "
+    "runtime does not add them: set driverRoot, or write a CDI spec with `nvidia-ctk cdi generate`"
+)
+_TRUSTS_ENVIRONMENT: dict[bool | None, str] = {
+    True: "; where NVIDIA's runtime is the default, it follows a pod's own NVIDIA_VISIBLE_DEVICES, until "
+    f"{names.TOOLKIT_CONFIG_FILE} has accept-nvidia-visible-devices-envvar-when-unprivileged = false",
+    False: "",
+    None: "; the agent finds no config.toml of NVIDIA's runtime, which may follow a pod's own NVIDIA_VISIBLE_DEVICES "
+    "where it is the default (the chart's node.nvidiaRuntimeFolder)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,8 @@ class DeviceFacts:
     """Whether NVIDIA's container runtime accepts GPUs as volume mounts."""
 
     driver_root: str = ""
-    trusts_environment: bool = False
-    """Whether NVIDIA's container runtime is there and follows an unprivileged pod's own variable."""
+    trusts_environment: bool | None = None
+    """Whether NVIDIA's container runtime follows an unprivileged pod's own variable; None: unknown."""
 
     @property
     def have_nodes(self) -> bool:
@@ -77,15 +93,13 @@ def device_access(configured: Literal["auto"] | DeviceStrategy, facts: DeviceFac
         return DeviceAccess(reason="simulated GPUs have no device", runtime=facts.runtime)
     problems = {strategy: _problem(strategy, facts) for strategy in STRATEGIES}
     if configured == "auto":
-        chosen = next(strategy for strategy in STRATEGIES if not problems[strategy])
-        stronger = STRATEGIES[: STRATEGIES.index(chosen)]
-        reason = "; ".join(f"no {strategy}: {problems[strategy]}" for strategy in stronger)
-        reason = reason or _source(chosen, facts)
+        chosen, reason = _strongest(problems, facts)
     else:
         chosen = configured
         reason = "configured" + (f", although {problems[chosen]}" if problems[chosen] else "")
-    if chosen in ("cdi", "device-specs") and facts.trusts_environment:
-        reason += f"; {_TRUSTS_ENVIRONMENT}"
+    real = not all(gpu.simulated for gpu in facts.gpus)
+    if chosen in ("cdi", "device-specs") and real:
+        reason += _TRUSTS_ENVIRONMENT[facts.trusts_environment]
     return DeviceAccess(
         strategy=chosen,
         reason=reason,
@@ -93,6 +107,17 @@ def device_access(configured: Literal["auto"] | DeviceStrategy, facts: DeviceFac
         control_paths=facts.control_paths if chosen in ("cdi", "device-specs") else (),
         runtime=facts.runtime,
     )
+
+
+def _strongest(problems: Mapping[DeviceStrategy, str], facts: DeviceFacts) -> tuple[DeviceStrategy, str]:
+    """Return the strongest strategy whose needs are certain to be met, else device nodes; and why."""
+    chosen = next((strategy for strategy in _AUTOMATIC if not problems[strategy]), None)
+    stronger = _AUTOMATIC if chosen is None else _AUTOMATIC[: _AUTOMATIC.index(chosen)]
+    lacking = "; ".join(f"no {strategy}: {problems[strategy]}" for strategy in stronger)
+    if chosen is not None:
+        return chosen, lacking or _source(chosen, facts)
+    ignored = _IGNORED_VARIABLE if facts.trusts_environment is False else ""
+    return "device-specs", f"{lacking}; so {_RUNTIMES_LIBRARIES}{ignored}"
 
 
 def _problem(strategy: DeviceStrategy, facts: DeviceFacts) -> str:

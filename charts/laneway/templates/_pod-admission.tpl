@@ -27,3 +27,18 @@ has({{ $new }}) && key in {{ $new }} && (variables.isNew || !has({{ $old }}) || 
 {{- define "laneway.cel.cleanPath" -}}
 ("/" + {{ . }}.split("/").filter(part, part != "" && part != ".").map(part, part + "/").join(""))
 {{- end -}}
+
+{{/* The node's paths by which a pod reaches other GPUs or passes for another pod: a list of prefixes. */}}
+{{- define "laneway.cel.nodesPaths" -}}
+{{- $paths := list "/run/laneway/" "/var/lib/laneway/" "/var/lib/kubelet/device-plugins/" "/dev/nvidia" "/dev/null/" "/proc/" "/sys/fs/cgroup/" -}}
+{{- $paths = concat $paths (list "/etc/cdi/" "/run/cdi/" "/etc/nvidia-container-runtime/" "/run/containerd/" "/run/crio/") -}}
+{{- range compact (list .Values.node.cdiFolder .Values.node.nvidiaRuntimeFolder) -}}
+{{- $paths = append $paths (printf "%s/" (clean .)) -}}
+{{- end -}}
+{{- range $paths -}}
+{{- if hasPrefix "/run/" . -}}
+{{- $paths = append $paths (printf "/var%s" .) -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $paths | toJson -}}
+{{- end -}}

@@ -235,12 +235,20 @@ def test_the_operators_pods_are_held_to_the_variables_too(account: Callable[...,
         "/dev/nvidiactl",
         "/dev/null",
         "/proc/1/root",
+        "/sys/fs/cgroup/kubepods.slice",
+        "/var/run/cdi",
+        "/etc/cdi/nvidia.yaml",
+        "/etc/nvidia-container-runtime",
+        "/run/containerd/containerd.sock",
+        "/var/run/crio",
         # What holds one of them:
         "/",
         "/dev/",
         "/run",
         "/var",
         "/var/lib/kubelet",
+        "/etc",
+        "/sys",
     ],
 )
 def test_a_mount_that_leads_to_other_gpus_is_refused(author: Author, path: str) -> None:
@@ -249,10 +257,44 @@ def test_a_mount_that_leads_to_other_gpus_is_refused(author: Author, path: str) 
 
 @pytest.mark.parametrize(
     "path",
-    ["/data", "/var/lib/laneway-shared", "/run/laneways", "/dev/shm", "/dev/infiniband", "/ru", "/mnt/dev"],
+    [
+        "/data",
+        "/var/lib/laneway-shared",
+        "/run/laneways",
+        "/etc/ssl",
+        "/sys/class",
+        "/dev/shm",
+        "/dev/infiniband",
+        "/ru",
+        "/mnt/dev",
+    ],
 )
 def test_other_folders_of_the_node_are_not(author: Author, path: str) -> None:
     taken(author.tries(mounting(path)))
+
+
+def test_the_nodes_processes_are_not_shown(author: Author) -> None:
+    pod = a_pod()
+    refused(
+        author.tries({**pod, "spec": {**pod["spec"], "hostPID": True}}), "hostPID shows a pod with a share"
+    )
+    taken(
+        author.tries({**pod, "spec": {**pod["spec"], "hostPID": False, "hostNetwork": True, "hostIPC": True}})
+    )
+
+
+def test_folders_that_the_chart_is_told_are_protected_too(values_file: Callable[[str], Any]) -> None:
+    values = values_file(
+        "node: {nvidiaRuntimeFolder: /usr/local/nvidia/toolkit/config, cdiFolder: /run/own/cdi/}"
+    )
+    paths = next(line for line in rendered(values).splitlines() if '"/dev/nvidia"' in line)
+    for path in ("/usr/local/nvidia/toolkit/config/", "/run/own/cdi/", "/var/run/own/cdi/"):
+        assert f'"{path}"' in paths
+    assert '"//"' not in next(
+        line
+        for line in rendered(values_file("node: {cdiFolder: '', nvidiaRuntimeFolder: ''}")).splitlines()
+        if '"/dev/nvidia"' in line
+    )
 
 
 def test_many_variables_and_volumes_are_read_within_the_budget(author: Author) -> None:

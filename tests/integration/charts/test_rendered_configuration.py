@@ -120,6 +120,9 @@ def test_node_pods_run_on_nodes_with_gpus_unless_values_say_where(values_file: V
         "feature.node.kubernetes.io/pci-0302_10de.present",
         "feature.node.kubernetes.io/pci-0300_10de.present",
         "cloud.google.com/gke-accelerator",
+        "eks.amazonaws.com/instance-gpu-manufacturer",
+        "k8s.amazonaws.com/accelerator",
+        "kubernetes.azure.com/accelerator",
     ]
     assert keys("node: {nodeSelector: {gpu: present}}") == []
     assert keys(own) == ["gpu"]

@@ -72,6 +72,14 @@ def test_taints(toleration: dict[str, Any] | None, want: bool) -> None:
     assert (not obstacle(spec, a_node("n1", taints=[TAINT]))) is want
 
 
+def test_a_worker_tolerates_the_taint_of_gpu_nodes() -> None:
+    node = a_node("n1", taints=[{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}])
+    assert not obstacle({}, node)
+    assert not set_aside({}, node)
+    reset = a_node("n1", taints=[{"key": "nvidia.com/gpu", "value": "reset", "effect": "NoExecute"}])
+    assert "does not tolerate" in obstacle({}, reset)
+
+
 def test_a_taint_that_only_prefers_keeps_nobody_off() -> None:
     node = a_node("n1", taints=[{"key": "x", "effect": "PreferNoSchedule"}])
     assert not obstacle({}, node)

@@ -50,6 +50,14 @@ def test_a_pod_says_whose_it_is_and_which_gpus_were_chosen() -> None:
     assert pod["spec"]["containers"][0]["resources"]["limits"][names.GPU_PERCENT] == "200"
 
 
+def test_it_tolerates_the_taint_of_gpu_nodes_beside_the_templates_own() -> None:
+    ours = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    own = {"key": "team", "operator": "Exists"}
+    assert pod_of()["spec"]["tolerations"] == [ours]
+    assert pod_of(template=template({"tolerations": [own]}))["spec"]["tolerations"] == [own, ours]
+    assert pod_of(template=template({"tolerations": [ours]}))["spec"]["tolerations"] == [ours]
+
+
 def test_the_users_labels_stay_and_ours_win() -> None:
     given = template()
     given["metadata"] = {"labels": {"team": "x", names.RANK_LABEL: "9"}, "annotations": {"note": "y"}}

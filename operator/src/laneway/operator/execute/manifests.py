@@ -14,6 +14,7 @@ from laneway.api import names
 from laneway.api.template_profile import TemplateProfile
 from laneway.api.training_job import FitMode, TrainingJobSpec
 from laneway.api.training_job_status import WorkerPlacementStatus
+from laneway.operator.state.eligibility import worker_tolerations
 from laneway.operator.state.records.job_record import JobRecord
 from laneway.operator.state.records.template_hash import template_hash
 from laneway.operator.state.records.worker_pod import trainer_of
@@ -54,6 +55,7 @@ def worker_pod(
     pod_spec: dict[str, Any] = template["spec"]
     name = worker_name(job.name, worker.worker)
     _pin(pod_spec, worker.node)
+    pod_spec["tolerations"] = worker_tolerations(pod_spec)
     if bound:
         pod_spec["nodeName"] = worker.node
     trainer = trainer_of(pod_spec["containers"])

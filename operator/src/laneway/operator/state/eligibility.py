@@ -13,6 +13,8 @@ from laneway.operator.state.records.node_record import NodeRecord, Taint
 
 PodSpec = Mapping[str, Any]
 
+_GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
 
 def obstacle(pod_spec: PodSpec, node: NodeRecord) -> str:
     """Return why a pod with this spec may not go to the node, as a clause; empty where it may."""
@@ -36,8 +38,15 @@ def set_aside(pod_spec: PodSpec, node: NodeRecord) -> bool:
 
 
 def _keeping_off(pod_spec: PodSpec, node: NodeRecord) -> Iterator[Taint]:
-    tolerations = pod_spec.get("tolerations") or ()
+    tolerations = worker_tolerations(pod_spec)
     return (taint for taint in node.taints if not any(_tolerates(each, taint) for each in tolerations))
+
+
+def worker_tolerations(pod_spec: PodSpec) -> list[dict[str, Any]]:
+    """Return a worker's tolerations: the template's, and one for the taint by which clusters keep pods without a GPU off their GPU
+    nodes. Kubernetes' admission plugin ExtendedResourceToleration adds it to pods that request ``nvidia.com/gpu``."""
+    given = list(pod_spec.get("tolerations") or ())
+    return given if _GPU_TOLERATION in given else [*given, dict(_GPU_TOLERATION)]
 
 
 def required_terms(pod_spec: PodSpec) -> list[dict[str, Any]]:

@@ -221,6 +221,30 @@ def test_a_lane_waits_for_memory_that_the_driver_still_shows(make_node: MakeNode
     waits.expect("grant")
 
 
+def test_memory_of_a_process_without_a_session_does_not_keep_the_lane_of_a_holder_that_died(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(
+        health=QUICK,
+        lanes={"maxPerGpu": 1},
+        turns={"timeoutSeconds": 1, "quantumMilliseconds": 10},
+        watchdog={"graceSeconds": 1, "killSeconds": 600},
+    ).start()
+    first, second = make_pod(), make_pod()
+    container = node.container("dies", 40, pod_uid=first.uid)
+    dies = connect(container, first)
+    beside = works(first, container)
+    waits = connect(node.container("waits", 40, pod_uid=second.uid), second)
+    driver_sees(node, **{f"p{beside.pid}": 100})
+    eventually("the watchdog holds it", lambda: node.session("dies")["enforcement"] == "Watchdog")
+    dies.turn()
+    dies.kill()
+    waits.send("request")
+    assert ended(beside) == -signal.SIGTERM
+    waits.expect("grant")
+    assert node.session("dies")["evicted"] == "TurnNotReleased"
+
+
 def test_uncovered_growth_is_stopped_after_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node)
     first, second = make_pod(), make_pod()

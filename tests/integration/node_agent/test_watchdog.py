@@ -106,6 +106,14 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
+def is_running(pid: int) -> bool:
+    """Return whether a process has not ended; one that its parent has not waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def test_only_the_violating_container_without_a_client_is_stopped(
     make_node: MakeNode, make_pod: MakePod, of_the_host: Callable[[], subprocess.Popen[str]]
 ) -> None:
@@ -148,6 +156,70 @@ def test_a_process_that_ignores_sigterm_is_killed(make_node: MakeNode, make_pod:
     driver_sees(node, **{f"p{process.pid}": 600})
     assert ended(process) == -signal.SIGKILL
     assert f"pids=[{process.pid}]" in node.log
+
+
+def pid_in(path: Path, but: int) -> int:
+    """Wait until a program has written the pid of its next child; returns it."""
+    eventually("the next child runs", lambda: path.exists() and int(path.read_text() or but) != but)
+    return int(path.read_text())
+
+
+def test_a_supervisor_whose_children_follow_one_another_is_stopped_with_its_whole_container(
+    make_node: MakeNode, make_pod: MakePod, tmp_path: Path
+) -> None:
+    node, pod, child = start(make_node, killSeconds=1), make_pod(), tmp_path / "child"
+    container = node.container("supervised", 50, pod_uid=pod.uid).await_socket()
+    supervisor = works(
+        pod,
+        container,
+        "import os, subprocess, sys\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        f"    child = subprocess.Popen([sys.executable, '-c', {IGNORES_SIGTERM!r}], stdout=subprocess.PIPE)\n"
+        "    child.stdout.readline()\n"
+        f"    open({str(child)!r} + '.new', 'w').write(str(child.pid))\n"
+        f"    os.rename({str(child)!r} + '.new', {str(child)!r})\n"
+        "    child.wait()\n",
+    )
+    bystander = works(pod, cgroup="sidecar")
+    followed = 0
+    for _ in range(3):
+        assert supervisor.poll() is None, "the processes on the GPU are stopped first"
+        followed = pid_in(child, followed)
+        driver_sees(node, **{f"p{followed}": 600})
+        eventually("it is stopped", lambda pid=followed: not is_running(pid), 40)
+    assert ended(supervisor) == -signal.SIGKILL
+    assert bystander.poll() is None, "it is in another container of the pod"
+    assert node.log.count("sending SIGTERM") == 1
+    assert "with all processes of its container because it started others after each stop" in message(
+        node, "supervised"
+    )
+
+
+def test_a_process_that_a_stopped_one_starts_in_its_place_is_killed_with_it(
+    make_node: MakeNode, make_pod: MakePod, tmp_path: Path
+) -> None:
+    node, pod, child = start(make_node, killSeconds=8), make_pod(), tmp_path / "child"
+    container = node.container("forks", 50, pod_uid=pod.uid).await_socket()
+    process = works(
+        pod,
+        container,
+        "import os, signal, time\n"
+        "def fork(*_):\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    pid = os.fork()\n"
+        f"    pid and open({str(child)!r}, 'w').write(str(pid))\n"
+        "signal.signal(signal.SIGTERM, fork)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1)\n",
+    )
+    driver_sees(node, **{f"p{process.pid}": 600})
+    second = pid_in(child, 0)
+    driver_sees(node, **{f"p{process.pid}": 600, f"p{second}": 600})
+    assert ended(process) == -signal.SIGKILL
+    eventually("its child too", lambda: not is_running(second))
+    pids = sorted((process.pid, second))
+    assert f"sending SIGKILL container=default/forks/trainer pids={pids}" in node.log
 
 
 def test_compliance_withdraws_the_warning(make_node: MakeNode, make_pod: MakePod) -> None:
@@ -445,10 +517,10 @@ def test_processes_that_follow_in_a_container_have_no_new_grace_and_a_new_contai
     spent_before(node, container, 3599)
     node.start()
     container.await_socket()
-    for _ in range(2):
+    for sent in (signal.SIGTERM, signal.SIGKILL):
         process = works(pod, container)
         driver_sees(node, **{f"p{process.pid}": 600})
-        assert ended(process) == -signal.SIGTERM, "it has no grace left"
+        assert ended(process) == -sent, "it has no grace left"
     process = works(pod, container, cgroup="c2")
     driver_sees(node, **{f"p{process.pid}": 600})
     eventually("it is only warned", lambda: node.session("a")["evicted"] == "")

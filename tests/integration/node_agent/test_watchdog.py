@@ -414,17 +414,25 @@ def test_a_session_has_the_level_interposer_while_each_of_its_processes_keeps_an
 def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
     make_node: MakeNode, make_pod: MakePod
 ) -> None:
-    node, static, loaded, lenient = interposes(make_node), make_pod(), make_pod(), make_pod()
-    of_static, of_lenient = (
-        node.container(name, 30, pod_uid=pod.uid, minimum_enforcement=minimum).await_socket()
-        for name, pod, minimum in (("static", static, "Interposer"), ("lenient", lenient, "Watchdog"))
+    node, (static, loaded, lenient, early) = interposes(make_node), [make_pod() for _ in range(4)]
+    of_static, of_lenient, of_early = (
+        node.container(
+            name, 20, pod_uid=pod.uid, minimum_enforcement=minimum, interposer=mounted
+        ).await_socket()
+        for name, pod, minimum, mounted in (
+            ("static", static, "Interposer", True),
+            ("lenient", lenient, "Watchdog", True),
+            ("early", early, "Interposer", False),
+        )
     )
-    container = node.container("loaded", 30, pod_uid=loaded.uid, minimum_enforcement="Interposer")
+    container = node.container(
+        "loaded", 20, pod_uid=loaded.uid, minimum_enforcement="Interposer", interposer=True
+    )
     keeper = container.await_socket().process(ACCOUNT_CLIENT)
     loaded.take(keeper)
     assert keeper.do("open") == {}
-    outside, allowed = works(static, of_static), works(lenient, of_lenient)
-    driver_sees(node, **{f"p{outside.pid}": 20, f"p{keeper.pid}": 20, f"p{allowed.pid}": 20})
+    outside, allowed, unloaded = works(static, of_static), works(lenient, of_lenient), works(early, of_early)
+    driver_sees(node, **{f"p{process.pid}": 20 for process in (outside, keeper, allowed, unloaded)})
 
     assert ended(outside) == -signal.SIGTERM
     session = node.session("static")
@@ -434,8 +442,9 @@ def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
         "interposer, and the pod demands the enforcement 'Interposer'"
     ) in session["message"]
     assert allowed.poll() is None
+    assert unloaded.poll() is None, "it was allocated before the node had the library"
     assert keeper.do("ask", kind=4, gpu=node.gpus[0])["status"] == 0, "it lives"
-    assert (node.session("loaded")["evicted"], node.session("lenient")["evicted"]) == ("", "")
+    assert [node.session(name)["evicted"] for name in ("loaded", "lenient", "early")] == ["", "", ""]
 
 
 def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod: MakePod) -> None:

@@ -537,6 +537,21 @@ def test_processes_that_follow_in_a_container_have_no_new_grace_and_a_new_contai
     assert process.poll() is None
 
 
+def test_another_container_of_the_pod_that_shows_the_same_folder_has_no_grace_of_its_own(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(health=QUICK, watchdog={"graceSeconds": 3600})
+    pod = make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid)
+    spent_before(node, container, 3599)
+    node.start()
+    container.await_socket()
+    trainer, sidecar = works(pod, container, cgroup="c1"), works(pod, container, cgroup="c2")
+    driver_sees(node, **{f"p{sidecar.pid}": 600})
+    assert ended(sidecar) == -signal.SIGTERM, "the trainer, whose grace was spent, has not ended"
+    assert trainer.poll() is None
+
+
 def test_a_neighbours_failed_allocation_ends_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
     node = start(make_node, graceSeconds=3600)
     greedy, honest = make_pod(), make_pod()

@@ -55,13 +55,20 @@ class ProcessGroup:
         return self.stage in (Stage.COMPLIANT, Stage.WARNED) and bool(self.pids - self.stopped)
 
     def saw_processes(self, pids: Iterable[int], containers: frozenset[PodContainer]) -> None:
-        """Record the processes of a reading and the containers that they are in. A container that the kubelet
-        started again has a new grace; processes that follow in the same container have none."""
+        """Record the processes of a reading and the containers that they are in.
+
+        A container that the kubelet started again has a new grace: no process of the earlier one is left then.
+        Processes that follow in the same container have none. Neither has another container of the pod that makes
+        itself look like this one.
+        """
         self.pids, self._containers = frozenset(pids), containers or self._containers
         cgroups = {container.cgroup for container in containers}
         if not cgroups or self.cgroup in cgroups:
             return
         if self.cgroup and self.stage in (Stage.COMPLIANT, Stage.WARNED):
+            pod = min(container.pod for container in containers)
+            if processes_of([PodContainer(pod, self.cgroup)]):
+                return
             self.escalation = Escalation(seen_seconds=self.escalation.seen_seconds)
         self.cgroup = min(cgroups)
 

@@ -4,7 +4,7 @@ its pod's cgroup and its container's folder.
 The cgroup names the pod, and the folder mounted at /run/laneway names the container: only containers with a
 share have one. It is read from /proc/PID/mountinfo, which anybody may read, and in a sandbox inside the
 container (chroot) from that of an ancestor. A container could falsify it only towards other containers of its
-own pod.
+own pod. Both then use up one grace.
 """
 
 from __future__ import annotations

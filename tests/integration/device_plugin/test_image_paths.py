@@ -75,7 +75,11 @@ class Side:
 
     async def start(self, known: PodInfo | None, generation: int | None = None) -> str | None:
         """Write the record of the starting container; return the file that its client will find."""
-        key = self.folders.create(TAKEN) if not self.folders.keys() else self.folders.keys()[0]
+        key = (
+            self.folders.create(TAKEN, interposer=False)
+            if not self.folders.keys()
+            else self.folders.keys()[0]
+        )
         await self.paths.record(
             TAKEN, HOLDER, known, self.folders.generation(key) if generation is None else generation
         )

@@ -323,6 +323,42 @@ def test_a_pod_does_not_start_below_the_enforcement_that_it_demands(
     )
 
 
+def test_a_container_that_demands_the_interposer_does_not_start_without_it(
+    running: PluginNode, kubelet: KubeletSide, cluster: Cluster
+) -> None:
+    """It was allocated before its GPU had the level, and the kubelet never allocates it again."""
+
+    def interposed(enforcement: str, *, interposer: bool) -> None:
+        held = [gpu(index, enforcement=enforcement, interposer=interposer) for index in range(4)]
+        running.write_inventory(inventory(*held).model_copy(update={"node": cluster.node}))
+
+    annotations = {names.MINIMUM_ENFORCEMENT_ANNOTATION: "Interposer"}
+    cluster.create("early", 50, annotations=annotations)
+    early = kubelet.admit("early", 50, namespace=cluster.namespace)
+    running.open_socket(early)
+    interposed("Interposer", interposer=True)
+
+    def refusal() -> str:
+        with pytest.raises(grpc.RpcError) as raised:
+            kubelet.start(early)
+        return raised.value.details() or ""
+
+    wait_until(lambda: "was allocated without the memory interposer" in refusal(), "it is refused")
+    record = running.record(early)
+    assert record is not None
+    assert record["interposer"] is False
+
+    cluster.create("late", 50, annotations=annotations)
+    late = kubelet.admit("late", 50, namespace=cluster.namespace)
+    running.open_socket(late)
+    kubelet.start(late)
+    record = running.record(late)
+    assert record is not None
+    assert record["interposer"] is True
+    interposed("MPS", interposer=True)
+    wait_until(lambda: starts(kubelet, early), "it starts where MPS holds it")
+
+
 def starts(kubelet: KubeletSide, taken: tuple[str, ...]) -> bool:
     """Whether the plugin lets a container start."""
     try:

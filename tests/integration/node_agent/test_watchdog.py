@@ -106,6 +106,14 @@ def ended(process: subprocess.Popen[str]) -> int:
     return process.returncode
 
 
+def is_running(pid: int) -> bool:
+    """Return whether a process has not ended; one that its parent has not waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def test_only_the_violating_container_without_a_client_is_stopped(
     make_node: MakeNode, make_pod: MakePod, of_the_host: Callable[[], subprocess.Popen[str]]
 ) -> None:
@@ -148,6 +156,70 @@ def test_a_process_that_ignores_sigterm_is_killed(make_node: MakeNode, make_pod:
     driver_sees(node, **{f"p{process.pid}": 600})
     assert ended(process) == -signal.SIGKILL
     assert f"pids=[{process.pid}]" in node.log
+
+
+def pid_in(path: Path, but: int) -> int:
+    """Wait until a program has written the pid of its next child; returns it."""
+    eventually("the next child runs", lambda: path.exists() and int(path.read_text() or but) != but)
+    return int(path.read_text())
+
+
+def test_a_supervisor_whose_children_follow_one_another_is_stopped_with_its_whole_container(
+    make_node: MakeNode, make_pod: MakePod, tmp_path: Path
+) -> None:
+    node, pod, child = start(make_node, killSeconds=1), make_pod(), tmp_path / "child"
+    container = node.container("supervised", 50, pod_uid=pod.uid).await_socket()
+    supervisor = works(
+        pod,
+        container,
+        "import os, subprocess, sys\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        f"    child = subprocess.Popen([sys.executable, '-c', {IGNORES_SIGTERM!r}], stdout=subprocess.PIPE)\n"
+        "    child.stdout.readline()\n"
+        f"    open({str(child)!r} + '.new', 'w').write(str(child.pid))\n"
+        f"    os.rename({str(child)!r} + '.new', {str(child)!r})\n"
+        "    child.wait()\n",
+    )
+    bystander = works(pod, cgroup="sidecar")
+    followed = 0
+    for _ in range(3):
+        assert supervisor.poll() is None, "the processes on the GPU are stopped first"
+        followed = pid_in(child, followed)
+        driver_sees(node, **{f"p{followed}": 600})
+        eventually("it is stopped", lambda pid=followed: not is_running(pid), 40)
+    assert ended(supervisor) == -signal.SIGKILL
+    assert bystander.poll() is None, "it is in another container of the pod"
+    assert node.log.count("sending SIGTERM") == 1
+    assert "with all processes of its container because it started others after each stop" in message(
+        node, "supervised"
+    )
+
+
+def test_a_process_that_a_stopped_one_starts_in_its_place_is_killed_with_it(
+    make_node: MakeNode, make_pod: MakePod, tmp_path: Path
+) -> None:
+    node, pod, child = start(make_node, killSeconds=8), make_pod(), tmp_path / "child"
+    container = node.container("forks", 50, pod_uid=pod.uid).await_socket()
+    process = works(
+        pod,
+        container,
+        "import os, signal, time\n"
+        "def fork(*_):\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    pid = os.fork()\n"
+        f"    pid and open({str(child)!r}, 'w').write(str(pid))\n"
+        "signal.signal(signal.SIGTERM, fork)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1)\n",
+    )
+    driver_sees(node, **{f"p{process.pid}": 600})
+    second = pid_in(child, 0)
+    driver_sees(node, **{f"p{process.pid}": 600, f"p{second}": 600})
+    assert ended(process) == -signal.SIGKILL
+    eventually("its child too", lambda: not is_running(second))
+    pids = sorted((process.pid, second))
+    assert f"sending SIGKILL container=default/forks/trainer pids={pids}" in node.log
 
 
 def test_compliance_withdraws_the_warning(make_node: MakeNode, make_pod: MakePod) -> None:
@@ -219,6 +291,30 @@ def test_a_lane_waits_for_memory_that_the_driver_still_shows(make_node: MakeNode
     assert waits.receive(wait_seconds=1.5) == {"nothing": True}
     driver_sees(node)
     waits.expect("grant")
+
+
+def test_memory_of_a_process_without_a_session_does_not_keep_the_lane_of_a_holder_that_died(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(
+        health=QUICK,
+        lanes={"maxPerGpu": 1},
+        turns={"timeoutSeconds": 1, "quantumMilliseconds": 10},
+        watchdog={"graceSeconds": 1, "killSeconds": 600},
+    ).start()
+    first, second = make_pod(), make_pod()
+    container = node.container("dies", 40, pod_uid=first.uid)
+    dies = connect(container, first)
+    beside = works(first, container)
+    waits = connect(node.container("waits", 40, pod_uid=second.uid), second)
+    driver_sees(node, **{f"p{beside.pid}": 100})
+    eventually("the watchdog holds it", lambda: node.session("dies")["enforcement"] == "Watchdog")
+    dies.turn()
+    dies.kill()
+    waits.send("request")
+    assert ended(beside) == -signal.SIGTERM
+    waits.expect("grant")
+    assert node.session("dies")["evicted"] == "TurnNotReleased"
 
 
 def test_uncovered_growth_is_stopped_after_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:
@@ -318,17 +414,25 @@ def test_a_session_has_the_level_interposer_while_each_of_its_processes_keeps_an
 def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
     make_node: MakeNode, make_pod: MakePod
 ) -> None:
-    node, static, loaded, lenient = interposes(make_node), make_pod(), make_pod(), make_pod()
-    of_static, of_lenient = (
-        node.container(name, 30, pod_uid=pod.uid, minimum_enforcement=minimum).await_socket()
-        for name, pod, minimum in (("static", static, "Interposer"), ("lenient", lenient, "Watchdog"))
+    node, (static, loaded, lenient, early) = interposes(make_node), [make_pod() for _ in range(4)]
+    of_static, of_lenient, of_early = (
+        node.container(
+            name, 20, pod_uid=pod.uid, minimum_enforcement=minimum, interposer=mounted
+        ).await_socket()
+        for name, pod, minimum, mounted in (
+            ("static", static, "Interposer", True),
+            ("lenient", lenient, "Watchdog", True),
+            ("early", early, "Interposer", False),
+        )
     )
-    container = node.container("loaded", 30, pod_uid=loaded.uid, minimum_enforcement="Interposer")
+    container = node.container(
+        "loaded", 20, pod_uid=loaded.uid, minimum_enforcement="Interposer", interposer=True
+    )
     keeper = container.await_socket().process(ACCOUNT_CLIENT)
     loaded.take(keeper)
     assert keeper.do("open") == {}
-    outside, allowed = works(static, of_static), works(lenient, of_lenient)
-    driver_sees(node, **{f"p{outside.pid}": 20, f"p{keeper.pid}": 20, f"p{allowed.pid}": 20})
+    outside, allowed, unloaded = works(static, of_static), works(lenient, of_lenient), works(early, of_early)
+    driver_sees(node, **{f"p{process.pid}": 20 for process in (outside, keeper, allowed, unloaded)})
 
     assert ended(outside) == -signal.SIGTERM
     session = node.session("static")
@@ -338,8 +442,9 @@ def test_memory_without_the_interposer_is_stopped_where_the_pod_demands_it(
         "interposer, and the pod demands the enforcement 'Interposer'"
     ) in session["message"]
     assert allowed.poll() is None
+    assert unloaded.poll() is None, "it was allocated before the node had the library"
     assert keeper.do("ask", kind=4, gpu=node.gpus[0])["status"] == 0, "it lives"
-    assert (node.session("loaded")["evicted"], node.session("lenient")["evicted"]) == ("", "")
+    assert [node.session(name)["evicted"] for name in ("loaded", "lenient", "early")] == ["", "", ""]
 
 
 def test_a_watchdog_that_only_warns_counts_as_none(make_node: MakeNode, make_pod: MakePod) -> None:
@@ -421,15 +526,30 @@ def test_processes_that_follow_in_a_container_have_no_new_grace_and_a_new_contai
     spent_before(node, container, 3599)
     node.start()
     container.await_socket()
-    for _ in range(2):
+    for sent in (signal.SIGTERM, signal.SIGKILL):
         process = works(pod, container)
         driver_sees(node, **{f"p{process.pid}": 600})
-        assert ended(process) == -signal.SIGTERM, "it has no grace left"
+        assert ended(process) == -sent, "it has no grace left"
     process = works(pod, container, cgroup="c2")
     driver_sees(node, **{f"p{process.pid}": 600})
     eventually("it is only warned", lambda: node.session("a")["evicted"] == "")
     eventually("of its own grace", lambda: "will be stopped after 3600 s" in message(node, "a"))
     assert process.poll() is None
+
+
+def test_another_container_of_the_pod_that_shows_the_same_folder_has_no_grace_of_its_own(
+    make_node: MakeNode, make_pod: MakePod
+) -> None:
+    node = make_node(health=QUICK, watchdog={"graceSeconds": 3600})
+    pod = make_pod()
+    container = node.container("a", 50, pod_uid=pod.uid)
+    spent_before(node, container, 3599)
+    node.start()
+    container.await_socket()
+    trainer, sidecar = works(pod, container, cgroup="c1"), works(pod, container, cgroup="c2")
+    driver_sees(node, **{f"p{sidecar.pid}": 600})
+    assert ended(sidecar) == -signal.SIGTERM, "the trainer, whose grace was spent, has not ended"
+    assert trainer.poll() is None
 
 
 def test_a_neighbours_failed_allocation_ends_the_grace(make_node: MakeNode, make_pod: MakePod) -> None:

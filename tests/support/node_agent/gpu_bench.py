@@ -279,8 +279,15 @@ class GPUBench:
         """What the agent does regularly."""
         self.turns.orders.retry(tuple(self.turns.leases.values()))
 
-    def read_driver(self, processes: Iterable[Process]) -> None:
-        """Let the agent read the driver, which shows what these processes use, the ended ones included."""
+    def read_driver(
+        self, processes: Iterable[Process], without_session: Mapping[Lease, int] = MappingProxyType({})
+    ) -> None:
+        """Let the agent read the driver.
+
+        Args:
+            processes: it shows what they use, the ended ones included.
+            without_session: what other processes of a container hold, in MiB.
+        """
         self.driver_lists_memory = True
         self.clock.advance(0.001)
         rules = self.turns.memory.table.rules
@@ -294,6 +301,8 @@ class GPUBench:
             held = counted_ephemeral_bytes(process.lease.tenant(), rules) + MIB
             key = process.lease.key
             container_bytes[key] = container_bytes.get(key, 0) + held
+        for lease, held_mib in without_session.items():
+            container_bytes[lease.key] = container_bytes.get(lease.key, 0) + held_mib * MIB
         reading = MemoryReading(
             self.clock.now, {process.session.pid: MIB for process in users}, container_bytes
         )

@@ -26,6 +26,8 @@ class Machine(RuleBasedStateMachine):
         self.granted: dict[Process, tuple[int, Tenant]] = {}
         """The lane and the counted sizes of each process's last turn."""
         self.seen: set[Turn] = set()
+        self.without_session: dict[Lease, int] = {}
+        """What processes without a session hold in each container, in MiB."""
 
     @precondition(lambda self: len(self.alive) < 6)
     @rule(
@@ -170,7 +172,34 @@ class Machine(RuleBasedStateMachine):
             pending = self.bench.turns.scheduler.pending.of(process.lease, process.session.pid)
             if not process.page.turn and (pending is None or process not in self.alive):
                 process.page.uses_memory = False
-        self.bench.read_driver(self.ever)
+        self.bench.read_driver(self.ever, self.without_session)
+
+    @rule(process=processes, held_mib=st.integers(min_value=0, max_value=300))
+    def hold_memory_without_a_session(self, process: Process, held_mib: int) -> None:
+        """A process that the agent knows only from the driver, beside the container's others or after them."""
+        if process.lease.key in self.bench.turns.leases:
+            self.without_session[process.lease] = held_mib
+
+    @precondition(lambda self: self.bench.turns.scheduler.pending and self.bench.driver_lists_memory)
+    @rule()
+    def others_wait_for_long(self) -> None:
+        """A release that blocks others is over or overdue then. It is over when the watchdog has stopped the container."""
+        pending = self.bench.turns.scheduler.pending
+        blocking = [each for each in pending if each.blocking_since_seconds is not None]
+        self.bench.clock.advance(100.0)
+        self.bench.read_driver(self.ever, self.without_session)
+        self.bench.turns.scheduler.revoke_stalled()
+        late = [each for each in pending if each in blocking]
+        assert all(each.lease.overdue_release for each in late), "its lane would wait for ever"
+        stopped = {each.lease for each in late}
+        for process in self.ever:
+            if process.lease in stopped:
+                self.die(process)
+                process.page.uses_memory = False
+        for lease in stopped:
+            self.without_session.pop(lease, None)
+        self.bench.read_driver(self.ever, self.without_session)
+        assert not any(each.lease in stopped for each in pending)
 
     @rule(process=consumes(processes))
     def give_back(self, process: Process) -> None:
@@ -179,6 +208,7 @@ class Machine(RuleBasedStateMachine):
             for ended in self.alive:
                 if ended.lease is process.lease and not self.bench.driver_lists_memory:
                     ended.page.uses_memory = False
+            self.without_session.pop(process.lease, None)
             self.alive = [other for other in self.alive if other.lease is not process.lease]
 
     @rule(seconds=st.sampled_from([0.001, 0.01, 0.1, 3.0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from laneway.device_plugin.container_folders import ContainerFolders
 from laneway.device_plugin.pod_resources import Holder
 from laneway.device_plugin.share_manager import record_of
@@ -40,7 +41,7 @@ def test_an_ended_containers_folder_is_gone_for_the_next_one_with_its_ids(tmp_pa
     folders.write(RECORD)
     (folders.path(RECORD.key) / "left").mkdir()
 
-    folders.create(RECORD.device_ids)
+    folders.create(RECORD.device_ids, interposer=False)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [entry.name for entry in tmp_path.iterdir()] == [RECORD.key]
@@ -52,7 +53,7 @@ def test_a_key_is_free_before_its_old_folder_is_deleted(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path, delete=dead.append)
     folders.write(RECORD)
 
-    folders.create(RECORD.device_ids)
+    folders.create(RECORD.device_ids, interposer=False)
 
     assert list(folders.path(RECORD.key).iterdir()) == []
     assert [(folder / "container.json").exists() for folder in dead] == [True]
@@ -76,11 +77,11 @@ def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -
     folders.write(RECORD)
     before = folders.generation(RECORD.key)
 
-    key = folders.create(RECORD.device_ids)
+    key = folders.create(RECORD.device_ids, interposer=False)
     first = folders.generation(key)
     folders.remove(key)
     gone = folders.generation(key)
-    folders.create(RECORD.device_ids)
+    folders.create(RECORD.device_ids, interposer=False)
 
     assert key == RECORD.key
     assert (before, gone) == (0, 0)
@@ -91,11 +92,11 @@ def test_a_key_that_goes_to_another_container_has_another_life(tmp_path: Path) -
 def test_an_earlier_holder_of_an_id_loses_its_folder(tmp_path: Path) -> None:
     folders = ContainerFolders(tmp_path)
     other = record_of(Holder("default", "b", "trainer", frozenset(ids(0, range(50, 90)))), pod("b"), None)
-    unnamed = folders.create(ids(1, range(10)))
+    unnamed = folders.create(ids(1, range(10)), interposer=False)
     for record in (RECORD, other):
         folders.write(record)
 
-    key = folders.create(ids(0, range(49, 50)))
+    key = folders.create(ids(0, range(49, 50)), interposer=False)
 
     assert folders.keys() == sorted([key, other.key, unnamed])
 
@@ -116,3 +117,17 @@ def test_the_age_of_a_folder(tmp_path: Path) -> None:
 
     assert 990 < folders.age_seconds(KEY) <= 1000
     assert folders.age_seconds("fedcba9876543210") == 0
+
+
+@pytest.mark.parametrize("interposer", [False, True])
+def test_what_a_container_was_allocated_with_is_known_from_its_record_after_a_restart(
+    tmp_path: Path, interposer: bool
+) -> None:
+    folders = ContainerFolders(tmp_path, delete=shutil.rmtree)
+    key = folders.create(RECORD.device_ids, interposer=interposer)
+    assert folders.interposer(key) is interposer
+    assert ContainerFolders(tmp_path).interposer(key) is None, "nothing was recorded yet"
+    folders.write(RECORD.model_copy(update={"interposer": folders.interposer(key)}))
+    assert ContainerFolders(tmp_path).interposer(key) is interposer
+    folders.remove(key)
+    assert folders.interposer(key) is None

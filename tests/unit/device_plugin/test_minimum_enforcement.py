@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from laneway.device_plugin.minimum_enforcement import enforcement_shortfall, unknown_pod_shortfall
+from laneway.device_plugin.minimum_enforcement import (
+    enforcement_shortfall,
+    missing_interposer,
+    unknown_pod_shortfall,
+)
 
 from tests.support.device_plugin.builders import gpu, ids, inventory
 
@@ -46,4 +50,21 @@ def test_a_container_of_an_unknown_pod_starts_only_where_no_level_could_lack() -
     assert said == (
         "pod ns/p is not known: the API server did not answer, or has no such pod. It may demand more than 'Watchdog', which is in "
         "force on GPU GPU-0 of node n1 (annotation laneway.dev/minimum-enforcement). The container starts once the API server answers"
+    )
+
+
+@pytest.mark.parametrize("minimum", ["", "Watchdog"])
+def test_a_container_that_demands_no_interposer_starts_without_it(minimum: str) -> None:
+    interposed = inventory(gpu(0, enforcement="Interposer", interposer=True))
+    assert missing_interposer(minimum, ids(0, (0,)), interposed) == ""
+
+
+def test_a_container_that_demands_the_interposer_and_was_allocated_without_it_does_not_start() -> None:
+    interposed = inventory(
+        gpu(0, enforcement="Interposer", interposer=True), gpu(1, enforcement="MPS", interposer=True)
+    )
+    assert missing_interposer("Interposer", ids(1, (0,)), interposed) == "", "MPS holds it as well"
+    assert missing_interposer("Interposer", ids(0, (0,)), interposed) == (
+        "the container was allocated without the memory interposer, which GPU GPU-0 of node n1 has by now, and its pod "
+        "demands the enforcement 'Interposer'. Delete the pod, so that another one is allocated with it"
     )

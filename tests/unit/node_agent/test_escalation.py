@@ -85,6 +85,27 @@ def test_a_process_that_ends_on_sigterm_is_not_killed_and_its_successor_has_no_g
     assert line.look(True) is Action.ANNOUNCE
 
 
+def test_later_stops_in_a_container_kill_at_once_and_at_last_all_of_its_processes() -> None:
+    line = ClientChannel()
+    line.look(True)
+    line.looks(True, 15)
+    assert line.look(True) is Action.TERMINATE
+    assert not line.watch.stops_container(RULES)
+    for stops_container in (False, True, True):
+        assert line.look(True, living=False) is Action.WITHDRAW
+        assert line.looks(True, 2) == [Action.ANNOUNCE, Action.KILL], "without SIGTERM"
+        assert line.watch.stops_container(RULES) is stops_container
+
+
+def test_a_container_that_has_its_whole_grace_again_is_sent_sigterm_first() -> None:
+    line = ClientChannel()
+    for _ in range(3):
+        line.look(True)
+        assert line.looks(True, 16) == [Action.ANNOUNCE, Action.TERMINATE]
+        assert line.look(False, living=False) is Action.WITHDRAW
+        assert line.looks(False, 300) == [Action.WITHDRAW]
+
+
 def test_a_neighbour_that_lacks_the_memory_ends_the_grace() -> None:
     line = ClientChannel()
     line.look(True)
@@ -145,6 +166,7 @@ def test_no_process_is_stopped_without_a_warning_and_its_grace(
 ) -> None:
     line = ClientChannel(rules)
     over_seconds, warned, announced_at, terminated_at, told_at = 0.0, False, None, None, line.now
+    stopped = False
     for deed, breach in deeds_of(line, looks):
         if breach is not None:
             over_seconds += line.now - told_at if breach else 0.0
@@ -157,13 +179,16 @@ def test_no_process_is_stopped_without_a_warning_and_its_grace(
             assert over_seconds >= rules.grace_seconds - 1e-6  # sums of other order
             assert breach is True
             announced_at = line.now
-        if deed is Action.TERMINATE:
+        if deed in (Action.TERMINATE, Action.KILL):
             assert announced_at is not None
             assert line.now - announced_at >= rules.announce_seconds
+        if deed is Action.TERMINATE:
+            assert not stopped
             terminated_at = line.now
         if deed is Action.KILL:
-            assert terminated_at is not None
-            assert line.now - terminated_at >= rules.kill_seconds
+            assert stopped or (terminated_at is not None and line.now - terminated_at >= rules.kill_seconds)
+        if deed is Action.WITHDRAW:
+            stopped = line.watch.stage is Stage.WARNED
         if deed is Action.WITHDRAW and line.watch.stage is Stage.COMPLIANT:
             warned, announced_at, terminated_at, over_seconds = False, None, None, 0.0
 

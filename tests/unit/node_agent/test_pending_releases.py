@@ -137,6 +137,24 @@ def test_a_holder_that_keeps_its_memory_is_handed_to_the_watchdog_after_a_while(
     assert holder.lease.overdue_release == ""
 
 
+def test_memory_beside_a_holder_that_died_is_handed_to_the_watchdog_after_a_while() -> None:
+    bench, holder, waiting = revoked_and_waiting()
+    lease, beside = holder.lease, 777
+    bench.turns.record_memory_reading(reading(bench, 520, holder.session.pid, beside, key=lease.key))
+    holder.die()
+    bench.clock.advance(0.1)
+    bench.turns.record_memory_reading(reading(bench, 100, beside, key=lease.key))
+    assert not waiting.holds_turn
+    bench.clock.advance(30)
+    bench.turns.scheduler.revoke_stalled()
+    assert lease.overdue_release == (
+        "does not release its memory after turn 1 of lane 0: did not yield within 30 s"
+    )
+    bench.turns.record_memory_reading(reading(bench, 0, key=lease.key))
+    assert waiting.holds_turn
+    assert lease.overdue_release == ""
+
+
 def test_a_broken_connection_is_not_held_against_a_holder_for_whom_nobody_waits() -> None:
     bench = GPUBench(max_lanes=1)
     holder = bench.job("holder", 20, 500)

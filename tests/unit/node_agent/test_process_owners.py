@@ -12,8 +12,10 @@ from laneway.node_agent.enforcement.process_owners import (
     ProcessMemory,
     ProcessOwners,
     check_stray,
+    processes_of,
 )
 from laneway.node_agent.enforcement.violation import Claim
+from laneway.node_agent.processes import descendants
 from laneway.node_agent.sessions.identity import UnknownPeerError
 
 POD = "6a2f3f5e-1234-4abc-9def-0123456789ab"
@@ -57,7 +59,7 @@ def test_a_process_belongs_to_the_container_of_its_pod_whose_folder_it_sees(proc
         {a.key: {7: 70}},
         {PodContainer(OTHER, "4f5c"): {8: 80}},
         {9: 90},
-        {a.key: frozenset({"4f5c"})},
+        {a.key: frozenset({PodContainer(POD, "4f5c")})},
     )
 
 
@@ -77,9 +79,9 @@ def test_each_container_of_a_pod_is_its_own_owner(proc: Path) -> None:
         PodContainer(POD, "cc"): {8: 80},
         PodContainer(POD, "sidecar"): {9: 90, 10: 100},
     }
-    cgroups = {b.key: frozenset({"cb"})}
+    containers = {b.key: frozenset({PodContainer(POD, "cb")})}
     assert ProcessOwners(proc).attribute(readings, [a, b]) == ProcessMemory(
-        {b.key: {7: 70}}, strays, {}, cgroups
+        {b.key: {7: 70}}, strays, {}, containers
     )
     assert ProcessOwners(proc).attribute(readings, [b]).strays == strays, "one claim takes no other's process"
 
@@ -134,10 +136,23 @@ def test_a_signal_reaches_only_processes_of_that_container(proc: Path) -> None:
         check_stray(8, PodContainer(POD, "sidecar"), proc)
 
 
+def test_the_processes_of_a_container_are_those_of_its_cgroup(proc: Path) -> None:
+    write(proc, 7, f"/kubepods/pod{POD}/ca", "")
+    write(proc, 8, f"/kubepods/pod{POD}/ca/below", "")
+    write(proc, 9, f"/kubepods/pod{POD}/cb", "")
+    write(proc, 10, f"/kubepods/pod{OTHER}/ca", "")
+    write(proc, 11, "/user.slice", "")
+    (proc / "12").mkdir()
+    assert processes_of([PodContainer(POD, "ca")], proc) == {7, 8}
+    assert processes_of([], proc) == frozenset()
+
+
 def test_a_process_without_a_pod_belongs_to_its_launchers_job(proc: Path) -> None:
     for pid, parent in ((7, 6), (6, 5), (8, 1)):
         write(proc, pid, "/user.slice", "")
         (proc / str(pid) / "stat").write_text(f"{pid} (x) S {parent} {'0 ' * 17}{pid}00 0")
+    assert descendants(6, 600, proc) == {7}
+    assert descendants(6, 599, proc) == frozenset(), "another process had that pid"
     a = claim("a", "")
     a = replace(a, record=a.record.model_copy(update={"launcher": Launcher(pid=6, start_ticks=600)}))
     assert ProcessOwners(proc).attribute({7: 70, 8: 80}, [a]) == ProcessMemory(

@@ -43,6 +43,10 @@ class ContainerRecord(Record):
     minimum_enforcement: str = Field(
         default="", description="The level that the pod demands, as its annotation spells it; empty: any."
     )
+    interposer: bool | None = Field(
+        default=None,
+        description="Whether it was allocated with the memory interposer's preload file; null: unknown.",
+    )
     launcher: Launcher | None = Field(
         default=None, description="Who started it where there is no pod; none: its processes are its pod's."
     )

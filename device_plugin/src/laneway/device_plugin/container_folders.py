@@ -50,6 +50,7 @@ class ContainerFolders:
         self._delete = delete
         self._generations: dict[str, int] = {}
         self._last_generation = 0
+        self._interposers: dict[str, bool] = {}
 
     def path(self, key: str) -> Path:
         """Return a container's folder, whether it exists or not."""
@@ -59,11 +60,15 @@ class ContainerFolders:
         """Return where the agent listens for a container."""
         return self.path(key) / names.SOCKET_NAME
 
-    def create(self, ids: Collection[str]) -> str:
+    def create(self, ids: Collection[str], *, interposer: bool) -> str:
         """Create a folder for a new container with these ids. Return its key.
 
         Earlier holders of any of these ids have ended. Their folders are removed at once, or the agent would
         briefly count the ids twice.
+
+        Args:
+            ids: the container's ids.
+            interposer: whether it is allocated with the memory interposer's preload file.
         """
         for former in self.keys():
             record = self.record(former)
@@ -74,7 +79,17 @@ class ContainerFolders:
         self.ensure(key)
         self._last_generation += 1
         self._generations[key] = self._last_generation
+        self._interposers[key] = interposer
         return key
+
+    def interposer(self, key: str) -> bool | None:
+        """Return whether a container was allocated with the memory interposer's preload file; None if unknown.
+
+        The kubelet allocates once and mounts the same for each start, so a record keeps what an earlier process
+        knew.
+        """
+        record = None if key in self._interposers else self.record(key)
+        return self._interposers.get(key) if record is None else record.interposer
 
     def generations(self) -> Mapping[str, int]:
         """Return the `generation` of each key created by this process."""
@@ -104,6 +119,7 @@ class ContainerFolders:
         It is renamed first, so its key is free at once, regardless of the files and permissions in it.
         """
         self._generations.pop(key, None)
+        self._interposers.pop(key, None)
         dead = self._root / f"{_DELETED_PREFIX}{key}-{time.monotonic_ns()}"
         try:
             self.path(key).rename(dead)

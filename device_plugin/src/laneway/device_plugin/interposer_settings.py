@@ -14,9 +14,14 @@ from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.proto.deviceplugin_pb2 import Mount
 
 
+def gets_interposer(gpus: Sequence[InventoryGPU]) -> bool:
+    """Return whether a container with shares of these GPUs gets the interposer."""
+    return any(gpu.interposer for gpu in gpus)
+
+
 def interposer_mounts(gpus: Sequence[InventoryGPU], folders: Folders) -> tuple[Mount, ...]:
     """Return the mounts of a container with shares of these GPUs; none if no GPU uses the interposer."""
-    if not any(gpu.interposer for gpu in gpus):
+    if not gets_interposer(gpus):
         return ()
     return (
         Mount(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from laneway.api.device_ids import shares_of
-from laneway.api.enforcement import LEVELS, reaches, shortfall
+from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall
 from laneway.api.inventory import Inventory
 from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
 
@@ -27,6 +27,28 @@ def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory
             return (
                 f"the container must not start on GPU {gpu.uuid} of node {inventory.node}: {shortfall_reason}. Lower the annotation "
                 f"{MINIMUM_ENFORCEMENT_ANNOTATION}, or send the pod to a node whose GPUNode reports that level"
+            )
+    return ""
+
+
+def missing_interposer(minimum: str, ids: Sequence[str], inventory: Inventory) -> str:
+    """Return why a container without the memory interposer must not start on these ids, as a sentence; empty if it may.
+
+    It was allocated before its GPU had the level, and the kubelet mounts for each start what it was allocated with.
+
+    Args:
+        minimum: the level that its pod demands, a level that is in force; empty: any.
+        ids: the container's ids.
+        inventory: the node's GPUs.
+    """
+    if not minimum or not reaches(minimum, Enforcement.INTERPOSER):
+        return ""
+    held = shares_of(ids)
+    for gpu in inventory.gpus:
+        if gpu.uuid in held and gpu.enforcement == Enforcement.INTERPOSER:
+            return (
+                f"the container was allocated without the memory interposer, which GPU {gpu.uuid} of node {inventory.node} has by now, "
+                f"and its pod demands the enforcement {minimum!r}. Delete the pod, so that another one is allocated with it"
             )
     return ""
 

@@ -17,9 +17,14 @@ from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.grpc_methods import Context
 from laneway.device_plugin.image_paths import ImagePaths
+from laneway.device_plugin.interposer_settings import gets_interposer
 from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.metrics import Metrics
-from laneway.device_plugin.minimum_enforcement import enforcement_shortfall, unknown_pod_shortfall
+from laneway.device_plugin.minimum_enforcement import (
+    enforcement_shortfall,
+    missing_interposer,
+    unknown_pod_shortfall,
+)
 from laneway.device_plugin.pod_info import PodInfo
 from laneway.device_plugin.pod_resources import Holder, KubeletUnavailableError, PodResourcesClient
 from laneway.device_plugin.preferred_allocation import NoFitError, PreferredRequest
@@ -109,7 +114,7 @@ class PluginService:
             except RefusedError as error:
                 self._metrics.refused()
                 await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            self._containers.create(wanted.devices_ids)
+            self._containers.create(wanted.devices_ids, interposer=gets_interposer(granted.gpus))
             answers.append(response(granted, self._folders, self._terms))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)
@@ -161,7 +166,10 @@ class PluginService:
         demanded = self._shares.minimum_enforcement(holder, pod)
         if demanded is None:
             return unknown_pod_shortfall(f"{holder.namespace}/{holder.pod}", ids, inventory)
-        return enforcement_shortfall(demanded, ids, inventory)
+        shortfall_reason = enforcement_shortfall(demanded, ids, inventory)
+        if shortfall_reason or self._containers.interposer(container_key(ids)) is not False:
+            return shortfall_reason
+        return missing_interposer(demanded, ids, inventory)
 
     async def _holder(self, ids: Sequence[str]) -> Holder | str:
         """Return the holder of the ids, or a sentence if the kubelet does not name one in time."""

@@ -152,6 +152,8 @@ class ShareManager:
         key = container_key(holder.ids)
         known = self._folders.record(key)
         record = record_of(holder, await self._pod_info(holder, known, starts), self._inventory.value)
+        if known is None or _same_container(known, record):
+            record = record.model_copy(update={"interposer": self._folders.interposer(key)})
         if self._folders.generation(key) != generations.get(key, 0):
             # The key went to another container meanwhile: what was learned is not about that one.
             return key

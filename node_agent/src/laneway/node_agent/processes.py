@@ -33,6 +33,16 @@ def ancestry(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[int, int], ...
     return tuple(found)
 
 
+def running_pids(proc: Path = Path("/proc")) -> list[int]:
+    """Return all processes of the machine."""
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+
+
+def descendants(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> frozenset[int]:
+    """Return the descendants of the process with this pid and start, in clock ticks since boot."""
+    return frozenset(each for each in running_pids(proc) if (pid, start_ticks) in ancestry(each, proc)[1:])
+
+
 def _stat(pid: int, proc: Path) -> tuple[int, int] | None:
     """Return a process's parent and its start."""
     try:

@@ -6,6 +6,10 @@ Time in violation uses up the grace period, and time without restores it slowly.
 only now and then is stopped as well: at the latest once it was in violation for twice its grace within twenty
 times its grace. The announcement is final. Before SIGTERM the GPUNode is written, so that the pod's end can be
 explained there.
+
+Processes that follow in a container after a stop are stopped without a new grace, and by SIGKILL at once. If
+others follow again, all processes of the container are stopped, so that its pod's restart policy applies.
+Otherwise a supervisor in the container could hold the memory all along with a succession of processes.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class Action(Enum):
     TERMINATE = auto()
     """Send SIGTERM."""
     KILL = auto()
-    """Send SIGKILL to the processes that are still alive."""
+    """Send SIGKILL to its processes, those that were not sent SIGTERM included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,9 @@ class Rules:
     kill_seconds: float = 30.0
     announce_seconds: float = 1.0
     """Minimum time between the announcement and SIGTERM."""
+
+    stops_of_processes: int = 2
+    """After this many stops of the processes on the GPU, the next one stops all processes of the container."""
 
     restored_per_second: float = 0.05
     """Grace that a second of compliance restores."""
@@ -71,7 +78,7 @@ class Observation:
     """Whether it violates a limit; None: this check was inconclusive."""
 
     alive: bool = False
-    """Whether processes that were sent SIGTERM are still alive."""
+    """Whether processes that were sent a signal are still alive."""
 
     urgent: bool = False
     """Another container lacks the memory now, so a violation gets no more grace."""
@@ -90,6 +97,13 @@ class Escalation:
 
     since_seconds: float = 0.0
     """When its stage began."""
+
+    stops: int = 0
+    """How often its processes were stopped since it last had its whole grace."""
+
+    def stops_container(self, rules: Rules) -> bool:
+        """Return whether this stop is of all processes of the container."""
+        return self.stops > rules.stops_of_processes
 
 
 def step(escalation: Escalation, observation: Observation, rules: Rules) -> tuple[Escalation, Action]:
@@ -112,7 +126,7 @@ def _after_warning(
     escalation: Escalation, observation: Observation, rules: Rules
 ) -> tuple[Escalation, Action]:
     if not observation.violation and escalation.spent_seconds <= 0:
-        return _enter(escalation, Stage.COMPLIANT, observation), Action.WITHDRAW
+        return _enter(replace(escalation, stops=0), Stage.COMPLIANT, observation), Action.WITHDRAW
     if observation.violation and rules.evicts and escalation.spent_seconds >= rules.grace_seconds:
         return _enter(escalation, Stage.ANNOUNCED, observation), Action.ANNOUNCE
     return escalation, Action.NOTHING
@@ -123,6 +137,9 @@ def _after_announcement(
 ) -> tuple[Escalation, Action]:
     if observation.now_seconds - escalation.since_seconds < rules.announce_seconds:
         return escalation, Action.NOTHING
+    escalation = replace(escalation, stops=escalation.stops + 1)
+    if escalation.stops > 1:
+        return _enter(escalation, Stage.KILLING, observation), Action.KILL
     return _enter(escalation, Stage.TERMINATING, observation), Action.TERMINATE
 
 
@@ -131,7 +148,7 @@ def _after_signal(
 ) -> tuple[Escalation, Action]:
     if not observation.alive:
         # Processes that follow in the same container have no new grace; those of a new container do.
-        spent = Escalation(spent_seconds=rules.grace_seconds, seen_seconds=observation.now_seconds)
+        spent = replace(escalation, spent_seconds=rules.grace_seconds, seen_seconds=observation.now_seconds)
         return _enter(spent, Stage.WARNED, observation), Action.WITHDRAW
     if escalation.stage is Stage.KILLING:
         return escalation, Action.KILL

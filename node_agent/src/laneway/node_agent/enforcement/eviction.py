@@ -30,6 +30,16 @@ class Eviction:
 
     def terminate(self, pids: Iterable[int]) -> tuple[str, ...]:
         """Send SIGTERM to processes. Return why some could not be signalled, as clauses."""
+        return self._begin(pids, signal.SIGTERM)
+
+    def kill(self, pids: Iterable[int] = ()) -> tuple[str, ...]:
+        """Send SIGKILL to processes, and to those signalled before that are still alive. Return why some could
+        not be signalled, as clauses."""
+        found = (self._signal(pid, pidfd, signal.SIGKILL) for pid, pidfd in self._pidfds.items())
+        again = tuple(problem for problem in found if problem)
+        return again + self._begin(set(pids) - self._pidfds.keys(), signal.SIGKILL)
+
+    def _begin(self, pids: Iterable[int], number: int) -> tuple[str, ...]:
         problems = []
         for pid in sorted(pids):
             try:
@@ -39,7 +49,7 @@ class Eviction:
             except OSError as error:
                 problems.append(f"process {pid} cannot be followed (pidfd_open: {error.strerror})")
                 continue
-            problem = self._signal(pid, pidfd, signal.SIGTERM)
+            problem = self._signal(pid, pidfd, number)
             if problem:
                 os.close(pidfd)
                 problems.append(problem)
@@ -47,14 +57,8 @@ class Eviction:
                 self._pidfds[pid] = pidfd
         return tuple(problems)
 
-    def kill(self) -> tuple[str, ...]:
-        """Send SIGKILL to processes that are still alive. Return why some could not be signalled, as
-        clauses."""
-        found = (self._signal(pid, pidfd, signal.SIGKILL) for pid, pidfd in self._pidfds.items())
-        return tuple(problem for problem in found if problem)
-
     def alive(self) -> bool:
-        """Return whether processes that were sent SIGTERM are still alive."""
+        """Return whether processes that were sent a signal are still alive."""
         ended = select.poll()
         for pidfd in self._pidfds.values():
             ended.register(pidfd, select.POLLIN)

@@ -29,6 +29,8 @@ class SpentGrace(Record):
     """The container's cgroup within its pod's; a container that the kubelet starts again has another."""
 
     spent_seconds: int
+    stops: int = 0
+    """How often its processes were stopped since it last had its whole grace."""
 
 
 class GraceRecord(Record):

@@ -25,10 +25,13 @@ def no_interposer_reason(client: Path) -> str:
 def uninterposed_bytes(turns: GPUTurns, record: ContainerRecord) -> int | None:
     """Return how much of a GPU a process of a container may hold without the interposer; None: any amount.
 
+    A container that was allocated before the node had the interposer runs without it through no fault of its own.
     A process may have a CUDA context before its first allocation, so the framework's own memory is allowed.
     """
     demanded = record.minimum_enforcement
     known = demanded in {level.value for level in LEVELS}
-    if not turns.gpu.interposer or not known or not reaches(demanded, Enforcement.INTERPOSER):
+    if not (turns.gpu.interposer and record.interposer):
+        return None
+    if not known or not reaches(demanded, Enforcement.INTERPOSER):
         return None
     return turns.own_framework_bytes

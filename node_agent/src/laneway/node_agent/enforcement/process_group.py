@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from laneway.api.container_record import Launcher
 from laneway.node_agent.enforcement.escalation import Action, Escalation, Observation, Rules, Stage, step
 from laneway.node_agent.enforcement.eviction import CheckMember, Eviction
+from laneway.node_agent.enforcement.process_owners import PodContainer, processes_of
+from laneway.node_agent.processes import descendants
 
 _log = logging.getLogger(__name__)
 
@@ -14,12 +17,13 @@ _log = logging.getLogger(__name__)
 class ProcessGroup:
     """Follows the escalation and sends its signals."""
 
-    def __init__(self, name: str, check_member: CheckMember) -> None:
+    def __init__(self, name: str, check_member: CheckMember, launcher: Launcher | None = None) -> None:
         """Start compliant.
 
         Args:
             name: the container's name for the log.
             check_member: checks that a process is the container's; replace it when more is known.
+            launcher: what started its processes where there is no pod.
         """
         self.name = name
         self.check_member = check_member
@@ -31,12 +35,14 @@ class ProcessGroup:
         """Its processes in the last reading."""
 
         self.stopped: frozenset[int] = frozenset()
-        """Its processes that were sent SIGTERM."""
+        """Its processes that were sent a signal by the last stop."""
 
         self.failure = ""
         """Why some could not be signalled."""
 
         self._eviction = Eviction(check_member)
+        self._launcher = launcher
+        self._containers: frozenset[PodContainer] = frozenset()
 
     @property
     def stage(self) -> Stage:
@@ -48,13 +54,21 @@ class ProcessGroup:
         """Return whether other processes run in the place of those that were stopped."""
         return self.stage in (Stage.COMPLIANT, Stage.WARNED) and bool(self.pids - self.stopped)
 
-    def saw_processes(self, pids: Iterable[int], cgroups: frozenset[str]) -> None:
-        """Record the processes of a reading. A container that the kubelet started again has a new grace;
-        processes that follow in the same container have none."""
-        self.pids = frozenset(pids)
+    def saw_processes(self, pids: Iterable[int], containers: frozenset[PodContainer]) -> None:
+        """Record the processes of a reading and the containers that they are in.
+
+        A container that the kubelet started again has a new grace: no process of the earlier one is left then.
+        Processes that follow in the same container have none. Neither has another container of the pod that makes
+        itself look like this one.
+        """
+        self.pids, self._containers = frozenset(pids), containers or self._containers
+        cgroups = {container.cgroup for container in containers}
         if not cgroups or self.cgroup in cgroups:
             return
         if self.cgroup and self.stage in (Stage.COMPLIANT, Stage.WARNED):
+            pod = min(container.pod for container in containers)
+            if processes_of([PodContainer(pod, self.cgroup)]):
+                return
             self.escalation = Escalation(seen_seconds=self.escalation.seen_seconds)
         self.cgroup = min(cgroups)
 
@@ -77,18 +91,33 @@ class ProcessGroup:
             extra_pids: processes to be stopped beside those of the last reading.
         """
         observation = Observation(now_seconds, violation, self._eviction.alive(), urgent)
+        begins = self.stage is Stage.ANNOUNCED
         self.escalation, action = step(self.escalation, observation, rules)
         if action is Action.WARN:
             self.failure = ""
-        elif action is Action.TERMINATE:
-            self._eviction = Eviction(self.check_member)
-            self.stopped = self.pids | extra_pids
-            _log.warning("sending SIGTERM container=%s pids=%s", self.name, sorted(self.stopped))
-            self.failure = "; ".join(self._eviction.terminate(self.stopped))
-        elif action is Action.KILL:
-            _log.warning("sending SIGKILL container=%s", self.name)
-            self.failure = "; ".join(self._eviction.kill())
+        elif action in (Action.TERMINATE, Action.KILL):
+            if begins:
+                self._eviction, self.stopped = Eviction(self.check_member), frozenset()
+            whole = self.escalation.stops_container(rules)
+            self._signal(action, self.pids | extra_pids | (self._all_processes() if whole else frozenset()))
         return action
+
+    def _signal(self, action: Action, pids: frozenset[int]) -> None:
+        new = (
+            pids - self.stopped
+        )  # a process that was signalled and has ended may have left its pid to another
+        self.stopped |= new
+        if action is Action.TERMINATE:
+            _log.warning("sending SIGTERM container=%s pids=%s", self.name, sorted(new))
+            self.failure = "; ".join(self._eviction.terminate(new))
+        else:
+            _log.warning("sending SIGKILL container=%s pids=%s", self.name, sorted(self.stopped))
+            self.failure = "; ".join(self._eviction.kill(new))
+
+    def _all_processes(self) -> frozenset[int]:
+        if self._launcher is not None:
+            return descendants(self._launcher.pid, self._launcher.start_ticks)
+        return processes_of(self._containers)
 
     def close(self) -> None:
         """Release the processes; those alive continue."""

@@ -4,7 +4,7 @@ its pod's cgroup and its container's folder.
 The cgroup names the pod, and the folder mounted at /run/laneway names the container: only containers with a
 share have one. It is read from /proc/PID/mountinfo, which anybody may read, and in a sandbox inside the
 container (chroot) from that of an ancestor. A container could falsify it only towards other containers of its
-own pod.
+own pod. Both then use up one grace.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from laneway.api.names import CONTAINER_LANEWAY_FOLDER
 from laneway.api.pod_cgroup import container_of, pod_of
 from laneway.node_agent.enforcement.violation import Claim
-from laneway.node_agent.processes import ancestry
+from laneway.node_agent.processes import ancestry, running_pids
 from laneway.node_agent.sessions.identity import UnknownPeerError
 
 _ROOT, _MOUNT_POINT = 3, 4
@@ -64,8 +64,8 @@ class ProcessMemory:
     foreign: Mapping[int, int] = field(default_factory=dict)
     """Of processes in no pod, or whose container is not known yet."""
 
-    cgroups: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    """The cgroups of the processes of a claim, within the pod's; empty outside pods."""
+    containers: Mapping[tuple[str, str], frozenset[PodContainer]] = field(default_factory=dict)
+    """The containers that the processes of a claim are in; empty outside pods."""
 
 
 class ProcessOwners:
@@ -80,7 +80,7 @@ class ProcessOwners:
         by_session = {pid: claim for claim in claims for pid in claim.session_pids}
         processes: dict[int, _ProcessInfo] = {}
         by_claim: dict[tuple[str, str], dict[int, int]] = {}
-        cgroups: dict[tuple[str, str], frozenset[str]] = {}
+        containers: dict[tuple[str, str], frozenset[PodContainer]] = {}
         strays: dict[PodContainer, dict[int, int]] = {}
         foreign: dict[int, int] = {}
         for pid, used_bytes in process_bytes.items():
@@ -91,8 +91,7 @@ class ProcessOwners:
             if claim is not None:
                 by_claim.setdefault(claim.key, {})[pid] = used_bytes
                 if info is not None and info.container is not None:
-                    known = cgroups.get(claim.key, frozenset())
-                    cgroups[claim.key] = known | {info.container.cgroup}
+                    containers[claim.key] = containers.get(claim.key, frozenset()) | {info.container}
             elif info is None or info.is_agents:
                 continue
             elif info.container is None or _may_be_of_unknown_pod(info, claims):
@@ -100,7 +99,7 @@ class ProcessOwners:
             else:
                 strays.setdefault(info.container, {})[pid] = used_bytes
         self._processes = processes
-        return ProcessMemory(by_claim, strays, foreign, cgroups)
+        return ProcessMemory(by_claim, strays, foreign, containers)
 
     def _cached(self, pid: int) -> _ProcessInfo | None:
         return self._processes.get(pid) if (self._proc / str(pid)).exists() else None
@@ -133,6 +132,18 @@ class ProcessOwners:
 
     def _read(self, process: str, name: str) -> str:
         return (self._proc / process / name).read_text(encoding="utf-8", errors="replace")
+
+
+def processes_of(containers: Collection[PodContainer], proc: Path = Path("/proc")) -> frozenset[int]:
+    """Return the processes of containers, whether or not they use a GPU."""
+
+    def container_of_process(pid: int) -> PodContainer | None:
+        try:
+            return _container_of((proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            return None
+
+    return frozenset(pid for pid in running_pids(proc) if container_of_process(pid) in containers)
 
 
 def check_stray(pid: int, container: PodContainer, proc: Path = Path("/proc")) -> None:

@@ -85,7 +85,7 @@ class StrayContainers:
             if found is not None:
                 held = found.get(container, {})
                 violation = bool(held)
-                group.saw_processes(held, frozenset((container.cgroup,)))
+                group.saw_processes(held, frozenset((container,)))
                 self._held_bytes[container] = sum(held.values())
             if violation is None and urgent and group.pids:
                 violation = True

@@ -145,8 +145,14 @@ class Watchdog:
             yield self._spent("", container.pod, group)
 
     def _spent(self, key: str, pod_uid: str, group: ProcessGroup) -> SpentGrace:
-        seconds = int(group.escalation.spent_seconds)
-        return SpentGrace(gpu=self._gpu, key=key, pod_uid=pod_uid, cgroup=group.cgroup, spent_seconds=seconds)
+        return SpentGrace(
+            gpu=self._gpu,
+            key=key,
+            pod_uid=pod_uid,
+            cgroup=group.cgroup,
+            spent_seconds=int(group.escalation.spent_seconds),
+            stops=group.escalation.stops,
+        )
 
     def _check_strays(
         self, memory: ProcessMemory | None, now_seconds: float, spared: str, *, urgent: bool
@@ -168,7 +174,11 @@ class Watchdog:
         if saved is not None and saved.spent_seconds:
             group.cgroup = saved.cgroup
             group.escalation = Escalation(
-                Stage.WARNED, saved.spent_seconds, seen_seconds=now_seconds, since_seconds=now_seconds
+                Stage.WARNED,
+                saved.spent_seconds,
+                seen_seconds=now_seconds,
+                since_seconds=now_seconds,
+                stops=saved.stops,
             )
 
     def _track(self, claims: tuple[Claim, ...], now_seconds: float) -> None:
@@ -181,7 +191,7 @@ class Watchdog:
                 tracked.claim, tracked.group.check_member = claim, partial(_check_member, claim)
                 self._tracked[key] = before.pop(key)
             else:
-                group = ProcessGroup(claim.name, partial(_check_member, claim))
+                group = ProcessGroup(claim.name, partial(_check_member, claim), claim.record.launcher)
                 self._restore(group, key, claim.record.pod_uid, "", now_seconds)
                 self._tracked[key] = _TrackedContainer(claim, group)
         for tracked in before.values():
@@ -192,7 +202,7 @@ class Watchdog:
     ) -> Action:
         held = None if memory is None else memory.by_claim.get(tracked.claim.key, {})
         if held is not None and memory is not None:
-            tracked.group.saw_processes(held, memory.cgroups.get(tracked.claim.key, frozenset()))
+            tracked.group.saw_processes(held, memory.containers.get(tracked.claim.key, frozenset()))
             if tracked.group.replaced:
                 tracked.evicted = ""
         found = check_claim(tracked.claim, held, self._config.tolerance_percent, tracked.violation)
@@ -212,6 +222,8 @@ class Watchdog:
             why = f"after {self._config.grace_seconds} s of grace"
             if urgent and tracked.violation.reason == QUOTA_EXCEEDED:
                 why = "because another container lacks the memory"
+            if tracked.group.escalation.stops >= self._rules.stops_of_processes:
+                why += ", with all processes of its container because it started others after each stop"
             tracked.eviction_message = f"stopped by the node agent {why}: {tracked.violation.text}"
 
     def _publish(self, tracked: _TrackedContainer, status: EnforcementStatus) -> None:

@@ -8,7 +8,8 @@ their memory is gone:
   have ended nothing, and of the container no more than the lane table counts as its persistent memory.
   Elsewhere a process's word or its end counts.
 
-A release that others have waited for too long is overdue. The watchdog then stops the container's processes.
+A release that others have waited for too long is overdue. The watchdog then stops the container's processes,
+those without a session included.
 """
 
 from __future__ import annotations
@@ -78,8 +79,23 @@ class PendingRelease:
             return True
         if reading.taken_seconds <= self.changed_seconds or not self.ended.isdisjoint(reading.process_bytes):
             return False
+        return not self._exceeds(reading, rules)
+
+    def has_culprits(self, reading: MemoryReading | None, rules: LaneRules) -> bool:
+        """Return whether its container has processes to be stopped for it: holders of the turn that are alive,
+        or others that hold memory in their place, with or without a session."""
+        if self.pids - self.ended:
+            return True
+        return (
+            reading is not None
+            and reading.taken_seconds > self.changed_seconds
+            and self._exceeds(reading, rules)
+        )
+
+    def _exceeds(self, reading: MemoryReading, rules: LaneRules) -> bool:
+        """Return whether the container holds more than its persistent memory."""
         allowed_bytes = counted_persistent_bytes(self.lease.tenant(), rules) if self.lease.in_table else 0
-        return reading.container_bytes.get(self.lease.key, 0) <= allowed_bytes
+        return reading.container_bytes.get(self.lease.key, 0) > allowed_bytes
 
 
 class PendingReleases:
@@ -151,8 +167,8 @@ class PendingReleases:
         overdue = [
             each
             for each in self._pending
-            if each.pids - each.ended
-            and not each.lease.overdue_release
+            if not each.lease.overdue_release
+            and each.has_culprits(self._reading, self._rules)
             and each.blocking_since_seconds is not None
             and now_seconds - each.blocking_since_seconds >= each.patience_seconds
         ]

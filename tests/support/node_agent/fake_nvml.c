@@ -24,6 +24,7 @@ int event_sets;         /* that were made and not freed */
 int registered;         /* a bit for each GPU of the last event set */
 int compute_processes = 2, mps_processes; /* how many there are; the memory of the second that computes is not told */
 int compute_mode, mig_mode;
+int compute_major = 9, compute_minor; /* compute capability */
 int first_pid = 100, mps_pid = 103; /* of the first process that computes, which draws too, and of the client of MPS */
 int uncorrected_errors, rows_pending, rows_failed, recovery_action;
 
@@ -32,6 +33,7 @@ __attribute__((constructor)) static void read_environment(void) {
     struct { const char *name; int *value; } settings[] = {
         {"FAKE_NVML_COMPUTE_PROCESSES", &compute_processes}, {"FAKE_NVML_MPS_PROCESSES", &mps_processes},
         {"FAKE_NVML_COMPUTE_MODE", &compute_mode}, {"FAKE_NVML_FIRST_PID", &first_pid}, {"FAKE_NVML_MPS_PID", &mps_pid},
+        {"FAKE_NVML_COMPUTE_MAJOR", &compute_major},
     };
     for (unsigned int i = 0; i < sizeof settings / sizeof *settings; i++)
         if (getenv(settings[i].name)) *settings[i].value = atoi(getenv(settings[i].name));
@@ -143,6 +145,13 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *co
 }
 
 int nvmlDeviceGetComputeMode(device_t device, int *mode) { FAIL_IF_TOLD *mode = compute_mode; return SUCCESS; }
+
+int nvmlDeviceGetCudaComputeCapability(device_t device, int *major, int *minor) {
+    FAIL_IF_TOLD
+    *major = compute_major;
+    *minor = compute_minor;
+    return SUCCESS;
+}
 
 int nvmlDeviceGetMigMode(device_t device, unsigned int *current, unsigned int *pending) {
     FAIL_IF_TOLD

@@ -192,7 +192,6 @@ def test_a_container_with_a_smaller_share_than_another_is_not_at_level_mps(
     ("settings", "level", "says"),
     [
         ({"compute_processes": 1}, "Watchdog", "no MPS: the MPS control daemon does not answer"),
-        ({"compute_processes": 1, "compute_major": 6}, "Watchdog", "the GPU has 6.0"),
         ({"compute_processes": 2}, "Cooperative", "NVML does not report the memory of process 101"),
     ],
 )

@@ -33,7 +33,6 @@ __attribute__((constructor)) static void read_environment(void) {
     struct { const char *name; int *value; } settings[] = {
         {"FAKE_NVML_COMPUTE_PROCESSES", &compute_processes}, {"FAKE_NVML_MPS_PROCESSES", &mps_processes},
         {"FAKE_NVML_COMPUTE_MODE", &compute_mode}, {"FAKE_NVML_FIRST_PID", &first_pid}, {"FAKE_NVML_MPS_PID", &mps_pid},
-        {"FAKE_NVML_COMPUTE_MAJOR", &compute_major},
     };
     for (unsigned int i = 0; i < sizeof settings / sizeof *settings; i++)
         if (getenv(settings[i].name)) *settings[i].value = atoi(getenv(settings[i].name));

@@ -73,7 +73,7 @@ def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
     )
     if requested is Enforcement.INTERPOSER:
         return without_mps
-    no_mps = no_mps_limits_reason(inputs.reading) or inputs.no_mps or mps_bypass_reason(inputs.reading)
+    no_mps = inputs.no_mps or no_mps_limits_reason(inputs.reading) or mps_bypass_reason(inputs.reading)
     if not no_mps:
         return Level(Enforcement.MPS, interposer=without_mps.interposer, mps_limit=inputs.mps_limit)
     return replace(without_mps, reason="; ".join(filter(None, (f"no MPS: {no_mps}", no_interposer))))

@@ -124,6 +124,7 @@ def _node() -> Schema:
         nvidiaRuntimeFolder=_FOLDER_OR_NONE,
         runtimeClassName=_TEXT,
         admissionPolicy=_closed(enabled=_FLAG),
+        mps=_closed(resources=_resources(), updateStrategy=strategy),
         updateStrategy=strategy,
         **_pods(),
     )

@@ -15,6 +15,7 @@
 
 {{- define "laneway.operatorName" -}}{{ include "laneway.fullname" . }}-operator{{- end -}}
 {{- define "laneway.nodeName" -}}{{ include "laneway.fullname" . }}-node{{- end -}}
+{{- define "laneway.mpsName" -}}{{ include "laneway.fullname" . }}-mps-daemon{{- end -}}
 
 {{- define "laneway.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -89,6 +90,35 @@ app.kubernetes.io/component: {{ .component }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- end -}}
+
+{{/* Which nodes have a node pod, and a pod of the MPS control daemon. */}}
+{{- define "laneway.nodePlacement" -}}
+{{- with .Values.node.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.node.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.node.affinity }}
+affinity:
+  {{- toYaml .Values.node.affinity | nindent 2 }}
+{{- else if and (eq .Values.gpu.source "nvml") (not .Values.node.nodeSelector) }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:   # any of them: GPU feature discovery, node feature discovery, GKE, EKS, AKS
+        - matchExpressions: [{key: nvidia.com/gpu.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: feature.node.kubernetes.io/pci-10de.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: feature.node.kubernetes.io/pci-0302_10de.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: feature.node.kubernetes.io/pci-0300_10de.present, operator: In, values: ["true"]}]
+        - matchExpressions: [{key: cloud.google.com/gke-accelerator, operator: Exists}]
+        - matchExpressions: [{key: eks.amazonaws.com/instance-gpu-manufacturer, operator: In, values: [nvidia]}]
+        - matchExpressions: [{key: k8s.amazonaws.com/accelerator, operator: Exists}]
+        - matchExpressions: [{key: kubernetes.azure.com/accelerator, operator: In, values: [nvidia]}]
+{{- end }}
 {{- end -}}
 
 {{/* Checks that a JSON schema cannot express. */}}

@@ -12,14 +12,21 @@ import yaml
 from hack.verify.chart import rendered
 
 ValuesFile = Callable[[str], Path]
-SHM = {"name": "mps-shm", "mountPath": "/dev/shm"}
 
 
-def pod(values: Path) -> dict[str, Any]:
-    """The spec of a node's pod."""
-    objects = (found for found in yaml.safe_load_all(rendered(values)) if found)
-    (daemon_set,) = (found for found in objects if found["kind"] == "DaemonSet")
-    spec: dict[str, Any] = daemon_set["spec"]["template"]["spec"]
+def daemon_sets(values: Path, *arguments: str) -> dict[str, Any]:
+    """The specs of the DaemonSets, by component."""
+    objects = (found for found in yaml.safe_load_all(rendered(values, *arguments)) if found)
+    return {
+        found["metadata"]["labels"]["app.kubernetes.io/component"]: found["spec"]
+        for found in objects
+        if found["kind"] == "DaemonSet"
+    }
+
+
+def pod(values: Path, component: str = "node") -> dict[str, Any]:
+    """The spec of a component's pod."""
+    spec: dict[str, Any] = daemon_sets(values)[component]["template"]["spec"]
     return spec
 
 
@@ -34,6 +41,7 @@ def container(spec: dict[str, Any], name: str) -> dict[str, Any]:
         ("{}", {"drop": ["ALL"], "add": ["KILL"]}),
         ("{enforcement: {level: Watchdog}}", {"drop": ["ALL"], "add": ["KILL"]}),
         ("{enforcement: {level: Interposer}}", {"drop": ["ALL"], "add": ["KILL"]}),
+        ("{enforcement: {level: MPS}}", {"drop": ["ALL"], "add": ["KILL"]}),
         ("{enforcement: {level: Cooperative}}", {"drop": ["ALL"]}),
     ],
 )
@@ -49,24 +57,56 @@ def test_a_watchdog_may_end_processes_and_nothing_else(
         "capabilities": capabilities,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    assert SHM not in agent["volumeMounts"]
-    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in agent["env"]
     others = [*spec["initContainers"], container(spec, "device-plugin")]
     assert all(each["securityContext"]["capabilities"] == {"drop": ["ALL"]} for each in others)
 
 
-def test_with_mps_the_agent_has_the_daemons_programs_and_shares_memory_with_its_clients(
+MPS = "node: {config: {enforcement: {level: MPS}}}"
+
+
+def test_only_an_agent_that_sets_mps_limits_has_the_programs_of_mps(values_file: ValuesFile) -> None:
+    def capabilities(values: str, component: str, name: str) -> list[str]:
+        env = container(pod(values_file(values), component), name)["env"]
+        return [each["value"] for each in env if each["name"] == "NVIDIA_DRIVER_CAPABILITIES"]
+
+    assert capabilities("{}", "node", "node-agent") == ["utility"]
+    assert capabilities(MPS, "node", "node-agent") == ["compute,utility"]
+    assert capabilities(MPS, "mps-daemon", "mps-daemon") == ["compute,utility"]
+
+
+def test_the_mps_daemon_has_a_pod_of_its_own_that_shares_its_folder_and_no_memory(
     values_file: ValuesFile,
 ) -> None:
-    spec = pod(values_file("node: {config: {enforcement: {level: MPS}}}"))
-    agent = container(spec, "node-agent")
-    assert agent["securityContext"] == {
-        "runAsUser": 0,
-        "privileged": True,
-        "readOnlyRootFilesystem": True,
-    }
-    assert SHM in agent["volumeMounts"]
-    assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"} in agent["env"]
-    (volume,) = (each for each in spec["volumes"] if each["name"] == "mps-shm")
-    assert volume["hostPath"]["path"] == "/run/laneway/mps/shm"
+    spec = pod(values_file(MPS), "mps-daemon")
+    daemon = container(spec, "mps-daemon")
+    assert daemon["args"] == ["mps-daemon"]
+    assert daemon["securityContext"] == {"runAsUser": 0, "privileged": True, "readOnlyRootFilesystem": True}
+    assert {mount["mountPath"] for mount in daemon["volumeMounts"]} == {"/tmp", "/run/laneway"}
+    assert spec["hostPID"] is True, "clients' processes have the node's pids"
+    assert spec["automountServiceAccountToken"] is False
     assert "hostIPC" not in spec
+    node = pod(values_file(MPS))
+    assert spec["affinity"] == node["affinity"]
+    assert all(mount["mountPath"] != "/dev/shm" for mount in container(node, "node-agent")["volumeMounts"])
+
+
+def test_no_mps_daemon_runs_where_it_has_nothing_to_do(values_file: ValuesFile) -> None:
+    simulated = "gpu: {source: simulated, simulated: {gpus: [{model: H100, memory: 80Gi}]}}"
+    assert set(daemon_sets(values_file("{}"))) == {"node"}
+    assert set(daemon_sets(values_file(f"{MPS}\n{simulated}"))) == {"node"}
+
+
+def test_an_upgrade_leaves_the_mps_daemon_alone(values_file: ValuesFile) -> None:
+    """Its end is the end of its clients' work."""
+    before = daemon_sets(values_file(MPS))
+    changed = "node: {config: {overcommitPercent: 200, enforcement: {level: MPS}}, podLabels: {a: b}}"
+    configured = daemon_sets(values_file(changed))
+    newer = daemon_sets(values_file(MPS), "--set", "image.tag=9.9.9")
+
+    assert configured["node"]["template"] != before["node"]["template"]
+    assert configured["mps-daemon"] == before["mps-daemon"]
+    assert newer["mps-daemon"]["updateStrategy"] == {"type": "OnDelete"}
+    for daemon_set in (before, newer):
+        (only,) = daemon_set["mps-daemon"]["template"]["spec"]["containers"]
+        del only["image"]
+    assert newer["mps-daemon"] == before["mps-daemon"], "no label or annotation names the version"

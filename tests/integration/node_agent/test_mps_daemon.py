@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders, MPSTiming
+from laneway.node_agent.enforcement.mps_control import PROGRAM, MPSControl, MPSFolders
+from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSTiming
 
 from tests.support.node_agent.node import eventually
 
@@ -62,7 +63,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def install(programs: Path) -> None:
     program = programs / PROGRAM
-    program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
+    program.write_text(f"#!{sys.executable} -S\n{FAKE.read_text()}")
     program.chmod(0o755)
 
 
@@ -83,9 +84,8 @@ def test_a_daemon_is_started_for_the_nodes_gpus_and_stopped_in_order(keeper: Kee
     keeper.until("it serves", serves)
     assert keeper.daemon.problem == ""
     assert keeper.log.startswith("starting for GPU-1,GPU-2\n")
-    assert keeper.daemon.command("get_server_list", 10) == ""
-    assert stat.S_ISFIFO((keeper.folders.pipe / "control").stat().st_mode)
-    assert stat.S_IMODE(keeper.folders.shm.stat().st_mode) == 0o1777
+    assert MPSControl(keeper.folders).ask("get_server_list") == []
+    assert stat.S_ISSOCK((keeper.folders.pipe / "control").stat().st_mode)
     pid = keeper.pid
 
     keeper.daemon.stop()
@@ -93,6 +93,35 @@ def test_a_daemon_is_started_for_the_nodes_gpus_and_stopped_in_order(keeper: Kee
     assert keeper.log.splitlines()[-1] == "quit"
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_clients_reach_the_daemon_and_cannot_change_its_limits(keeper: Keeper, programs: Path) -> None:
+    install(programs)
+    keeper.daemon.start()
+    keeper.until("it serves", serves)
+    folder = keeper.folders.clients
+    assert {each.name for each in folder.iterdir()} == {
+        "control",
+        "control_lock",
+        "nvidia-cuda-mps-control.pid",
+    }
+    setting = "set_default_device_pinned_mem_limit GPU-1 1G"
+
+    def as_client(command: str) -> str:
+        environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(folder)}
+        environment["CUDA_MPS_LOG_DIRECTORY"] = str(keeper.folders.log)
+        return subprocess.run(
+            [PROGRAM], input=command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    MPSControl(keeper.folders).ask(setting)
+    assert as_client("get_default_device_pinned_mem_limit GPU-1") == "1G\n"
+    assert as_client(setting.replace("1G", "80G")) == "Permission denied\n"
+    assert as_client("quit") == "Permission denied\n"
+
+    os.kill(keeper.pid, signal.SIGKILL)
+    keeper.until("it serves again", lambda said: len(said) == 3 and serves(said))
+    assert as_client("get_default_active_thread_percentage") == "100.0\n", "the folder shows the new daemon"
 
 
 def test_a_daemon_that_dies_is_started_again(keeper: Keeper, programs: Path) -> None:
@@ -124,12 +153,12 @@ def test_a_daemon_that_fails_is_quoted_and_tried_again(keeper: Keeper, programs:
 def test_a_program_that_is_installed_later_is_found(keeper: Keeper, programs: Path) -> None:
     keeper.daemon.start()
     keeper.until("it is missed", lambda said: said != [])
-    assert keeper.said == ["nvidia-cuda-mps-control is not in the agent's container"]
+    assert keeper.said == ["nvidia-cuda-mps-control is not in this container"]
     install(programs)
     keeper.until("it serves", serves)
 
 
-def test_a_daemon_that_an_agent_left_behind_is_kept_until_it_ends(keeper: Keeper, programs: Path) -> None:
+def test_a_daemon_that_another_process_started_is_kept_until_it_ends(keeper: Keeper, programs: Path) -> None:
     """Replacing it would end the work of its clients."""
     install(programs)
     keeper.folders.make()
@@ -146,5 +175,5 @@ def test_a_daemon_that_an_agent_left_behind_is_kept_until_it_ends(keeper: Keeper
     left.kill()
     left.wait()
     keeper.until("it has its own", lambda said: len(said) == 3 and serves(said))
-    assert keeper.said[1] == "the MPS control daemon ended: it was an earlier agent's"
+    assert keeper.said[1] == "the MPS control daemon ended: another process had started it"
     assert keeper.pid != left.pid

@@ -14,7 +14,7 @@ from typing import Any
 
 import pynvml
 import pytest
-from laneway.node_agent.enforcement.mps_daemon import PROGRAM
+from laneway.node_agent.enforcement.mps_control import PROGRAM, MPSControl, MPSFolders
 
 from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.node import Node, eventually
@@ -32,6 +32,7 @@ pytestmark = [
 GPUS = ["GPU-11111111-0000-0000-0000-000000000000", "GPU-22222222-0000-0000-0000-000000000000"]
 LIBRARY = Path(__file__).parents[2] / "support/node_agent/fake_nvml.c"
 MPS_CONTROL = Path(__file__).with_name("fake_mps_control.py")
+GIB = 1 << 30
 WORKS = "import time; print('ready', flush=True); time.sleep(600)"
 
 
@@ -42,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-shared", "-fPIC", "-O1", "-Wl,-soname,libnvidia-ml.so.1"]
     subprocess.run(["gcc", *flags, "-o", str(folder / "libnvidia-ml.so.1"), str(LIBRARY)], check=True)
     program = folder / PROGRAM
-    program.write_text(f"#!{sys.executable}\n{MPS_CONTROL.read_text()}")
+    program.write_text(f"#!{sys.executable} -S\n{MPS_CONTROL.read_text()}")
     program.chmod(0o755)
     return folder
 
@@ -67,8 +68,23 @@ def make_node(tmp_path: Path, driver: Path) -> Iterator[Callable[..., Node]]:
 
     yield make
     for node in nodes:
-        node.terminate()  # in peace: then its MPS daemon ends with it
         node.end()
+
+
+@pytest.fixture
+def run_mps_daemon(driver: Path) -> Iterator[Callable[[Node], subprocess.Popen[bytes]]]:
+    """Runs what the chart runs in the pod of the MPS control daemon."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(node: Node) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "laneway.node_agent.main", "mps-daemon", "--root", str(node.root)]
+        started.append(subprocess.Popen(command, env={**os.environ, **node.environment}))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.terminate()  # in peace: then its child ends with it
+        process.wait(60)
 
 
 def start(node: Node, **driver: int) -> None:
@@ -94,41 +110,88 @@ def test_a_process_over_its_quota_in_nvml_is_stopped(make_node: Callable[..., No
     assert gpu(node)["enforcement"] == "Watchdog"
 
 
-def test_clients_of_the_mps_server_are_at_level_mps(make_node: Callable[..., Node], pod: PodCgroup) -> None:
+def test_limits_of_mps_and_its_daemon_outlive_the_agent(
+    make_node: Callable[..., Node],
+    run_mps_daemon: Callable[[Node], subprocess.Popen[bytes]],
+    pod: PodCgroup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     node = make_node({"enforcement": {"level": "MPS"}})
-    process = pod.run([sys.executable, "-c", WORKS], node.container("client", 50, pod_uid=pod.uid))
+    monkeypatch.setenv("PATH", node.environment["PATH"])
+    folders = MPSFolders(node.root / "run/laneway/mps")
+    containers = [node.container("client", 50, pod_uid=pod.uid)]
+    containers.append(node.container("bystander", 50, pod_uid=pod.uid.replace("-4", "-5")))
+    start(node, compute_processes=0, compute_mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+    eventually("there is no daemon yet", lambda: "does not answer" in gpu(node)["enforcement_reason"])
+    run_mps_daemon(node)
+    eventually("MPS is in force", lambda: gpu(node)["enforcement"] == "MPS")
+    assert gpu(node)["enforcement_reason"] == ""
+    read_back = [f"get_default_device_pinned_mem_limit {GPUS[0]}", "get_default_active_thread_percentage"]
+    limits = MPSControl(folders).ask(*read_back)
+    limit_bytes = gpu(node)["mps_limit_bytes"]
+    assert limits == [f"{limit_bytes >> 20}M" if limit_bytes % GIB else f"{limit_bytes // GIB}G", "50.0"]
+    daemon = int(folders.pid_file.read_text())
+
+    # An upgrade: another agent process takes over the daemon that runs.
+    process = pod.run([sys.executable, "-c", WORKS], containers[0])
+    node.kill()
+    assert MPSControl(folders).ask(*read_back) == limits
+    commands = (folders.log / "control.log").read_text()
+    start(node, compute_processes=1, mps_processes=1, first_pid=process.pid, mps_pid=process.pid)
+    eventually("its process is a client", lambda: node.session("client")["enforcement"] == "MPS")
+    assert node.session("bystander")["enforcement"] == "Watchdog", "it has no client there yet"
+    assert int(folders.pid_file.read_text()) == daemon
+    assert (folders.log / "control.log").read_text() == commands, "its limits were read, and not set again"
+    assert f"starting for {','.join(GPUS)}" in commands
+
+    became = f"enforcement level changed gpu={GPUS[0]} level="
+    os.kill(daemon, signal.SIGUSR1)
+    eventually(
+        "it forgot them", lambda: f'{became}Watchdog reason="no MPS: the MPS control daemon lost' in node.log
+    )
+    eventually("they are back", lambda: node.log.count(f"{became}MPS") == 2)
+    assert MPSControl(folders).ask(*read_back) == limits
+    eventually(
+        "the client may have connected without a limit",
+        lambda: node.session("client")["enforcement"] == "Watchdog",
+    )
+
+    os.kill(daemon, signal.SIGKILL)
+    eventually("another daemon has the limits", lambda: node.log.count(f"{became}MPS") == 3)
+    assert int(folders.pid_file.read_text()) != daemon
+    assert MPSControl(folders).ask(*read_back) == limits
+    assert node.terminate() == 0
+    assert MPSControl(folders).ask(*read_back) == limits
+
+
+def test_a_container_with_a_smaller_share_than_another_is_not_at_level_mps(
+    make_node: Callable[..., Node], run_mps_daemon: Callable[[Node], subprocess.Popen[bytes]], pod: PodCgroup
+) -> None:
+    node = make_node({"enforcement": {"level": "MPS"}})
+    small = node.container("small", 20, pod_uid=pod.uid, minimum_enforcement="MPS")
+    process = pod.run([sys.executable, "-c", WORKS], small)
+    node.container("large", 80, pod_uid=pod.uid.replace("-4", "-5"))
+    run_mps_daemon(node)
     start(
         node,
+        compute_mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
         compute_processes=1,
         mps_processes=1,
         first_pid=process.pid,
         mps_pid=process.pid,
-        compute_mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
     )
-    node.container("bystander", 50, pod_uid=pod.uid.replace("-4", "-5"))
     eventually("MPS is in force", lambda: gpu(node)["enforcement"] == "MPS")
-    assert gpu(node)["enforcement_reason"] == ""
-    eventually("its process is a client", lambda: node.session("client")["enforcement"] == "MPS")
-    assert node.session("bystander")["enforcement"] == "Watchdog", "it has no client there yet"
-    pipe = node.root / "run/laneway/mps/pipe"
-    daemon = int((pipe / "nvidia-cuda-mps-control.pid").read_text())
-    assert f"starting for {','.join(GPUS)}" in (node.root / "run/laneway/mps/log/control.log").read_text()
-
-    os.kill(daemon, signal.SIGKILL)
-    became = f"enforcement level changed gpu={GPUS[0]} level="
+    eventually("its own level is published", lambda: node.session("small")["enforcement"] == "Watchdog")
     eventually(
-        "it falls back meanwhile", lambda: f'{became}Watchdog reason="no MPS: the MPS control' in node.log
+        "it is told why",
+        lambda: "MPS holds the largest shares of a GPU only" in node.session("small")["message"],
     )
-    eventually("it is there again", lambda: node.log.count(f"{became}MPS") == 2)
-
-    assert node.terminate() == 0
-    assert not (pipe / "control").exists(), "it was told to quit"
 
 
 @pytest.mark.parametrize(
     ("settings", "level", "says"),
     [
-        ({"compute_processes": 1}, "Watchdog", "nvidia-smi --compute-mode EXCLUSIVE_PROCESS"),
+        ({"compute_processes": 1}, "Watchdog", "no MPS: the MPS control daemon does not answer"),
         ({"compute_processes": 2}, "Cooperative", "NVML does not report the memory of process 101"),
     ],
 )

@@ -19,7 +19,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from laneway.node_agent.enforcement.mps_daemon import PROGRAM, MPSDaemon, MPSFolders
+from laneway.node_agent.enforcement.mps_control import PROGRAM, MPSFolders
+from laneway.node_agent.enforcement.mps_daemon import MPSDaemon
 
 from tests.performance.gpu.plan import Plan
 from tests.support.gpu.workstation import Worker, Workstation

@@ -24,6 +24,7 @@ int event_sets;         /* that were made and not freed */
 int registered;         /* a bit for each GPU of the last event set */
 int compute_processes = 2, mps_processes; /* how many there are; the memory of the second that computes is not told */
 int compute_mode, mig_mode;
+int compute_major = 9, compute_minor; /* compute capability */
 int first_pid = 100, mps_pid = 103; /* of the first process that computes, which draws too, and of the client of MPS */
 int uncorrected_errors, rows_pending, rows_failed, recovery_action;
 
@@ -143,6 +144,13 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(device_t device, unsigned int *co
 }
 
 int nvmlDeviceGetComputeMode(device_t device, int *mode) { FAIL_IF_TOLD *mode = compute_mode; return SUCCESS; }
+
+int nvmlDeviceGetCudaComputeCapability(device_t device, int *major, int *minor) {
+    FAIL_IF_TOLD
+    *major = compute_major;
+    *minor = compute_minor;
+    return SUCCESS;
+}
 
 int nvmlDeviceGetMigMode(device_t device, unsigned int *current, unsigned int *pending) {
     FAIL_IF_TOLD

@@ -42,6 +42,21 @@ def test_an_unknown_level_is_refused_on_every_gpu() -> None:
     )
 
 
+def test_mps_holds_no_container_with_a_smaller_quota_than_its_limit() -> None:
+    """The control daemon's limit is the largest quota on the GPU."""
+    mebibyte = 1 << 20
+    half = gpu(
+        0, enforcement="MPS", memory_bytes=1000 * mebibyte, reserve_bytes=0, mps_limit_bytes=500 * mebibyte
+    )
+    node = inventory(half)
+    assert enforcement_shortfall("MPS", ids(0, range(50)), node) == ""
+    assert enforcement_shortfall("Watchdog", ids(0, range(20)), node) == ""
+    assert unknown_pod_shortfall("ns/p", ids(0, range(50)), node) == ""
+    said = enforcement_shortfall("MPS", ids(0, range(20)), node)
+    assert "MPS limits each process to 500.0 MiB, the largest quota on its GPU; its own is 200.0 MiB" in said
+    assert unknown_pod_shortfall("ns/p", ids(0, range(20)), node) != ""
+
+
 def test_a_container_of_an_unknown_pod_starts_only_where_no_level_could_lack() -> None:
     assert unknown_pod_shortfall("ns/p", ids(1, (0,)), NODE) == ""
     for held in (ids(0, (0,)), ids(2, (0,)), [*ids(1, (0,)), *ids(2, (0,))]):

@@ -28,9 +28,8 @@ def test_a_share_becomes_limits_of_memory_and_threads() -> None:
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30",
     }
     assert [(mount.container_path, mount.host_path, mount.read_only) for mount in settings.mounts] == [
-        ("/run/laneway-mps", "/run/laneway/mps/pipe", False),
-        ("/dev/shm", "/run/laneway/mps/shm", False),
-    ]
+        ("/run/laneway-mps", "/run/laneway/mps/clients", True),
+    ], "and the container's own /dev/shm"
 
 
 def test_each_gpu_has_a_limit_under_the_number_that_the_container_sees() -> None:
@@ -61,5 +60,5 @@ def test_allocate_hands_it_over_with_the_rest() -> None:
     assert with_threads.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
     assert with_threads.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
     assert with_threads.envs["LANEWAY_DIR"] == "/run/laneway"
-    assert len(with_threads.mounts) == 4
+    assert len(with_threads.mounts) == 3
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in without.envs

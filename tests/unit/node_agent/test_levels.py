@@ -9,12 +9,22 @@ import pytest
 from laneway.api.enforcement import Enforcement
 from laneway.node_agent.enforcement.capability import no_eviction_reason
 from laneway.node_agent.enforcement.interposer import no_interposer_reason
-from laneway.node_agent.enforcement.levels import Level, LevelInputs, level_of, level_of_container
+from laneway.node_agent.enforcement.levels import (
+    Level,
+    LevelInputs,
+    level_of,
+    level_of_container,
+    with_level,
+)
+from laneway.node_agent.enforcement.mps_limits_file import ConfirmedLimit
 from laneway.node_agent.gpus.protocol import GPUReading
+
+from tests.support.device_plugin.builders import gpu
 
 COOPERATIVE, WATCHDOG = Enforcement.COOPERATIVE, Enforcement.WATCHDOG
 INTERPOSER, MPS = Enforcement.INTERPOSER, Enforcement.MPS
-SEEN = GPUReading(used_bytes=0, exclusive_process=True)
+SEEN = GPUReading(used_bytes=0, exclusive_process=True, compute_capability=(7, 0))
+LIMIT = ConfirmedLimit(gpu="GPU-0", limit_bytes=1 << 30, since_ticks=7)
 ALL = LevelInputs(SEEN)
 
 
@@ -22,6 +32,12 @@ ALL = LevelInputs(SEEN)
     ("asked", "means", "want"),
     [
         (MPS, ALL, Level(MPS, interposer=True)),
+        (MPS, replace(ALL, mps_limit=LIMIT), Level(MPS, interposer=True, mps_limit=LIMIT)),
+        (
+            MPS,
+            LevelInputs(SEEN, no_mps="a limit is lost", mps_limit=LIMIT),
+            Level(INTERPOSER, "no MPS: a limit is lost", interposer=True),
+        ),
         (INTERPOSER, ALL, Level(INTERPOSER, interposer=True)),
         (WATCHDOG, ALL, Level(WATCHDOG)),
         (COOPERATIVE, ALL, Level(COOPERATIVE)),
@@ -76,6 +92,33 @@ def test_a_gpu_that_allows_bypassing_the_mps_server_is_not_at_level_mps() -> Non
 
 
 @pytest.mark.parametrize(
+    ("capability", "says"),
+    [
+        ((6, 1), "no MPS: MPS limits memory from compute capability 7.0 (Volta), and the GPU has 6.1"),
+        (None, "no MPS: NVML does not report the GPU's compute capability"),
+    ],
+)
+def test_a_gpu_whose_mps_does_not_limit_memory_is_not_at_level_mps(
+    capability: tuple[int, int] | None, says: str
+) -> None:
+    level = level_of(MPS, LevelInputs(replace(SEEN, compute_capability=capability)))
+    assert level == Level(INTERPOSER, says, interposer=True)
+
+
+def test_the_inventory_holds_the_daemons_limit() -> None:
+    held = with_level(gpu(0), Level(MPS, mps_limit=LIMIT))
+    assert (held.enforcement, held.mps_limit_bytes) == (MPS, 1 << 30)
+    assert with_level(held, Level(WATCHDOG)).mps_limit_bytes == 0
+
+
+def test_a_container_that_the_daemons_limit_does_not_hold_is_at_a_lower_level() -> None:
+    reading, pids = replace(SEEN, mps_pids=frozenset({1})), frozenset({1})
+    level = Level(MPS, interposer=True, mps_limit=LIMIT)
+    assert level_of_container(level, True, pids, reading, pids) is INTERPOSER
+    assert level_of_container(level, True, pids, reading) is WATCHDOG
+
+
+@pytest.mark.parametrize(
     ("level", "identified", "pids", "want"),
     [
         (COOPERATIVE, True, {1}, Enforcement.NONE),
@@ -90,7 +133,8 @@ def test_a_container_is_at_level_mps_once_all_of_its_processes_are_clients(
     level: Enforcement, identified: bool, pids: set[int], want: Enforcement
 ) -> None:
     reading = replace(SEEN, mps_pids=frozenset({1, 2}))
-    assert level_of_container(Level(level), identified, frozenset(pids), reading) is want
+    container = level_of_container(Level(level), identified, frozenset(pids), reading, mps_limit_holds=True)
+    assert container is want
 
 
 @pytest.mark.parametrize(
@@ -110,7 +154,9 @@ def test_a_container_is_at_level_interposer_once_it_is_loaded_in_all_of_its_proc
     level: Level, pids: set[int], want: Enforcement
 ) -> None:
     reading = replace(SEEN, mps_pids=frozenset({1, 2}))
-    assert level_of_container(level, True, frozenset(pids), reading, frozenset({3, 4})) is want
+    interposed = frozenset({3, 4})
+    container = level_of_container(level, True, frozenset(pids), reading, interposed, mps_limit_holds=True)
+    assert container is want
 
 
 def test_containers_get_the_interposer_if_both_files_are_in_the_clients_folder(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _SOUND = {
     "compute_processes": 2,
     "mps_processes": 0,
     "compute_mode": 0,
+    "compute_major": 9,
+    "compute_minor": 0,
     "mig_mode": 0,
     "hang_milliseconds": 0,
     "xid": 0,
@@ -120,6 +122,14 @@ def test_clients_of_an_mps_server_count_as_processes(library: Library) -> None:
     reading = NVML().read(FIRST)
     assert reading.process_bytes[103] == 2 * GIB
     assert reading.mps_pids == {103}
+
+
+def test_the_compute_capability_is_read(library: Library) -> None:
+    library.set("compute_major", 8)
+    library.set("compute_minor", 6)
+    assert NVML().read(FIRST).compute_capability == (8, 6)
+    library.fail("nvmlDeviceGetCudaComputeCapability", pynvml.NVML_ERROR_NOT_SUPPORTED)
+    assert NVML().read(FIRST).compute_capability is None
 
 
 def test_exclusive_process_mode_is_detected(library: Library) -> None:

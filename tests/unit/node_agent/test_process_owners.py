@@ -107,6 +107,19 @@ def test_the_agents_own_pod_and_ended_processes_are_no_strays(proc: Path) -> Non
     assert ProcessOwners(proc).attribute({7: 70, 8: 80, 9: 90}, []) == ProcessMemory()
 
 
+def test_the_mps_servers_in_their_daemons_pod_are_no_strays(proc: Path, tmp_path: Path) -> None:
+    write(proc, 6, f"/kubepods/pod{OTHER}/4f5c", "")
+    write(proc, 7, f"/kubepods/pod{OTHER}/4f5c", "")
+    write(proc, 8, f"/kubepods/pod{POD}/4f5c", "")
+    pid_file = tmp_path / "nvidia-cuda-mps-control.pid"
+    assert set(ProcessOwners(proc, pid_file).attribute({7: 70}, []).strays) == {PodContainer(OTHER, "4f5c")}
+    pid_file.write_text("6\n")
+    found = ProcessOwners(proc, pid_file).attribute({7: 70, 8: 80}, [])
+    assert found.strays == {PodContainer(POD, "4f5c"): {8: 80}}
+    pid_file.write_text("12345")
+    assert ProcessOwners(proc, pid_file).attribute({7: 70}, []).strays, "the daemon has ended"
+
+
 def test_while_a_containers_pod_is_unknown_its_processes_are_no_strays(proc: Path) -> None:
     write(proc, 7, f"/kubepods/pod{POD}/4f5c", "a" * 16)
     write(proc, 8, f"/kubepods/pod{OTHER}/4f5c", "")

@@ -35,6 +35,9 @@ class InventoryGPU(Record):
     interposer: bool = False
     """Containers on it get the memory interposer."""
 
+    mps_limit_bytes: int = Field(default=0, ge=0)
+    """At level MPS: how much memory the MPS control daemon lets each client have, the largest quota on the GPU."""
+
     @property
     def allocatable_bytes(self) -> int:
         """Memory that jobs may use."""

@@ -1,4 +1,5 @@
-"""The variables by which NVIDIA's MPS holds a process to a share of its GPUs (https://docs.nvidia.com/deploy/mps/). Pure."""
+"""What NVIDIA's MPS holds a process to (https://docs.nvidia.com/deploy/mps/): the variables that lower the control daemon's
+limit to a share, and whether that limit is within the quota. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 
 from laneway.api.enforcement import Enforcement
 from laneway.api.inventory import InventoryGPU
+from laneway.api.quantity import format_bytes
 from laneway.api.quota import quota_bytes
 
 _MEBIBYTE = 1 << 20
@@ -33,3 +35,19 @@ def mps_limits(
     if limit_threads:
         variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(min(100, percent))
     return variables
+
+
+def mps_limit_shortfall(minimum: str, limit_bytes: int, quota: int) -> str:
+    """Return why MPS does not hold a container that demands it to its quota, as a clause; empty if it does.
+
+    Args:
+        minimum: the level that its pod demands; empty: none.
+        limit_bytes: what the MPS control daemon limits each client to; 0: MPS is not in force, or there is no client.
+        quota: the container's, in bytes.
+    """
+    if minimum != Enforcement.MPS.value or limit_bytes <= quota:
+        return ""
+    return (
+        f"it demands the enforcement 'MPS', and MPS limits each process to {format_bytes(limit_bytes)}, the largest quota on its "
+        f"GPU; its own is {format_bytes(quota)}: MPS holds the largest shares of a GPU only"
+    )

@@ -71,5 +71,6 @@ CONTAINER_IMAGE_PATH: Final = f"{CONTAINER_LANEWAY_FOLDER}/{IMAGE_PATH_NAME}"
 """As an entry of a container's PYTHONPATH it stands for all that the image's own names."""
 
 MPS_FOLDER: Final = "/run/laneway/mps"
-"""Holds what the MPS control daemon shares with its clients: `pipe`, `shm`; and its `log`."""
+"""Holds the MPS control daemon's `pipe` and `log`, and what it shares with its `clients`."""
+MPS_CLIENTS_NAME: Final = "clients"
 CONTAINER_MPS_PIPE_FOLDER: Final = "/run/laneway-mps"

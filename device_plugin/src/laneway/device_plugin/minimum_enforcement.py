@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from laneway.api.device_ids import shares_of
 from laneway.api.enforcement import LEVELS, Enforcement, reaches, shortfall
 from laneway.api.inventory import Inventory
+from laneway.api.mps_limits import mps_limit_shortfall
 from laneway.api.names import MINIMUM_ENFORCEMENT_ANNOTATION
+from laneway.api.quota import quota_bytes
 
 
 def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory) -> str:
@@ -20,8 +22,11 @@ def enforcement_shortfall(minimum: str, ids: Sequence[str], inventory: Inventory
     """
     held = shares_of(ids)
     for gpu in inventory.gpus:
-        shortfall_reason = (
-            shortfall(minimum, gpu.enforcement, gpu.enforcement_reason) if gpu.uuid in held else ""
+        if gpu.uuid not in held:
+            continue
+        quota = quota_bytes(held[gpu.uuid], gpu.allocatable_bytes)
+        shortfall_reason = shortfall(minimum, gpu.enforcement, gpu.enforcement_reason) or mps_limit_shortfall(
+            minimum, gpu.mps_limit_bytes, quota
         )
         if shortfall_reason:
             return (
@@ -65,10 +70,14 @@ def unknown_pod_shortfall(pod: str, ids: Sequence[str], inventory: Inventory) ->
     """
     held = shares_of(ids)
     for gpu in inventory.gpus:
-        if gpu.uuid in held and not reaches(gpu.enforcement, LEVELS[-1]):
-            return (
-                f"pod {pod} is not known: the API server did not answer, or has no such pod. It may demand more than "
-                f"{str(gpu.enforcement)!r}, which is in force on GPU {gpu.uuid} of node {inventory.node} "
-                f"(annotation {MINIMUM_ENFORCEMENT_ANNOTATION}). The container starts once the API server answers"
-            )
+        if gpu.uuid not in held:
+            continue
+        unknown = (
+            f"pod {pod} is not known: the API server did not answer, or has no such pod. It may demand more than "
+            f"{str(gpu.enforcement)!r}, which is in force on GPU {gpu.uuid} of node {inventory.node} "
+            f"(annotation {MINIMUM_ENFORCEMENT_ANNOTATION}). The container starts once the API server answers"
+        )
+        quota = quota_bytes(held[gpu.uuid], gpu.allocatable_bytes)
+        if not reaches(gpu.enforcement, LEVELS[-1]) or gpu.mps_limit_bytes > quota:
+            return unknown
     return ""

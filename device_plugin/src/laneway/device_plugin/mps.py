@@ -1,8 +1,8 @@
-"""What a container gets if its GPUs are enforced by MPS: the pipe to the control daemon, and its limits.
-Pure.
+"""What a container gets if its GPUs are enforced by MPS: the way to the control daemon, and its limits. Pure.
 
-The daemon and its clients have to share /dev/shm. A folder that the daemon uses too is mounted over the
-container's own, so the pod needs no hostIPC.
+The daemon's folder for clients is mounted read-only: connecting to a socket is not a write, and the folder lacks the
+socket for commands that change limits. The container keeps its own /dev/shm: from Volta on, clients share no
+memory with the server through it, and MPS limits memory only there.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def mps_settings(
         (
             Mount(
                 container_path=names.CONTAINER_MPS_PIPE_FOLDER,
-                host_path=str(folders.mps / "pipe"),
-                read_only=False,
+                host_path=str(folders.mps / names.MPS_CLIENTS_NAME),
+                read_only=True,
             ),
-            Mount(container_path="/dev/shm", host_path=str(folders.mps / "shm"), read_only=False),
         ),
     )

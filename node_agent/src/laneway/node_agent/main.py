@@ -25,6 +25,7 @@ from laneway.node_agent.agent_lock import AgentLock
 from laneway.node_agent.clock import Clock, SystemClock
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config, read_text
 from laneway.node_agent.devices.monitor import DeviceAccessMonitor
+from laneway.node_agent.enforcement import mps_command
 from laneway.node_agent.gpus import command as gpu_command
 from laneway.node_agent.gpus.deadline import DeadlineCaller
 from laneway.node_agent.gpus.missing_gpus import with_missing_gpus
@@ -56,6 +57,7 @@ hand-offs during a scrape."""
 
 _VERBS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "gpu": gpu_command.run,
+    "mps-daemon": mps_command.run,
     "order": order_command.run,
     "run-job": job_command.run,
 }

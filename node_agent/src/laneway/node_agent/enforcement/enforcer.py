@@ -1,4 +1,4 @@
-"""Runs all enforcement: the MPS daemon if configured, a watchdog per GPU, and the level in force."""
+"""Runs all enforcement: the limits of MPS if configured, a watchdog per GPU, and the level in force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from laneway.node_agent.enforcement.capability import no_eviction_reason
 from laneway.node_agent.enforcement.grace_file import GraceFile
 from laneway.node_agent.enforcement.interposer import no_interposer_reason
 from laneway.node_agent.enforcement.levels import NOT_READ_YET, Level, LevelInputs, level_of, with_level
-from laneway.node_agent.enforcement.mps_daemon import MPSDaemon, MPSFolders
+from laneway.node_agent.enforcement.mps_control import MPSControl, MPSFolders
+from laneway.node_agent.enforcement.mps_limits import MPSLimits, wanted_limits
+from laneway.node_agent.enforcement.mps_limits_file import MPSLimitsFile
 from laneway.node_agent.enforcement.stray_containers import spared_strays_reason
 from laneway.node_agent.enforcement.watchdog import Watchdog
 from laneway.node_agent.event_loop import EventLoop
@@ -70,9 +72,12 @@ class Enforcer:
         self._no_eviction = no_eviction_reason(config.watchdog.action, only_own_jobs=only_own_jobs)
         self._no_interposer = partial(no_interposer_reason, folders.client)
         real = [turn.gpu.uuid for turn in turns.values() if not turn.gpu.simulated]
-        self._daemon: MPSDaemon | None = None
+        self._limit_threads = config.enforcement.limit_threads
+        self._mps: MPSLimits | None = None
+        mps_folders = MPSFolders(folders.mps)
         if self._requested is Enforcement.MPS and real:
-            self._daemon = MPSDaemon(MPSFolders(folders.mps), real, self._wake_up)
+            limits_file = MPSLimitsFile(folders.agent_state)
+            self._mps = MPSLimits(MPSControl(mps_folders), real, limits_file, self._wake_up)
         self._grace_file = GraceFile(folders.agent_state)
         spent = self._grace_file.read()
         self._watchdogs = {
@@ -84,6 +89,7 @@ class Enforcer:
                 loop,
                 recorder,
                 [each for each in spent if each.gpu == uuid],
+                mps_pid_file=mps_folders.pid_file,
             )
             for uuid in turns
         }
@@ -98,15 +104,18 @@ class Enforcer:
         if self._turns[uuid].gpu.simulated:
             no_mps = "a simulated GPU has no MPS"
         else:
-            no_mps = "" if self._daemon is None else self._daemon.problem
+            no_mps = "" if self._mps is None else self._mps.problem(uuid)
+        mps_limit = None if self._mps is None or no_mps else self._mps.limit(uuid)
         unread = f"the GPU does not answer: {health.reason}" if health.reason else NOT_READ_YET
-        inputs = LevelInputs(health.reading, unread, self._no_eviction, self._no_interposer(), no_mps)
+        inputs = LevelInputs(
+            health.reading, unread, self._no_eviction, self._no_interposer(), no_mps, mps_limit
+        )
         return level_of(self._requested, inputs)
 
     def start(self) -> None:
         """Start."""
-        if self._daemon is not None:
-            self._daemon.start()
+        if self._mps is not None:
+            self._mps.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -114,8 +123,8 @@ class Enforcer:
         abandoned."""
         self._stopped.set()
         self._wake.set()
-        if self._daemon is not None:
-            self._daemon.stop()
+        if self._mps is not None:
+            self._mps.stop()
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -132,16 +141,20 @@ class Enforcer:
             self._wake.wait(self.CHECK_SECONDS)
 
     def _check(self) -> None:
+        if self._mps is not None:
+            self._mps.want(self._loop.ask(partial(wanted_limits, self._turns, self._limit_threads)))
         levels = {uuid: self.level(uuid) for uuid in self._turns}
         if levels != self._published:
             for uuid, level in levels.items():
-                if level != self._published.get(uuid):
+                before = self._published.get(uuid)
+                if before is None or (level.enforcement, level.reason) != (before.enforcement, before.reason):
                     _log.info(
                         "enforcement level changed gpu=%s level=%s reason=%r",
                         uuid,
                         level.enforcement,
                         level.reason,
                     )
+                if level != before:
                     self._loop.post(partial(_set_level, self._turns[uuid], level))
             self._published = levels
             self._levels_changed()

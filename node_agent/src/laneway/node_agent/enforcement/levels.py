@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from laneway.api.enforcement import Enforcement, reaches
 from laneway.api.inventory import InventoryGPU
+from laneway.node_agent.enforcement.mps_limits_file import ConfirmedLimit
 from laneway.node_agent.gpus.protocol import GPUReading
 
 
@@ -23,6 +24,12 @@ class Level:
     interposer: bool = False
     """Containers get the memory interposer."""
 
+    mps_limit: ConfirmedLimit | None = None
+    """With level MPS: what the control daemon limits each client to."""
+
+
+_FIRST_WITH_LIMITS = (7, 0)
+"""Compute capability of Volta. Older GPUs have MPS without limits of memory."""
 
 NOT_READ_YET = "the GPU has not been read yet"
 
@@ -42,7 +49,10 @@ class LevelInputs:
     """Why containers have no memory interposer."""
 
     no_mps: str = ""
-    """Why this GPU's clients have no MPS server."""
+    """Why this GPU's clients have no MPS server, or not the limits that were set."""
+
+    mps_limit: ConfirmedLimit | None = None
+    """What the MPS control daemon reads back as the limit of each client."""
 
 
 def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
@@ -63,15 +73,25 @@ def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
     )
     if requested is Enforcement.INTERPOSER:
         return without_mps
-    no_mps = inputs.no_mps or mps_bypass_reason(inputs.reading)
+    no_mps = inputs.no_mps or no_mps_limits_reason(inputs.reading) or mps_bypass_reason(inputs.reading)
     if not no_mps:
-        return Level(Enforcement.MPS, interposer=without_mps.interposer)
+        return Level(Enforcement.MPS, interposer=without_mps.interposer, mps_limit=inputs.mps_limit)
     return replace(without_mps, reason="; ".join(filter(None, (f"no MPS: {no_mps}", no_interposer))))
 
 
 def no_process_memory_reason(inputs: LevelInputs) -> str:
     """Return why the memory of each process on the GPU is unknown, as a clause; empty if it is known."""
     return inputs.unread if inputs.reading is None else inputs.reading.processes_hidden
+
+
+def no_mps_limits_reason(reading: GPUReading) -> str:
+    """Return why MPS does not limit memory on a GPU, as a clause; empty if it does."""
+    if reading.compute_capability is None:
+        return "NVML does not report the GPU's compute capability"
+    if reading.compute_capability >= _FIRST_WITH_LIMITS:
+        return ""
+    major, minor = reading.compute_capability
+    return f"MPS limits memory from compute capability 7.0 (Volta), and the GPU has {major}.{minor}"
 
 
 def mps_bypass_reason(reading: GPUReading) -> str:
@@ -91,6 +111,7 @@ def with_level(gpu: InventoryGPU, level: Level) -> InventoryGPU:
             "enforcement": level.enforcement,
             "enforcement_reason": level.reason,
             "interposer": level.interposer,
+            "mps_limit_bytes": 0 if level.mps_limit is None else level.mps_limit.limit_bytes,
         }
     )
 
@@ -101,6 +122,8 @@ def level_of_container(
     pids: frozenset[int],
     reading: GPUReading,
     interposed_pids: frozenset[int] = frozenset(),
+    *,
+    mps_limit_holds: bool = False,
 ) -> Enforcement:
     """Return the level that holds for one container, whether its client is connected or not.
 
@@ -110,10 +133,12 @@ def level_of_container(
         pids: its processes on the GPU.
         reading: the GPU's reading.
         interposed_pids: its processes that the interposer is loaded in.
+        mps_limit_holds: whether the MPS control daemon limits each of its processes to its quota.
     """
     if not identified or not reaches(level.enforcement, Enforcement.WATCHDOG):
         return Enforcement.NONE
-    if level.enforcement is Enforcement.MPS and pids and pids <= reading.mps_pids:
+    is_client = level.enforcement is Enforcement.MPS and bool(pids) and pids <= reading.mps_pids
+    if is_client and mps_limit_holds:
         return Enforcement.MPS
     if level.interposer and pids and pids <= interposed_pids:
         return Enforcement.INTERPOSER

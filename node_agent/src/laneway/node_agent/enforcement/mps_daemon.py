@@ -1,17 +1,14 @@
 """Supervises NVIDIA's MPS control daemon: ``nvidia-cuda-mps-control -f`` as a child process.
 
-The daemon starts a server when the first client connects. Clients find it by the folder in
-CUDA_MPS_PIPE_DIRECTORY, and share /dev/shm with it. Its commands (https://docs.nvidia.com/deploy/mps/) go to
-the standard input of the same program without an option, which answers on standard output.
+This is not done by the agent but by a process that outlives it, because the daemon's end is the end of its
+clients' work. The daemon starts a server when the first client connects.
 
-A daemon of an earlier agent process answers too. It is supervised like a child, because replacing it would
-end the work of its clients.
+A daemon that another process started is supervised like a child: replacing it would end its clients' work.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import subprocess
 import threading
@@ -20,43 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from laneway.node_agent.enforcement.mps_control import PROGRAM, MPSControl, MPSFolders
+
 _log = logging.getLogger(__name__)
 
-PROGRAM = "nvidia-cuda-mps-control"
 NOT_STARTED = "the MPS control daemon has not been started yet"
 _OUTPUT_TAIL_BYTES = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class MPSFolders:
-    """The folders shared by the daemon and its clients."""
-
-    root: Path
-
-    @property
-    def pipe(self) -> Path:
-        """Holds the pipes by which clients find the daemon."""
-        return self.root / "pipe"
-
-    @property
-    def log(self) -> Path:
-        """Holds the daemon's log and output."""
-        return self.root / "log"
-
-    @property
-    def shm(self) -> Path:
-        """Serves as /dev/shm for the daemon and its clients."""
-        return self.root / "shm"
-
-    def make(self) -> None:
-        """Create the folders.
-
-        Raises:
-            OSError: the root cannot be written to.
-        """
-        for folder, mode in ((self.pipe, 0o755), (self.log, 0o755), (self.shm, 0o1777)):
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +56,7 @@ class MPSDaemon:
         """Prepare; nothing is started yet.
 
         Args:
-            folders: shared with the clients.
+            folders: its own, and its clients'.
             gpus: the uuids of the GPUs that it serves.
             changed: called on the supervising thread when :attr:`problem` changes.
             timing: time limits and intervals.
@@ -101,12 +67,8 @@ class MPSDaemon:
         self._folders = folders
         self._changed = changed
         self._timing = timing or MPSTiming()
-        self._environment = {
-            **os.environ,
-            "CUDA_MPS_PIPE_DIRECTORY": str(folders.pipe),
-            "CUDA_MPS_LOG_DIRECTORY": str(folders.log),
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
-        }
+        self._gpus = ",".join(gpus)
+        self._control = MPSControl(folders, self._timing.answer)
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._supervise, name="mps-daemon", daemon=True)
@@ -122,7 +84,7 @@ class MPSDaemon:
         if self._child is None:
             return
         with suppress(OSError, subprocess.SubprocessError):
-            self.command("quit", self._timing.quit)
+            self._control.ask("quit")
         for end in (self._child.terminate, self._child.kill):
             try:
                 self._child.wait(self._timing.quit)
@@ -130,24 +92,6 @@ class MPSDaemon:
             except subprocess.TimeoutExpired:
                 end()
         self._child.wait()
-
-    def command(self, text: str, timeout_seconds: float) -> str:
-        """Send the daemon a command and return its answer.
-
-        Raises:
-            OSError: the program cannot be run.
-            subprocess.SubprocessError: the daemon does not answer, or refuses.
-        """
-        done = subprocess.run(
-            [PROGRAM],
-            input=f"{text}\n",
-            env=self._environment,
-            timeout=timeout_seconds,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
 
     def _supervise(self) -> None:
         backoff_seconds = self._timing.min_backoff
@@ -161,9 +105,9 @@ class MPSDaemon:
     def _run_once(self) -> float:
         """Run a daemon until it ends or is stopped. Return for how long it answered, in seconds."""
         if shutil.which(PROGRAM) is None:
-            self._set_problem(f"{PROGRAM} is not in the agent's container")
+            self._set_problem(f"{PROGRAM} is not in this container")
             return 0.0
-        if not self._answers(self._timing.answer):
+        if not self._answers():
             try:
                 self._launch()
             except OSError as error:
@@ -187,7 +131,7 @@ class MPSDaemon:
         with self._output_file.open("wb") as output:
             self._child = subprocess.Popen(
                 [PROGRAM, "-f"],
-                env=self._environment,
+                env={**self._control.environment, "CUDA_VISIBLE_DEVICES": self._gpus},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -202,7 +146,7 @@ class MPSDaemon:
         for _ in range(checks):
             if self._child is None or self._child.poll() is not None or self._stopped.is_set():
                 return False
-            if self._answers(self._timing.answer):
+            if self._answers():
                 return True
             self._stopped.wait(0.2)
         return False
@@ -210,20 +154,27 @@ class MPSDaemon:
     def _is_alive(self) -> bool:
         if self._child is not None and self._child.poll() is not None:
             return False
-        return self._answers(self._timing.answer)
+        return self._answers()
 
-    def _answers(self, timeout_seconds: float) -> bool:
+    def _answers(self) -> bool:
         try:
-            self.command("get_server_list", timeout_seconds)
+            self._control.ask("get_server_list")
         except (OSError, subprocess.SubprocessError):
             return False
+        self._share()
         return True
+
+    def _share(self) -> None:
+        try:
+            self._folders.share()
+        except OSError as error:
+            _log.error("clients cannot reach the MPS control daemon error=%r", str(error))
 
     def _end(self) -> str:
         """Make sure that the child has ended, and return how it ended."""
         child, self._child = self._child, None
         if child is None:
-            return "it was an earlier agent's"
+            return "another process had started it"
         if child.poll() is None:
             child.kill()
         status = child.wait()

@@ -45,7 +45,7 @@ class _ProcessInfo:
     """The name of the container folder that it sees, which is the container's key; empty if it sees none."""
 
     is_agents: bool
-    """It is in the agent's own cgroup or pod, like the MPS server."""
+    """It is in the agent's own cgroup or pod, or in the pod of the MPS control daemon, like the MPS server."""
 
     ancestry: tuple[tuple[int, int], ...] = ()
     """The process and its ancestors, the nearest first, by pid and start."""
@@ -71,8 +71,15 @@ class ProcessMemory:
 class ProcessOwners:
     """Attributes the processes of one GPU to containers. A process is looked up once."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), mps_pid_file: Path | None = None) -> None:
+        """Start without processes.
+
+        Args:
+            proc: where the kernel shows processes.
+            mps_pid_file: where the MPS control daemon writes its pid; only the daemon can write there.
+        """
         self._proc = proc
+        self._mps_pid_file = mps_pid_file
         self._processes: dict[int, _ProcessInfo] = {}
 
     def attribute(self, process_bytes: Mapping[int, int], claims: Collection[Claim]) -> ProcessMemory:
@@ -113,9 +120,19 @@ class ProcessOwners:
             return _ProcessInfo(
                 container=container,
                 folder=self._folder_of(pid, container, ancestors),
-                is_agents=cgroup == own or (container is not None and container.pod == pod_of(own)),
+                is_agents=cgroup == own
+                or (container is not None and container.pod in (pod_of(own), self._mps_pod())),
                 ancestry=ancestors,
             )
+        except OSError:
+            return None
+
+    def _mps_pod(self) -> str | None:
+        """Return the uid of the MPS control daemon's pod; None if it runs in none, or not at all."""
+        if self._mps_pid_file is None:
+            return None
+        try:
+            return pod_of(self._read(self._mps_pid_file.read_text().strip() or "self", "cgroup"))
         except OSError:
             return None
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from laneway.api.enforcement import Enforcement, shortfall
+from laneway.api.mps_limits import mps_limit_shortfall
 from laneway.api.node_config import WatchdogConfig
 from laneway.api.quantity import format_bytes
 from laneway.node_agent.containers.record_file import is_same_container
@@ -22,6 +23,7 @@ from laneway.node_agent.enforcement.escalation import Action, Escalation, Rules,
 from laneway.node_agent.enforcement.grace_file import SpentGrace
 from laneway.node_agent.enforcement.interposer import uninterposed_bytes
 from laneway.node_agent.enforcement.levels import Level, level_of_container
+from laneway.node_agent.enforcement.mps_limits import limit_holds
 from laneway.node_agent.enforcement.process_group import ProcessGroup
 from laneway.node_agent.enforcement.process_owners import ProcessMemory, ProcessOwners
 from laneway.node_agent.enforcement.stray_containers import StrayContainers
@@ -62,6 +64,8 @@ class Watchdog:
         loop: EventLoop,
         recorder: EventRecorder,
         spent: Collection[SpentGrace] = (),
+        *,
+        mps_pid_file: Path,
     ) -> None:
         """Start with nothing seen.
 
@@ -73,6 +77,7 @@ class Watchdog:
             loop: the thread that owns the turns.
             recorder: receives events, on the loop's thread.
             spent: the grace that an earlier agent process saw containers spend on this GPU.
+            mps_pid_file: where the MPS control daemon writes its pid.
         """
         self._gpu = gpu
         self._node = node
@@ -86,7 +91,7 @@ class Watchdog:
         )
         self._loop = loop
         self._recorder = recorder
-        self._owners = ProcessOwners()
+        self._owners = ProcessOwners(mps_pid_file=mps_pid_file)
         self._tracked: dict[str, _TrackedContainer] = {}
         stops_strays = self._rules.evicts and config.foreign_processes == "Stop"
         self._strays = StrayContainers(gpu, replace(self._rules, evicts=stops_strays))
@@ -237,14 +242,23 @@ class Watchdog:
         self, tracked: _TrackedContainer, level: Level, reading: GPUReading | None
     ) -> EnforcementStatus:
         record = tracked.claim.record
+        mps_limit_bytes = 0 if level.mps_limit is None else level.mps_limit.limit_bytes
         enforcement = Enforcement.NONE
         if reading is not None:
             identified = bool(record.pod_uid) or record.launcher is not None
-            interposed_pids = tracked.claim.interposed_pids
-            enforcement = level_of_container(level, identified, tracked.group.pids, reading, interposed_pids)
+            pids, claim = tracked.group.pids, tracked.claim
+            enforcement = level_of_container(
+                level,
+                identified,
+                pids,
+                reading,
+                claim.interposed_pids,
+                mps_limit_holds=limit_holds(level.mps_limit, claim.quota_bytes, pids),
+            )
         texts = [
             self._warning(tracked) if tracked.group.stage is Stage.WARNED else "",
-            shortfall(record.minimum_enforcement, level.enforcement, level.reason),
+            shortfall(record.minimum_enforcement, level.enforcement, level.reason)
+            or mps_limit_shortfall(record.minimum_enforcement, mps_limit_bytes, tracked.claim.quota_bytes),
         ]
         eviction_message = (
             f"{tracked.eviction_message}; that failed: {tracked.group.failure}"

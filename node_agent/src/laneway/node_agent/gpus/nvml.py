@@ -73,6 +73,8 @@ class NVML:
             mode = supported(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
         with translated_errors(f"the MIG mode of GPU {uuid}"):
             mig = supported(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        with translated_errors(f"the compute capability of GPU {uuid}"):
+            capability = supported(lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
         with translated_errors(f"the processes of GPU {uuid}"):
             processes = read_processes(handle)
         with translated_errors(f"the errors of GPU {uuid}"):
@@ -86,6 +88,7 @@ class NVML:
             mps_pids=processes.mps_pids,
             mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
             exclusive_process=mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
+            compute_capability=None if capability is None else (int(capability[0]), int(capability[1])),
         )
 
     def wait_for_xids(self, timeout_seconds: float) -> tuple[XidEvent, ...]:

@@ -98,6 +98,9 @@ class GPUReading:
     exclusive_process: bool = False
     """Whether only one process may use the GPU (compute mode EXCLUSIVE_PROCESS), such as an MPS server."""
 
+    compute_capability: tuple[int, int] | None = None
+    """Major and minor version of the GPU's architecture; None if unknown."""
+
     taken_seconds: float = field(default=0.0, compare=False)
     """CLOCK_MONOTONIC from before the driver was asked; the monitor sets it."""
 

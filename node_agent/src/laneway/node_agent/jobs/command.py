@@ -14,7 +14,7 @@ from laneway.api.container_record import Launcher
 from laneway.api.inventory import InventoryGPU
 from laneway.api.jax_memory import jax_memory
 from laneway.api.mps_limits import mps_limits
-from laneway.api.names import CLIENT_FOLDER
+from laneway.api.names import CLIENT_FOLDER, MPS_CLIENTS_NAME
 from laneway.node_agent.configuration import DEFAULT_PATH, read_node_config
 from laneway.node_agent.host_folders import HostFolders
 from laneway.node_agent.jobs.errors import JobError
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         with share(folders, request, launcher) as held:
             gpu = _gpu_of(held, read_inventory(folders).gpus)
             mps = mps_limits(
-                [gpu], options.share, str(folders.mps / "pipe"), config.enforcement.limit_threads
+                [gpu], options.share, str(folders.mps / MPS_CLIENTS_NAME), config.enforcement.limit_threads
             )
             jax = jax_memory([gpu], options.share, config.lanes.framework_mebibytes << 20)
             return launch(command, jax | environment_of(held, gpu, client, os.environ) | mps)

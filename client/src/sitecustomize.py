@@ -77,10 +77,15 @@ def _with(entries: list[str], placeholder: str, path: list[str]) -> list[str]:
 
 
 def prefer_scripts_jax_fraction() -> None:
-    """Removes the container's default for JAX's memory if the script's image or pod sets the variable's newer
-    name: JAX accepts only one of them."""
-    if os.environ.get(FOLDER_VARIABLE) and os.environ.get("XLA_CLIENT_MEM_FRACTION"):
-        os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)
+    """Lets the fraction of memory that the script sets for JAX replace the container's. Never raises."""
+    if not os.environ.get(FOLDER_VARIABLE) or not os.environ.get("XLA_CLIENT_MEM_FRACTION"):
+        return
+    try:
+        from laneway.client.jax_memory import prefer_scripts_fraction
+
+        prefer_scripts_fraction()
+    except Exception as error:
+        print(f"laneway: JAX may refuse the container's memory fraction: {error!r}", file=sys.stderr)
 
 
 def prepare_client() -> None:

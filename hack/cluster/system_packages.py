@@ -111,7 +111,7 @@ def _check_installable(missing: list[str]) -> None:
 
 
 def _python_packages() -> tuple[Package, ...]:
-    """Only Debian's own Python has the module venv in a separate package."""
+    """Only Debian's own Python has these parts in separate packages."""
     if Path(sys.base_prefix) != Path("/usr"):
         return ()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -120,6 +120,14 @@ def _python_packages() -> tuple[Package, ...]:
             "python3-venv",
             "the virtual environment",
             files=(f"/usr/lib/python{version}/ensurepip/__init__.py",),
+        ),
+        Package(
+            f"libpython{version}",
+            "the tests of isolation: a program with Python in it",
+            files=tuple(
+                f"/usr/lib/{folder}/libpython{version}.so.1.0"
+                for folder in ("x86_64-linux-gnu", "aarch64-linux-gnu")
+            ),
         ),
     )
 

@@ -11,10 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef LANEWAY_DIRECTORY
-#define LANEWAY_DIRECTORY "/run/laneway"
-#endif
-
 enum { VERSION = 1, LOWEST_DESCRIPTOR = 512 };
 
 static int descriptor = -1;

@@ -6,6 +6,11 @@
 
 #include "driver_types.h"
 
+/* The container's folder of sockets: fixed, because its environment belongs to the tenant. */
+#ifndef LANEWAY_DIRECTORY
+#define LANEWAY_DIRECTORY "/run/laneway"
+#endif
+
 enum request_kind { REQUEST_RESERVE = 1, REQUEST_RELEASE = 2, REQUEST_HELD = 3, REQUEST_QUERY = 4 };
 enum reply_status { REPLY_GRANTED = 0, REPLY_REFUSED = 1, REPLY_NO_SUCH_GPU = 2 };
 

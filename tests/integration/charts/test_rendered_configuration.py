@@ -90,7 +90,10 @@ def test_only_the_device_plugin_sees_the_container_runtimes_socket(values_file: 
         ["device-plugin /run/containerd"],
         ["/run/containerd"],
     )
-    assert seen('node: {runtimeSocket: ""}') == (["--runtime-socket", ""], [], [])
+    without_socket: tuple[list[str], list[str], list[str]] = (["--runtime-socket", ""], [], [])
+    assert seen('node: {runtimeSocket: ""}') == without_socket
+    for level in ("Interposer", "MPS"):  # the library starts the client
+        assert seen(f"node: {{config: {{enforcement: {{level: {level}}}}}}}") == without_socket
 
 
 def node_pod(values: Path) -> dict[str, Any]:

@@ -61,15 +61,24 @@ ALL = LevelInputs(SEEN)
         (
             INTERPOSER,
             LevelInputs(SEEN, no_eviction="it may not"),
-            Level(COOPERATIVE, "no watchdog: it may not"),
+            Level(COOPERATIVE, "no watchdog: it may not", interposer=True),
+        ),
+        (
+            INTERPOSER,
+            LevelInputs(None, "it hangs", no_interposer="it is missing"),
+            Level(COOPERATIVE, "no watchdog: it hangs"),
         ),
         (WATCHDOG, LevelInputs(SEEN, no_mps="there is none"), Level(WATCHDOG)),
         (WATCHDOG, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
-        (MPS, LevelInputs(None, "it hangs"), Level(COOPERATIVE, "no watchdog: it hangs")),
+        (
+            MPS,
+            LevelInputs(None, "it hangs"),
+            Level(COOPERATIVE, "no watchdog: it hangs", interposer=True),
+        ),
         (
             MPS,
             LevelInputs(replace(SEEN, processes_hidden="they are hidden")),
-            Level(COOPERATIVE, "no watchdog: they are hidden"),
+            Level(COOPERATIVE, "no watchdog: they are hidden", interposer=True),
         ),
         (
             WATCHDOG,
@@ -148,6 +157,7 @@ def test_a_container_is_at_level_mps_once_all_of_its_processes_are_clients(
         (Level(MPS), {3, 4}, WATCHDOG),
         (Level(WATCHDOG), {3, 4}, WATCHDOG),
         (Level(COOPERATIVE), {3, 4}, Enforcement.NONE),
+        (Level(COOPERATIVE, interposer=True), {3, 4}, Enforcement.NONE),
     ],
 )
 def test_a_container_is_at_level_interposer_once_it_is_loaded_in_all_of_its_processes(

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 
-def prepare(install: Callable[[ModuleType], None]) -> None:
+def prepare(install: Callable[[ModuleType], None]) -> Optional[AfterImport]:
     """Calls `install(torch)` once PyTorch has been imported, or now if it already is.
 
     Only the first call in a process has an effect. A failure of `install` is reported on stderr and does not
     reach the script.
+
+    Returns:
+        The finder that waits for the import; None if this call had no effect, or PyTorch is imported.
     """
     global _prepared  # noqa: PLW0603 - PyTorch is one module, and gets its hooks once
     if _prepared:
-        return
+        return None
     _prepared = True
 
     def install_safely(torch: ModuleType) -> None:
@@ -40,8 +43,10 @@ def prepare(install: Callable[[ModuleType], None]) -> None:
 
     if "torch" in sys.modules:
         install_safely(sys.modules["torch"])
-    else:
-        sys.meta_path.insert(0, AfterImport("torch", install_safely))
+        return None
+    finder = AfterImport("torch", install_safely)
+    sys.meta_path.insert(0, finder)
+    return finder
 
 
 class AfterImport:

@@ -12,7 +12,7 @@ from laneway.api.jax_memory import jax_memory
 from laneway.device_plugin.device_handover import device_handover
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.gpu_layouts import split_error
-from laneway.device_plugin.interposer_settings import interposer_mounts
+from laneway.device_plugin.interposer_settings import client_start, interposer_mounts
 from laneway.device_plugin.mps import mps_settings
 from laneway.device_plugin.proto.deviceplugin_pb2 import ContainerAllocateResponse, Mount
 
@@ -93,7 +93,7 @@ def response(granted: Grant, folders: Folders, settings: AllocationSettings) -> 
         "LANEWAY_DIR": names.CONTAINER_LANEWAY_FOLDER,
         "LANEWAY_GPUS": uuids,
         "LANEWAY_SHARE_PERCENT": str(granted.percent),
-        "PYTHONPATH": f"{names.CONTAINER_CLIENT_FOLDER}:{names.CONTAINER_IMAGE_PATH}",
+        **client_start(granted.gpus),
     }
     mps = mps_settings(granted.gpus, granted.percent, folders, settings.limit_threads)
     environment.update(mps.environment)

@@ -17,7 +17,7 @@ from laneway.device_plugin.devices import devices_of
 from laneway.device_plugin.folders import Folders
 from laneway.device_plugin.grpc_methods import Context
 from laneway.device_plugin.image_paths import ImagePaths
-from laneway.device_plugin.interposer_settings import gets_interposer
+from laneway.device_plugin.interposer_settings import has_interposer
 from laneway.device_plugin.latest_value import LatestValue
 from laneway.device_plugin.metrics import Metrics
 from laneway.device_plugin.minimum_enforcement import (
@@ -114,7 +114,7 @@ class PluginService:
             except RefusedError as error:
                 self._metrics.refused()
                 await _reject(context, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-            self._containers.create(wanted.devices_ids, interposer=gets_interposer(granted.gpus))
+            self._containers.create(wanted.devices_ids, interposer=has_interposer(granted.gpus))
             answers.append(response(granted, self._folders, self._terms))
             self._metrics.granted()
             uuids = ", ".join(gpu.uuid for gpu in granted.gpus)

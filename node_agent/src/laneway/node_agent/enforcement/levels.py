@@ -61,7 +61,9 @@ def level_of(requested: Enforcement, inputs: LevelInputs) -> Level:
     if not reaches(requested, Enforcement.WATCHDOG):
         return Level(Enforcement.COOPERATIVE)
     if no_watchdog:
-        return Level(Enforcement.COOPERATIVE, f"no watchdog: {no_watchdog}")
+        # A container that is allocated before the GPU has been read keeps what it gets now.
+        interposer = reaches(requested, Enforcement.INTERPOSER) and not inputs.no_interposer
+        return Level(Enforcement.COOPERATIVE, f"no watchdog: {no_watchdog}", interposer=interposer)
     if requested is Enforcement.WATCHDOG:
         return Level(Enforcement.WATCHDOG)
     assert inputs.reading is not None, "without a reading there is no watchdog"

@@ -104,7 +104,9 @@ class AccountServer:
         if found is None:
             return Reply(Status.NO_SUCH_GPU, 0, 0, 0, request.sequence) if answers else None
         account, pid = found.account, connection.pid
-        account.charge_framework(pid, found.framework_bytes)
+        if request.kind in (Kind.RESERVE, Kind.HELD):
+            # Others may have no CUDA context: a monitoring program only asks.
+            account.charge_framework(pid, found.framework_bytes)
         granted = True
         if request.kind is Kind.RESERVE:
             granted = account.reserve(pid, request.size_bytes)

@@ -35,8 +35,9 @@ def _restore(
     except OSError:
         return  # it has just ended
     account.enter(process.pid)
-    account.charge_framework(process.pid, framework_bytes)
-    account.hold(process.pid, process.reserved_bytes)
+    if process.reserved_bytes:
+        account.charge_framework(process.pid, framework_bytes)
+        account.hold(process.pid, process.reserved_bytes)
 
     def ended() -> None:
         loop.remove_reader(pidfd)

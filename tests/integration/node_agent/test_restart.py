@@ -174,3 +174,22 @@ def test_a_second_connection_of_a_process_replaces_its_first(make_node: MakeNode
     assert len(node.session("a")["processes"]) == 1
     assert process.do("read", word=8, n=1)["value"] == 7
     assert node.session("a")["iterations"] == 7
+
+
+def test_a_container_without_a_client_keeps_its_memory_over_a_restart(make_node: MakeNode) -> None:
+    node = make_node(overcommitPercent=200).start()
+    silent = node.container("silent", 70).await_socket()
+    eventually("it has a lane", lambda: node.session("silent")["lane"] is not None)
+    process = node.container("other", 60).await_socket().process()
+    process.hello()
+    assert node.session("other")["lane"] is None
+
+    node.kill()
+    node.start()
+    process.hello(n=1)
+    assert node.session("silent")["state"] == "Allocated"
+    assert node.session("silent")["lane"] is not None
+    assert node.session("other")["lane"] is None
+    assert "default/silent" in node.session("other")["message"]
+    silent.remove()
+    eventually("its memory is free", lambda: node.session("other")["lane"] is not None)

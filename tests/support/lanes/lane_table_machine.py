@@ -15,6 +15,7 @@ from laneway.lanes import (
     Outcome,
     Tenant,
     Waiting,
+    counted_ephemeral_bytes,
     counted_persistent_bytes,
     fits,
     is_safe,
@@ -79,7 +80,28 @@ class LaneTableMachine(RuleBasedStateMachine):
                 "a first profile never costs a tenant its lane: it counted with its quota"
             )
         self.check_eviction(outcome, key)
+        self.others_keep_their_memory(outcome, key)
         self.take(outcome)
+
+    @precondition(lambda self: self.keys())
+    @rule(data=st.data(), resident=st.integers(0, 110), in_a_turn=st.integers(0, 110))
+    def memory_of_somebody_is_seen(self, data: st.DataObject, resident: int, in_a_turn: int) -> None:
+        key = data.draw(st.sampled_from(self.keys()))
+        changed = replace(self.tenant(key), resident_bytes=resident, occupied_bytes=resident + in_a_turn)
+        outcome = self.table.resize(changed)
+        if outcome.evict:
+            assert outcome.table is self.table
+            assert outcome.refusal is not None
+        else:
+            assert self.counted_persistent(outcome.table, key) >= min(resident, changed.quota_bytes)
+            if outcome.table.lane_of(key) is not None:
+                counted = self.counted_persistent(outcome.table, key) + counted_ephemeral_bytes(
+                    changed, self.table.rules
+                )
+                assert counted >= min(resident + in_a_turn, changed.quota_bytes)
+        self.others_keep_their_memory(outcome, key)
+        self.take(outcome)
+        self.happened.update({"memory without a lane was seen": self.is_counted_without_admission(key)})
 
     @precondition(lambda self: self.keys())
     @rule(data=st.data(), spans=st.booleans())
@@ -130,8 +152,7 @@ class LaneTableMachine(RuleBasedStateMachine):
     def the_safety_condition_holds(self) -> None:
         tenants = {tenant.key: tenant for tenant in self.table.tenants}
         members = [[tenants[key] for key in lane.tenants] for lane in self.table.lanes]
-        held = [entry.tenant for entry in self.table.waiting if entry.holds_memory]
-        assert is_safe(CAPACITY, members, self.table.rules, held)
+        assert is_safe(CAPACITY, members, self.table.rules, self.held())
         assert self.table.promised_bytes <= CAPACITY
 
     @invariant()
@@ -154,12 +175,11 @@ class LaneTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_waiting_tenant_has_a_reason_and_does_not_fit(self) -> None:
-        held = [entry.tenant for entry in self.table.waiting if entry.holds_memory]
         for entry in self.table.waiting:
             assert entry.refusal.message
             if entry.paused:
                 continue
-            others = [tenant for tenant in held if tenant.key != entry.tenant.key]
+            others = [tenant for tenant in self.held() if tenant.key != entry.tenant.key]
             count = sum(counted_persistent_bytes(tenant, self.table.rules) for tenant in others)
             assert not fits(CAPACITY - count, self.table.tenants, entry.tenant, self.table.rules) or any(
                 tenant.exclusive or entry.tenant.exclusive for tenant in others
@@ -203,7 +223,40 @@ class LaneTableMachine(RuleBasedStateMachine):
         if outcome.evict:
             assert outcome.table is self.table
             assert outcome.refusal is not None
-            assert self.table.lane_of(key) is not None or self.entry(key).holds_memory
+            assert self.table.lane_of(key) is not None or self.entry(key).counted is not None
+
+    def others_keep_their_memory(self, outcome: Outcome, key: str) -> None:
+        """Whatever one tenant says or does, the memory that others hold goes on counting."""
+        for entry in self.held():
+            if entry.key != key:
+                count = counted_persistent_bytes(entry, self.table.rules)
+                assert self.counted_persistent(outcome.table, entry.key) >= count
+        for tenant in self.table.tenants:
+            if tenant.key != key:
+                assert tenant in outcome.table.tenants or any(
+                    entry.tenant == tenant and entry.holds_memory for entry in outcome.table.waiting
+                )
+
+    @staticmethod
+    def counted_persistent(table: LaneTable, key: str) -> int:
+        present = (*table.tenants, *table.without_lane)
+        return sum(counted_persistent_bytes(each, table.rules) for each in present if each.key == key)
+
+    def held(self) -> list[Tenant]:
+        """Tenants without a lane that have memory, as it counts."""
+        found = [(entry, entry.counted) for entry in self.table.waiting]
+        assert all(
+            entry.holds_memory or not entry.tenant.resident_bytes
+            for entry, counted in found
+            if counted is None
+        )
+        return [counted for _, counted in found if counted is not None]
+
+    def is_counted_without_admission(self, key: str) -> bool:
+        if key not in [entry.tenant.key for entry in self.table.waiting]:
+            return False
+        entry = self.entry(key)
+        return not entry.holds_memory and entry.counted is not None
 
     def keys(self) -> list[str]:
         return [tenant.key for tenant in self.table.tenants] + [e.tenant.key for e in self.table.waiting]

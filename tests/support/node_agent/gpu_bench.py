@@ -295,7 +295,7 @@ class GPUBench:
         container_bytes = {
             lease.key: counted_persistent_bytes(lease.tenant(), rules)
             for lease in self.turns.leases.values()
-            if lease.in_table
+            if lease.in_table and lease.sessions
         }
         for process in users:
             held = counted_ephemeral_bytes(process.lease.tenant(), rules) + MIB

@@ -7,6 +7,7 @@ import pytest
 from laneway.api.template_profile import TemplateProfile
 from laneway.node_agent.recovery.state import gpu_state, sizes_of
 from laneway.node_agent.turns.lease import Lease
+from laneway.node_agent.turns.pending_releases import MemoryReading
 from laneway.node_agent.turns.session import NANOSECONDS, Sizes
 
 from tests.support.node_agent.gpu_bench import MIB, GPUBench, Process
@@ -34,6 +35,122 @@ def real(process: Process, reserve_mib: int = 300) -> Process:
     """Let a process be one with a framework on a real GPU."""
     process.session.framework_reserve_bytes = reserve_mib * MIB
     return process
+
+
+def show(bench: GPUBench, by_pid: dict[int, int], **mib_by_pod: int) -> None:
+    """Let the agent read the driver."""
+    bench.clock.advance(2)
+    keys = {lease.record.pod: key for key, lease in bench.turns.leases.items()}
+    by_container = {keys[pod]: mib * MIB for pod, mib in mib_by_pod.items()}
+    bench.turns.record_memory_reading(MemoryReading(bench.clock.now, by_pid, by_container))
+
+
+# From the allocation on
+
+
+def test_a_container_counts_with_its_quota_before_a_process_says_hello() -> None:
+    bench = GPUBench()
+    silent = bench.container("silent", 70)
+    assert promised_mib(bench) == 700
+    other = bench.process(bench.container("other", 60))
+    assert bench.lane_of(other) is None, "the memory of the silent container is promised"
+    bench.turns.remove_container(silent.key)
+    assert bench.lane_of(other) is not None
+    assert promised_mib(bench) == 600
+
+
+def test_a_container_counts_with_its_quota_again_when_its_last_process_has_ended() -> None:
+    bench = GPUBench()
+    first = bench.job("a", 100, 200, percent=60)
+    assert promised_mib(bench) == 300
+    first.die()
+    assert promised_mib(bench) == 600
+    bench.turns.remove_container(first.lease.key)
+    assert promised_mib(bench) == 0
+
+
+def test_a_container_whose_quota_is_taken_when_its_process_ends_waits_and_is_not_stopped() -> None:
+    bench = GPUBench()
+    first = bench.job("a", 100, 200, percent=60)
+    bench.job("b", 100, 500, percent=100)
+    first.die()
+    assert not first.lease.uncovered
+    assert promised_mib(bench) == 600
+    again = bench.process(first.lease)
+    assert bench.lane_of(again) is None
+
+
+# What the driver and the memory account show
+
+
+def test_a_process_that_reports_no_memory_counts_with_what_the_driver_shows() -> None:
+    bench = GPUBench()
+    bench.job("liar", 0, 0, percent=60)
+    assert promised_mib(bench) == 0
+    for _ in range(2):
+        show(bench, {}, liar=500)
+    assert promised_mib(bench) == 500
+    other = bench.process(bench.container("other", 60))
+    assert bench.lane_of(other) is None
+    for _ in range(2):
+        show(bench, {}, liar=900)
+    assert promised_mib(bench) == 600, "beyond its quota the watchdog holds it"
+
+
+def test_memory_that_a_process_holds_in_its_turns_counts_as_its_lanes() -> None:
+    bench = GPUBench()
+    liar = bench.job("liar", 0, 0, percent=80)
+    liar.request()
+    show(bench, {}, liar=300)
+    assert promised_mib(bench) == 300
+    liar.release()
+    for _ in range(3):
+        show(bench, {}, liar=0)
+    assert promised_mib(bench) == 300, "its next turn may need it again"
+    bench.clock.advance(60)
+    show(bench, {}, liar=0)
+    assert promised_mib(bench) == 0
+
+
+def test_a_holder_beyond_its_sizes_returns_when_it_has_released_the_memory() -> None:
+    bench = GPUBench()
+    bench.container("silent", 50)
+    caches = bench.job("caches", 100, 300, percent=100)
+    caches.request()
+    show(bench, {}, caches=800)
+    assert bench.lane_of(caches) is None, "it uses memory that is promised to another container"
+    assert caches.asked_to_yield
+    caches.release()
+    assert bench.turns.awaits_reading
+    show(bench, {}, caches=100)
+    assert bench.lane_of(caches) is not None
+    assert not bench.turns.awaits_reading
+
+
+def test_memory_of_a_container_that_waits_for_a_lane_counts() -> None:
+    bench = GPUBench()
+    bench.container("silent", 70)
+    waits = bench.process(bench.container("waits", 60))
+    for _ in range(2):
+        show(bench, {}, waits=200)
+    assert promised_mib(bench) == 900
+    assert not waits.lease.uncovered
+    for _ in range(2):
+        show(bench, {}, waits=400)
+    assert waits.lease.uncovered.startswith("gets no turns and will be stopped if this persists")
+    assert promised_mib(bench) == 900
+    for _ in range(2):
+        show(bench, {}, waits=0)
+    assert not waits.lease.uncovered
+
+
+def test_a_memory_account_counts_without_a_reading() -> None:
+    bench = GPUBench()
+    liar = bench.job("liar", 0, 0, percent=60)
+    liar.lease.account.enter(liar.session.pid)
+    assert liar.lease.account.reserve(liar.session.pid, 400 * MIB)
+    bench.turns.count_accounts()
+    assert promised_mib(bench) == 400
 
 
 # The template's profile
@@ -149,18 +266,18 @@ def test_driver_memory_beyond_the_tensors_replaces_the_reserve() -> None:
     process.profile(100, 200)
     process.begin()
     process.page.held_bytes = 100 * MIB
-    bench.turns.record_process_memory({process.session.pid: 900 * MIB})
+    show(bench, {process.session.pid: 900 * MIB})
     assert promised_mib(bench) == 600, "inside an iteration the allocator may have cached anything"
     process.end()
     process.release()
-    bench.turns.record_process_memory({process.session.pid: 900 * MIB})
+    show(bench, {process.session.pid: 900 * MIB})
     assert promised_mib(bench) == 600, "the look may have been before the release"
-    bench.turns.record_process_memory({process.session.pid: 550 * MIB, 4711: MIB})
+    show(bench, {process.session.pid: 550 * MIB, 4711: MIB})
     assert promised_mib(bench) == 750
     assert process.lease.last_sizes is not None
     assert process.lease.last_sizes.framework_bytes == 450 * MIB
     changes = bench.changes
-    bench.turns.record_process_memory({process.session.pid: 555 * MIB})
+    show(bench, {process.session.pid: 555 * MIB})
     assert promised_mib(bench) == 750, "a few per cent are no change"
     assert bench.changes == changes
 
@@ -168,7 +285,7 @@ def test_driver_memory_beyond_the_tensors_replaces_the_reserve() -> None:
 def test_a_simulated_gpu_has_no_framework() -> None:
     bench = GPUBench()
     process = bench.job("a", 100, 200)
-    bench.turns.record_process_memory({process.session.pid: 900 * MIB})
+    show(bench, {process.session.pid: 900 * MIB})
     assert promised_mib(bench) == 300
 
 

@@ -3,7 +3,8 @@
 A :class:`Tenant` is a container on one GPU. :func:`fits` tells whether a GPU can take one more; the scheduler and the agent
 both call it. The :class:`LaneTable` assigns tenants to lanes; :mod:`laneway.lanes.turns` chooses the next holder of a turn
 in a lane, and :class:`RateControl` whether lanes run in parallel. All of them count bytes with :mod:`laneway.lanes.safety`. A
-:class:`MemoryAccount` holds a container to its quota, allocation by allocation.
+:class:`MemoryAccount` holds a container to its quota, allocation by allocation. :class:`SeenMemory` says what a tenant counts
+with at least, whatever its processes report.
 """
 
 from laneway.lanes.fitting import fits, refusal, tightest_bytes
@@ -12,6 +13,7 @@ from laneway.lanes.memory_usage import MemoryUsage, fit_check
 from laneway.lanes.rate_control import RateControl, RateRules, TenantUse
 from laneway.lanes.refusal import Refusal, RefusalReason
 from laneway.lanes.safety import is_safe, lane_bytes, promised_bytes
+from laneway.lanes.seen_memory import SeenMemory
 from laneway.lanes.table import Lane, LaneChange, LaneTable, Outcome, Waiting
 from laneway.lanes.tenant import LaneRules, Tenant, counted_ephemeral_bytes, counted_persistent_bytes
 
@@ -27,6 +29,7 @@ __all__ = [
     "RateRules",
     "Refusal",
     "RefusalReason",
+    "SeenMemory",
     "Tenant",
     "TenantUse",
     "Waiting",

@@ -60,10 +60,21 @@ class Waiting:
     refusal: Refusal
     holds_memory: bool
     """True: it was in a lane and outgrew it, or was paused there; its persistent memory counts, and it gets no turn. False:
-    it was never in a lane; it has no counted memory and must not allocate."""
+    it was never in a lane; it must not allocate, and only what is seen of it nevertheless counts."""
 
     paused: bool = False
     """It is kept out of the lanes until :meth:`LaneTable.resume`, even if it would fit."""
+
+    @property
+    def counted(self) -> Tenant | None:
+        """Return the tenant whose persistent bytes count for it; None if it has no memory."""
+        if self.holds_memory:
+            return self.tenant
+        if not self.tenant.resident_bytes:
+            return None
+        # Its claim to exclusive use is dropped, so that it does not wait for others that wait for it.
+        seen = replace(self.tenant, exclusive=False, occupied_bytes=0)
+        return seen.profiled_as(persistent_bytes=0, ephemeral_bytes=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +134,12 @@ class LaneTable:
     @property
     def promised_bytes(self) -> int:
         """The left side of the safety condition."""
-        return promised_bytes(self._lanes().values(), self.rules, self._without_lane())
+        return promised_bytes(self._lanes().values(), self.rules, self.without_lane)
+
+    @property
+    def without_lane(self) -> tuple[Tenant, ...]:
+        """Tenants in no lane, as their persistent bytes count."""
+        return _without_lane(self.waiting)
 
     @property
     def free_bytes(self) -> int:
@@ -147,7 +163,8 @@ class LaneTable:
 
         Args:
             tenant: the new tenant.
-            holds_memory: it is on the GPU already, so its persistent memory counts while it waits. If even that is not covered, the outcome says ``evict``, and the tenant is not added.
+            holds_memory: it is on the GPU already, so its persistent memory counts while it waits. If even that, or what is seen
+                of it, is not covered, the outcome says ``evict``, and the tenant is not added.
 
         Raises:
             ValueError: a tenant of that key is there already.
@@ -156,9 +173,10 @@ class LaneTable:
             raise ValueError(f"tenant {tenant.key} is on this GPU already; profile it, or let it leave first")
         tenant = _checked(tenant, self.capacity_bytes)
         entry = self._entry(tenant, holds_memory=holds_memory)
-        if holds_memory:
-            return self._regrouped(self._lanes(), (entry, *self.waiting), entry, lane_before=None)
-        return self._outcome(self._lanes(), (*self.waiting, entry), tenant.key)
+        waiting = (entry, *self.waiting) if holds_memory else (*self.waiting, entry)
+        if entry.counted is not None:
+            return self._regrouped(self._lanes(), waiting, entry, lane_before=None)
+        return self._outcome(self._lanes(), waiting, tenant.key)
 
     def profile(self, key: str, persistent_bytes: int, ephemeral_bytes: int) -> Outcome:
         """Record the measurements of a tenant (see :meth:`resize`).
@@ -173,7 +191,7 @@ class LaneTable:
         """Replace a tenant by a changed one: find its lane, and try the waiting tenants again.
 
         If no lane fits any more, it waits and keeps its memory; if that is not covered, the outcome says ``evict``. A tenant
-        that is paused or was never in a lane stays out.
+        that is paused or was never in a lane stays out. What is seen of one that was never in a lane has to be covered, too.
 
         Raises:
             KeyError: the table knows no tenant of that key.
@@ -234,12 +252,12 @@ class LaneTable:
         placed = None if entry.paused else self._place(entry, lanes, bounds, lane_before)
         if placed is not None:
             return self._outcome(placed, others, tenant.key)
-        if not entry.holds_memory:
-            return self._outcome(lanes, waiting, tenant.key)
-        beside = Bounds(self.capacity_bytes, self.rules, (*bounds.without_lane, tenant))
+        counted = () if entry.counted is None else (entry.counted,)
+        beside = Bounds(self.capacity_bytes, self.rules, (*bounds.without_lane, *counted))
         kept = lanes if beside.hold(lanes) else merge(lanes, beside) or tightest(lanes, beside)
         if kept is None:
-            return Outcome(self, refusal=self._why(tenant, lanes, bounds.without_lane), evict=True)
+            refused = entry.tenant if entry.holds_memory else (entry.counted or tenant)
+            return Outcome(self, refusal=self._why(refused, lanes, bounds.without_lane), evict=True)
         return self._outcome(kept, waiting, tenant.key)
 
     def _outcome(self, lanes: Lanes, waiting: tuple[Waiting, ...], key: str) -> Outcome:
@@ -310,9 +328,6 @@ class LaneTable:
         tenants = {tenant.key: tenant for tenant in self.tenants}
         return {lane.id: tuple(tenants[key] for key in lane.tenants) for lane in self.lanes}
 
-    def _without_lane(self) -> tuple[Tenant, ...]:
-        return _without_lane(self.waiting)
-
     def _tenant(self, key: str) -> Tenant:
         return next(tenant for tenant in self.tenants if tenant.key == key)
 
@@ -331,7 +346,7 @@ def _checked(tenant: Tenant, capacity_bytes: int) -> Tenant:
 
 
 def _without_lane(waiting: Iterable[Waiting], but: Waiting | None = None) -> tuple[Tenant, ...]:
-    return tuple(entry.tenant for entry in waiting if entry.holds_memory and entry is not but)
+    return tuple(entry.counted for entry in waiting if entry.counted is not None and entry is not but)
 
 
 def _allowed(lanes: Lanes, bounds: Bounds) -> bool:

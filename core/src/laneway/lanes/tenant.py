@@ -43,8 +43,20 @@ class Tenant:
     exclusive: bool = False
     """It has the GPU alone."""
 
+    resident_bytes: int = 0
+    """Seen of it between its turns, by the driver or in its memory account: it counts with this much persistent memory at least."""
+
+    occupied_bytes: int = 0
+    """Seen of it, in a turn or not: it counts with this much at least, persistent and ephemeral memory together."""
+
     def __post_init__(self) -> None:
-        for name in ("quota_bytes", "persistent_bytes", "ephemeral_bytes"):
+        for name in (
+            "quota_bytes",
+            "persistent_bytes",
+            "ephemeral_bytes",
+            "resident_bytes",
+            "occupied_bytes",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} of tenant {self.key} is {getattr(self, name)}: a size is 0 or more")
 
@@ -58,24 +70,25 @@ class Tenant:
 def counted_persistent_bytes(tenant: Tenant, rules: LaneRules) -> int:
     """Return the tenant's persistent bytes, as the safety condition counts them.
 
-    Nothing is known of an unprofiled tenant, so its whole quota counts. A profiled one counts as measured plus padding,
-    and never more than its quota.
+    Nothing is known of an unprofiled tenant, so its whole quota counts. A profiled one counts as measured plus padding, or
+    as seen if that is more, and never more than its quota.
     """
     if not tenant.profiled:
         return tenant.quota_bytes
-    return min(_padded(tenant.persistent_bytes, rules), tenant.quota_bytes)
+    return min(max(_padded(tenant.persistent_bytes, rules), tenant.resident_bytes), tenant.quota_bytes)
 
 
 def counted_ephemeral_bytes(tenant: Tenant, rules: LaneRules) -> int:
     """Return the tenant's ephemeral bytes, as the safety condition counts them.
 
-    An unprofiled tenant's quota counts as persistent already. A profiled one counts as measured plus padding, and never
-    more than what the counted persistent bytes leave of its quota.
+    An unprofiled tenant's quota counts as persistent already. A profiled one counts as measured plus padding, or as seen if
+    that is more, and never more than what the counted persistent bytes leave of its quota.
     """
     if not tenant.profiled:
         return 0
-    left_bytes = tenant.quota_bytes - counted_persistent_bytes(tenant, rules)
-    return min(_padded(tenant.ephemeral_bytes, rules), left_bytes)
+    persistent_bytes = counted_persistent_bytes(tenant, rules)
+    needed_bytes = max(_padded(tenant.ephemeral_bytes, rules), tenant.occupied_bytes - persistent_bytes)
+    return min(needed_bytes, tenant.quota_bytes - persistent_bytes)
 
 
 def _padded(size_bytes: int, rules: LaneRules) -> int:

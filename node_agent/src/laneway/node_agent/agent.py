@@ -298,7 +298,8 @@ class Agent:
             self._publisher.changed()
         for turns in self._turns.values():
             turns.scheduler.revoke_stalled()
-            if turns.scheduler.pending:
+            turns.count_accounts()
+            if turns.awaits_reading:
                 self._monitor.check_soon()  # a lane waits for memory that may be free by now
             turns.forget_ended(_ENDED_SECONDS)
             turns.check_quotas()

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from laneway.lanes import LaneRules, LaneTable, Outcome, Tenant
+from laneway.lanes import LaneRules, LaneTable, Outcome, SeenMemory, Tenant
 
 EXACT = LaneRules(padding_percent=0)
 
 
-def unknown(key: str, quota: int, *, spans: bool = False, exclusive: bool = False) -> Tenant:
+NOTHING_SEEN = SeenMemory()
+
+
+def unknown(
+    key: str, quota: int, *, spans: bool = False, exclusive: bool = False, seen: SeenMemory = NOTHING_SEEN
+) -> Tenant:
     """A tenant that was not profiled yet."""
-    return Tenant(key, quota, spans_gpus=spans, exclusive=exclusive)
+    return Tenant(
+        key,
+        quota,
+        spans_gpus=spans,
+        exclusive=exclusive,
+        resident_bytes=seen.resident_bytes,
+        occupied_bytes=seen.occupied_bytes,
+    )
 
 
 def known(
-    key: str, persistent: int, ephemeral: int, *, quota: int | None = None, spans: bool = False
+    key: str,
+    persistent: int,
+    ephemeral: int,
+    *,
+    quota: int | None = None,
+    spans: bool = False,
+    seen: SeenMemory = NOTHING_SEEN,
 ) -> Tenant:
     """A profiled tenant; its quota is exactly its need unless given."""
     return Tenant(
@@ -23,6 +41,8 @@ def known(
         ephemeral_bytes=ephemeral,
         profiled=True,
         spans_gpus=spans,
+        resident_bytes=seen.resident_bytes,
+        occupied_bytes=seen.occupied_bytes,
     )
 
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from laneway.lanes import LaneTable
+from laneway.lanes import LaneTable, SeenMemory
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.event_loop import EventLoop
 from laneway.node_agent.processes import start_ticks
@@ -97,24 +97,24 @@ class RestartRecovery:
                 self._wait(turns, now_seconds + _MIN_WAIT_SECONDS, now_seconds + self._timeout_seconds)
 
     def _restore_gpu(self, turns: GPUTurns, state: GPUState) -> None:
-        leases = {}
-        paused, unadmitted = set(), set()
+        paused, admitted = set(), set()
         for saved in state.leases:
             lease = turns.leases.get(saved.key)
             if lease is not None and is_same_container(lease, saved):
                 self._restore_lease(turns, lease, saved)
-                if lease.sessions and not lease.offloaded:
-                    leases[lease.key] = lease
-                    paused |= {lease.key} if saved.paused else set()
-                    unadmitted |= {lease.key} if not saved.admitted else set()
-        _restore_lanes(turns, state, leases, paused, unadmitted)
+                paused |= {lease.key} if saved.paused else set()
+                started_over = bool(saved.processes) and not lease.sessions
+                admitted |= {lease.key} if saved.admitted and not started_over else set()
+        leases = {key: lease for key, lease in turns.leases.items() if not lease.offloaded}
+        _restore_lanes(turns, state, leases, paused, admitted)
         _log.info("state restored, waiting for clients gpu=%s containers=%d", turns.gpu.uuid, len(leases))
 
     def _restore_lease(self, turns: GPUTurns, lease: Lease, state: LeaseState) -> None:
         lease.counters = Counters(state.turns, state.iterations, state.busy_ns, state.data_ns)
         lease.last_sizes = sizes_of(state.last_sizes)
         lease.attained_seconds = state.busy_ns / NANOSECONDS
-        lease.welcomed = True
+        lease.welcomed = state.welcomed
+        lease.seen = SeenMemory(state.resident_bytes, state.occupied_bytes, self._clock.monotonic())
         for process in state.processes:
             if start_ticks(process.pid) == process.start_ticks:
                 self._restore_process(turns, lease, process)
@@ -176,18 +176,20 @@ def _restore_lanes(
     state: GPUState,
     leases: Mapping[str, Lease],
     paused: Collection[str],
-    unadmitted: Collection[str],
+    admitted: Collection[str],
 ) -> None:
-    """Put the tenants back into their lanes, if the configuration still allows it."""
+    """Put the tenants back into their lanes, if the configuration still allows it.
+
+    Others are admitted after them: those that hold memory, and then those that came while no agent ran.
+    """
     rules, capacity_bytes = turns.memory.table.rules, turns.gpu.allocatable_bytes
     tenants = {key: lease.tenant() for key, lease in leases.items()}
-    kept = [(lane.id, tuple(key for key in lane.tenants if key in leases)) for lane in state.lanes]
-    lanes = {number: tuple(tenants[key] for key in keys) for number, keys in kept if keys}
-    table = LaneTable.restored(capacity_bytes, rules, lanes)
-    if table is not None:
-        turns.memory.restore(table, [leases[tenant.key] for tenant in table.tenants])
-    for lease in leases.values():
+    kept = [(lane.id, tuple(key for key in lane.tenants if key in admitted)) for lane in state.lanes]
+    lanes = {number: tuple(tenants[key] for key in keys if key in leases) for number, keys in kept}
+    table = LaneTable.restored(capacity_bytes, rules, lanes) or LaneTable.empty(capacity_bytes, rules)
+    turns.memory.restore(table, [leases[tenant.key] for tenant in table.tenants])
+    for lease in sorted(leases.values(), key=lambda each: not each.holds_memory):
         if not lease.in_table:
-            turns.memory.enter(lease, was_admitted=lease.key not in unadmitted)
+            turns.memory.enter(lease, was_admitted=lease.key in admitted)
         if lease.key in paused:
             turns.memory.pause(lease)

@@ -76,6 +76,15 @@ class LeaseState(Record):
     offloaded: bool = False
     """It has left the lane table, because its memory is on the host."""
 
+    welcomed: bool = True
+    """A process of it has connected."""
+
+    resident_bytes: int = 0
+    """Its memory at the last look between turns."""
+
+    occupied_bytes: int = 0
+    """The most that was seen of its memory lately."""
+
 
 class AccountProcessState(Record):
     """A process with a memory account."""
@@ -154,7 +163,6 @@ def gpu_state(turns: GPUTurns) -> GPUState:
                 lease, admitted=turns.memory.is_admitted(lease), paused=turns.memory.is_paused(lease)
             )
             for lease in turns.leases.values()
-            if lease.welcomed
         ),
         accounts=tuple(_account_state(lease) for lease in turns.leases.values() if lease.account.processes),
     )
@@ -211,6 +219,9 @@ def _lease_state(lease: Lease, *, admitted: bool, paused: bool) -> LeaseState:
         admitted=admitted,
         paused=paused,
         offloaded=lease.offloaded,
+        welcomed=lease.welcomed,
+        resident_bytes=lease.seen.resident_bytes,
+        occupied_bytes=lease.seen.occupied_bytes,
     )
 
 

@@ -82,9 +82,11 @@ class GPUTurns:
             )
             self.leases[record.key] = lease
             self.ended.drop(record.key)
-        known = lease.terms, lease.template
+        new, known = not lease.in_table and not lease.offloaded, (lease.terms, lease.template)
         lease.record, lease.template = record, template_sizes(record.profile)
-        if lease.in_table and known != (lease.terms, lease.template):
+        if new:
+            self.orders.lanes_changed(self.memory.enter(lease, was_admitted=False))
+        elif lease.in_table and known != (lease.terms, lease.template):
             # The plugin learned only now that the job spans GPUs, is exclusive, or uses a template that ran
             # before.
             self.orders.lanes_changed(self.memory.measure(lease) | self.memory.readmit(lease))
@@ -94,7 +96,7 @@ class GPUTurns:
 
     def remove_container(self, key: str) -> None:
         """Remove a container whose ids were released. Its processes have ended or no longer count."""
-        lease = self.leases[key]
+        lease = self.leases.pop(key)
         lease.order, lease.blocked = None, False
         lease.view = None
         for session in lease.sessions:
@@ -102,7 +104,8 @@ class GPUTurns:
         for session in tuple(lease.sessions):
             self.disconnect(lease, session, goodbye=False)
             self.process_ended(lease, session)
-        del self.leases[key]
+        if lease.in_table:
+            self.orders.lanes_changed(self.memory.leave(lease))
         self.ended.add(lease, self._clock.monotonic())
         self._recorder.changed()
 
@@ -124,8 +127,6 @@ class GPUTurns:
             lease.arrived_seconds = now_seconds
         if session.order_state.offloaded:
             lease.blocked = True
-        if not lease.in_table and not lease.offloaded:
-            self.orders.lanes_changed(self.memory.enter(lease))
         self._recorder.changed()
 
     def disconnect(self, lease: Lease, session: Session, goodbye: bool) -> None:
@@ -146,12 +147,13 @@ class GPUTurns:
             return
         lease.forget_process(session)
         self.scheduler.process_left(lease, session, ended=True)
-        if lease.in_table:
-            self.orders.lanes_changed(
-                self.memory.measure(lease) if lease.sessions else self.memory.leave(lease)
-            )
-        elif not lease.sessions:
+        if lease.sessions:
+            self.orders.lanes_changed(self.memory.measure(lease))
+        elif lease.in_table:
+            self.orders.lanes_changed(self.memory.start_over(lease))
+        else:
             lease.offloaded, lease.counted = False, None
+            self.orders.lanes_changed(self.memory.enter(lease, was_admitted=False))
         self.orders.step(lease)
         self._recorder.changed()
 
@@ -181,33 +183,73 @@ class GPUTurns:
         """Return the bytes counted for the framework of a process that uses the GPU itself, in its memory account."""
         return 0 if self.gpu.simulated else self._framework_bytes
 
-    def record_process_memory(self, bytes_by_pid: Mapping[int, int]) -> None:
-        """Record how much memory the driver reports per process.
-
-        Memory beyond a process's tensors is the framework's own, provided that the process had no turn since
-        the last reading. By then its allocator has returned what it had cached.
-        """
-        for lease in self.leases.values():
-            turns = None if lease in self.scheduler.turns else lease.counters.turns
-            still = turns is not None and turns == lease.turns_at_last_reading
-            lease.turns_at_last_reading = turns
-            for session in lease.sessions if still else ():
-                used_bytes = bytes_by_pid.get(session.pid)
-                if used_bytes is None or not session.framework_reserve_bytes:
-                    continue
-                seen_bytes = max(0, used_bytes - session.page.held_bytes)
-                known_bytes = session.framework_seen_bytes
-                if abs(seen_bytes - known_bytes) * 100 > _CHANGE_PERCENT * max(seen_bytes, known_bytes):
-                    session.framework_seen_bytes = seen_bytes
-                    self.orders.lanes_changed(self.memory.measure(lease) if lease.in_table else ())
-                    lease.last_sizes = lease.sizes or lease.last_sizes
-                    self._recorder.changed()
-
     def record_memory_reading(self, reading: MemoryReading | None) -> None:
         """Record what the driver shows of the GPU's memory; None: it does not list the memory of processes."""
+        between_turns = [lease for lease in self.leases.values() if self._had_no_turn(lease)]
         if reading is not None:
-            self.record_process_memory(reading.process_bytes)
+            for lease in between_turns:
+                self._measure_frameworks(lease, reading.process_bytes)
+        for lease in self.leases.values():
+            shown_bytes = 0 if reading is None else reading.container_bytes.get(lease.key, 0)
+            held_bytes = max(shown_bytes, lease.account.used_bytes)
+            self._see(lease, held_bytes, between_turns=lease in between_turns)
         self.scheduler.observe_memory(reading)
+
+    def count_accounts(self) -> None:
+        """Count memory accounts that hold more than was seen of their containers so far."""
+        for lease in self.leases.values():
+            if lease.account.used_bytes > lease.seen.occupied_bytes:
+                without_turns = self.memory.memory_lane_of(lease) is None
+                self._see(lease, lease.account.used_bytes, between_turns=without_turns)
+
+    @property
+    def awaits_reading(self) -> bool:
+        """Return whether a lease waits until the driver shows that memory is free."""
+        return bool(self.scheduler.pending) or any(
+            lease.in_table
+            and lease.seen.occupied_bytes > lease.seen.resident_bytes
+            and self.memory.memory_lane_of(lease) is None
+            and lease not in self.scheduler.turns
+            for lease in self.leases.values()
+        )
+
+    def _had_no_turn(self, lease: Lease) -> bool:
+        """Return whether a lease had no turn since the last reading, and has released the memory of all turns.
+        By then its allocators have returned what they had cached."""
+        held = lease in self.scheduler.turns or self.scheduler.pending.concerns(lease)
+        turns = None if held else lease.counters.turns
+        before, lease.turns_at_last_reading = lease.turns_at_last_reading, turns
+        return turns is not None and turns == before
+
+    def _measure_frameworks(self, lease: Lease, bytes_by_pid: Mapping[int, int]) -> None:
+        """Measure the memory of a lease's frameworks: what a process has beyond its tensors between turns."""
+        for session in lease.sessions:
+            used_bytes = bytes_by_pid.get(session.pid)
+            if used_bytes is None or not session.framework_reserve_bytes:
+                continue
+            seen_bytes = max(0, used_bytes - session.page.held_bytes)
+            known_bytes = session.framework_seen_bytes
+            if abs(seen_bytes - known_bytes) * 100 > _CHANGE_PERCENT * max(seen_bytes, known_bytes):
+                session.framework_seen_bytes = seen_bytes
+                self.orders.lanes_changed(self.memory.measure(lease))
+                lease.last_sizes = lease.sizes or lease.last_sizes
+                self._recorder.changed()
+
+    def _see(self, lease: Lease, held_bytes: int, *, between_turns: bool) -> None:
+        has_lane = self.memory.memory_lane_of(lease) is not None
+        seen = lease.seen.after(
+            held_bytes, self._clock.monotonic(), between_turns=between_turns, has_lane=has_lane
+        )
+        if seen == lease.seen and not lease.uncovered:
+            lease.seen = seen
+            return
+        covered = not lease.uncovered
+        moved = self.memory.see(lease, seen)
+        if moved:
+            self.orders.lanes_changed(moved)
+        if covered and lease.uncovered:
+            self._recorder.record_event(lease, "MemoryNotCovered", lease.uncovered)
+        self._recorder.changed()
 
     def record_overrun(self, lease: Lease, text: str) -> None:
         """Record that a process hit its memory quota and is about to fail."""

@@ -8,7 +8,7 @@ from laneway.api.container_record import ContainerRecord
 from laneway.api.enforcement import Enforcement
 from laneway.api.gpu_node import SessionState
 from laneway.api.orders import PodOrder
-from laneway.lanes import MemoryAccount, Tenant
+from laneway.lanes import MemoryAccount, SeenMemory, Tenant
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.turns.counting import measured_sizes
 from laneway.node_agent.turns.session import NANOSECONDS, Report, SavedWork, Session, Sizes, saved_by_any
@@ -39,7 +39,10 @@ class Lease:
 
     counters: Counters = field(default_factory=Counters)
     in_table: bool = False
-    """Whether it is in the lane table: from the first hello until its last process has ended."""
+    """Whether it is in the lane table: from its allocation until its container ends, except while it is offloaded."""
+
+    seen: SeenMemory = field(default_factory=SeenMemory)
+    """What the driver and the memory account show of its memory, whatever its processes report."""
 
     arrived_seconds: float = 0.0
     """When its first session opened (monotonic)."""
@@ -230,6 +233,8 @@ class Lease:
             quota_bytes=self.quota_bytes,
             spans_gpus=spans_gpus,
             exclusive=exclusive,
+            resident_bytes=self.seen.resident_bytes,
+            occupied_bytes=self.seen.occupied_bytes,
         )
         if self.counted is None:
             return tenant

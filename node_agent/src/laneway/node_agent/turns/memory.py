@@ -4,12 +4,14 @@ fits."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from laneway.lanes import (
     Lane,
     LaneRules,
     LaneTable,
     Outcome,
+    SeenMemory,
     Tenant,
     counted_ephemeral_bytes,
     counted_persistent_bytes,
@@ -69,7 +71,9 @@ class LaneMemory:
         self._set_table(self.table)
 
     def restore(self, table: LaneTable, leases: Iterable[Lease]) -> None:
-        """Restore the table of an earlier agent process."""
+        """Replace the table by an earlier agent process's. All other leases leave it."""
+        for lease in self._leases.values():
+            lease.in_table = False
         self._leases = {lease.key: lease for lease in leases}
         for lease in self._leases.values():
             lease.in_table = True
@@ -91,7 +95,7 @@ class LaneMemory:
         lease.counted = counted_sizes(lease.sessions, lease.template, lease.counted)
         outcome = self.table.admit(lease.tenant(), holds_memory=was_admitted and lease.holds_memory)
         if outcome.evict:
-            outcome = self.table.admit(lease.tenant())
+            outcome = self.table.admit(replace(lease.tenant(), resident_bytes=0, occupied_bytes=0))
             lease.uncovered = _not_covered(outcome)
         return self._apply(outcome)
 
@@ -103,6 +107,25 @@ class LaneMemory:
         if not lease.in_table or (lease.tenant() == before and not lease.uncovered):
             return frozenset()
         return self._resize(lease) | self._resize_uncovered(lease)
+
+    def see(self, lease: Lease, seen: SeenMemory) -> frozenset[Lease]:
+        """Update what was seen of a lease's memory. Return the leases whose lane changed."""
+        rules = self.table.rules
+        before = lease.tenant()
+        lease.seen = seen
+        after = lease.tenant()
+        unchanged = lease.key in self._memory_lane_of and all(
+            count(before, rules) == count(after, rules)
+            for count in (counted_persistent_bytes, counted_ephemeral_bytes)
+        )
+        if not lease.in_table or ((unchanged or before == after) and not lease.uncovered):
+            return frozenset()
+        return self._resize(lease) | self._resize_uncovered(lease)
+
+    def start_over(self, lease: Lease) -> frozenset[Lease]:
+        """Count a lease as at its allocation, because its last process has ended. Return the leases whose lane
+        changed."""
+        return self.leave(lease) | self.enter(lease, was_admitted=False)
 
     def leave(self, lease: Lease, *, keep_sizes: bool = False) -> frozenset[Lease]:
         """Remove a lease. Return the leases whose lane changed.
@@ -184,10 +207,7 @@ class LaneMemory:
         return promised <= self.table.capacity_bytes
 
     def _memory_holders(self) -> list[Tenant]:
-        return [
-            *self.table.tenants,
-            *(waiting.tenant for waiting in self.table.waiting if waiting.holds_memory),
-        ]
+        return [*self.table.tenants, *self.table.without_lane]
 
     def _resize(self, lease: Lease) -> frozenset[Lease]:
         outcome = self.table.resize(lease.tenant())

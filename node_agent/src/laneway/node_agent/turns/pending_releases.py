@@ -94,7 +94,8 @@ class PendingRelease:
 
     def _exceeds(self, reading: MemoryReading, rules: LaneRules) -> bool:
         """Return whether the container holds more than its persistent memory."""
-        allowed_bytes = counted_persistent_bytes(self.lease.tenant(), rules) if self.lease.in_table else 0
+        counts = self.lease.in_table and bool(self.lease.sessions)
+        allowed_bytes = counted_persistent_bytes(self.lease.tenant(), rules) if counts else 0
         return reading.container_bytes.get(self.lease.key, 0) > allowed_bytes
 
 
@@ -113,6 +114,10 @@ class PendingReleases:
     def __bool__(self) -> bool:
         """Return whether there is one."""
         return bool(self._pending)
+
+    def concerns(self, lease: Lease) -> bool:
+        """Return whether a turn of the lease ended before its memory was released."""
+        return any(each.lease is lease for each in self._pending)
 
     def of(self, lease: Lease, pid: int) -> PendingRelease | None:
         """Return the pending release of a process that may be inside an iteration."""

@@ -4,12 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent_socket.h"
 #include "driver_types.h"
-
-/* The container's folder of sockets: fixed, because its environment belongs to the tenant. */
-#ifndef LANEWAY_DIRECTORY
-#define LANEWAY_DIRECTORY "/run/laneway"
-#endif
 
 enum request_kind { REQUEST_RESERVE = 1, REQUEST_RELEASE = 2, REQUEST_HELD = 3, REQUEST_QUERY = 4 };
 enum reply_status { REPLY_GRANTED = 0, REPLY_REFUSED = 1, REPLY_NO_SUCH_GPU = 2 };
@@ -28,19 +24,10 @@ struct reply {
 _Static_assert(sizeof(struct request) == 40, "the contract's request");
 _Static_assert(sizeof(struct reply) == 40, "the contract's reply");
 
-enum { ANSWER_SECONDS = 2 };
-#define NANOSECONDS 1000000000LL
-
-long long monotonic_nanoseconds(void);
-
-/* Whether the descriptor is still the library's socket. The program may have closed it, and opened something else in its place. */
 bool connection_is_open(void);
 
 /* Connects, at most once a second. */
 bool connection_open(void);
-
-/* Closes the descriptor unless it is no longer the library's. */
-void connection_close(void);
 
 /* Sends a request; waits for its reply unless `reply` is NULL. Each takes at most 2 s. After false the connection is closed. */
 bool connection_exchange(struct request request, struct reply *reply);

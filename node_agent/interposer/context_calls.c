@@ -1,4 +1,5 @@
 /* The ends of contexts, which free what was allocated in them. */
+#include "launch_contexts.h"
 #include "pools.h"
 #include "reservation.h"
 #include "symbols.h"
@@ -27,12 +28,14 @@ static CUresult destroyed(CUresult result, CUcontext context)
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
     __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
+    launch_contexts_forget(context);
     return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
     __typeof__(&cuCtxDestroy) real = REAL(cuCtxDestroy);
+    launch_contexts_forget(context);
     return real != NULL ? destroyed(real(context), context) : CUDA_ERROR_NOT_INITIALIZED;
 }
 
@@ -66,9 +69,12 @@ static CUresult end_primary_context(device_call real, CUdevice device, bool cert
     if (real == NULL)
         return CUDA_ERROR_NOT_INITIALIZED;
     CUcontext context = primary_context(device);
+    launch_contexts_forget(context);
     CUresult result = real(device);
     if (result == CUDA_SUCCESS && (certainly || !is_active(device)))
         drop_context(context);
+    else if (context != NULL)
+        launch_contexts_add(context);
     return result;
 }
 

@@ -11,6 +11,7 @@
 
 #include "account.h"
 #include "allocations.h"
+#include "launch_gate.h"
 #include "pools.h"
 
 #ifndef MADV_WIPEONFORK
@@ -32,6 +33,7 @@ static void reset_in_child(void)
     account_reset_in_child();
     allocations_reset_in_child();
     pools_reset_in_child();
+    launch_gate_reset_in_child();
 }
 
 static uint64_t block_signals(void)

@@ -6,6 +6,10 @@
 
 #include "driver_types.h"
 
+/* Grid, block and shared memory. */
+#define LAUNCH_SIZES                                                                                                   \
+    unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int
+
 #define DRIVER_CALLS(INTERPOSED, USED)                                                                                 \
     INTERPOSED(CUresult, cuGetProcAddress, (const char *, void **, int, uint64_t))                                     \
     INTERPOSED(CUresult, cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))                           \
@@ -60,6 +64,30 @@
     INTERPOSED(CUresult, cuGraphInstantiateWithParams_ptsz, (CUgraphExec *, CUgraph, void *))                          \
     INTERPOSED(CUresult, cuGraphExecDestroy, (CUgraphExec))                                                            \
     INTERPOSED(CUresult, cuDeviceGraphMemTrim, (CUdevice))                                                             \
+    INTERPOSED(CUresult, cuLaunchKernel, (CUfunction, LAUNCH_SIZES, CUstream, void **, void **))                       \
+    INTERPOSED(CUresult, cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                     \
+    INTERPOSED(CUresult, cuLaunchCooperativeKernel, (CUfunction, LAUNCH_SIZES, CUstream, void **))                     \
+    INTERPOSED(CUresult, cuGraphLaunch, (CUgraphExec, CUstream))                                                       \
+    INTERPOSED(CUresult, cuStreamBeginCapture, (CUstream))                                                             \
+    INTERPOSED(CUresult, cuStreamBeginCapture_v2, (CUstream, int))                                                     \
+    INTERPOSED(CUresult, cuStreamBeginCaptureToGraph,                                                                  \
+               (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int))                                    \
+    INTERPOSED(CUresult, cuStreamEndCapture, (CUstream, CUgraph *))                                                    \
+    INTERPOSED(CUresult, cuLaunchKernel_ptsz, (CUfunction, LAUNCH_SIZES, CUstream, void **, void **))                  \
+    INTERPOSED(CUresult, cuLaunchKernelEx_ptsz, (const CUlaunchConfig *, CUfunction, void **, void **))                \
+    INTERPOSED(CUresult, cuLaunchCooperativeKernel_ptsz, (CUfunction, LAUNCH_SIZES, CUstream, void **))                \
+    INTERPOSED(CUresult, cuGraphLaunch_ptsz, (CUgraphExec, CUstream))                                                  \
+    INTERPOSED(CUresult, cuStreamBeginCapture_ptsz, (CUstream))                                                        \
+    INTERPOSED(CUresult, cuStreamBeginCapture_v2_ptsz, (CUstream, int))                                                \
+    INTERPOSED(CUresult, cuStreamBeginCaptureToGraph_ptsz,                                                             \
+               (CUstream, CUgraph, const CUgraphNode *, const void *, size_t, int))                                    \
+    INTERPOSED(CUresult, cuStreamEndCapture_ptsz, (CUstream, CUgraph *))                                               \
+    INTERPOSED(CUresult, cuLaunchCooperativeKernelMultiDevice, (void *, unsigned int, unsigned int))                   \
+    INTERPOSED(CUresult, cuLaunch, (CUfunction))                                                                       \
+    INTERPOSED(CUresult, cuLaunchGrid, (CUfunction, int, int))                                                         \
+    INTERPOSED(CUresult, cuLaunchGridAsync, (CUfunction, int, int, CUstream))                                          \
+    INTERPOSED(CUresult, cuStreamDestroy, (CUstream))                                                                  \
+    INTERPOSED(CUresult, cuStreamDestroy_v2, (CUstream))                                                               \
     INTERPOSED(nvmlReturn_t, nvmlDeviceGetMemoryInfo, (nvmlDevice_t, nvmlMemory_t *))                                  \
     INTERPOSED(nvmlReturn_t, nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t, nvmlMemory_v2_t *))                            \
     USED(CUresult, cuCtxGetCurrent, (CUcontext *))                                                                     \

@@ -1,15 +1,8 @@
 /* Stream-ordered memory: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, pools, and the calls that let a pool shrink. */
+#include "captures.h"
 #include "pools.h"
 #include "reservation.h"
 #include "symbols.h"
-
-/* In a capture the call makes a graph's node: the memory counts when the graph is instantiated. */
-static bool is_capturing(CUstream stream)
-{
-    __typeof__(&cuStreamIsCapturing) real = REAL(cuStreamIsCapturing);
-    int status = 0;
-    return real != NULL && real(stream, &status) == CUDA_SUCCESS && status != 0;
-}
 
 typedef CUresult (*free_function)(CUdeviceptr, CUstream);
 
@@ -18,6 +11,7 @@ static bool begin(CUmemoryPool pool, size_t bytes, CUstream stream, struct alloc
 {
     struct place place;
     *refusal = CUDA_SUCCESS;
+    /* In a capture the call makes a graph's node: the memory counts when the graph is instantiated. */
     if (is_capturing(stream))
         return false;
     bool found = pool != NULL ? pool_place(pool, &place) : place_of_stream(stream, &place);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "connection.h"
+#include "agent_socket.h"
 #include "text.h"
 
 typedef struct python_object PyObject;

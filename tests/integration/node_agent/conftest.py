@@ -11,23 +11,14 @@ import pytest
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
-from tests.support.node_agent.node import Node
+from tests.support.node_agent.node import Node, nodes_below
 
 
 @pytest.fixture
 def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """Make nodes; all that they started is ended with the test."""
-    nodes: list[Node] = []
-
-    def make(**config: Any) -> Node:
-        root = tmp_path / f"node-{len(nodes)}"
-        root.mkdir()
-        nodes.append(Node(root, **config))
-        return nodes[-1]
-
-    yield make
-    for node in nodes:
-        node.end()
+    with nodes_below(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture

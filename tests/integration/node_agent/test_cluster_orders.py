@@ -11,8 +11,8 @@ import yaml
 
 from hack.cluster.control_plane import LoopbackControlPlane
 from tests.integration.node_agent.cluster import Cluster
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.node import Node, PeerProcess, eventually
+from tests.support.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.shell import order
 
 MakeNode = Callable[..., Node]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.footprint import Footprint, comes_back
 from tests.support.node_agent.node import Container, Node, PeerProcess, eventually
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can create pods' cgroups")
 

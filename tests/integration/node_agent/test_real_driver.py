@@ -16,8 +16,8 @@ import pynvml
 import pytest
 from laneway.node_agent.enforcement.mps_control import PROGRAM, MPSControl, MPSFolders
 
-from tests.integration.node_agent.pod_cgroup import PodCgroup
 from tests.support.node_agent.node import Node, eventually
+from tests.support.node_agent.pod_cgroup import PodCgroup
 
 pytestmark = [
     pytest.mark.skipif(

@@ -126,7 +126,9 @@ FAKE CUresult cuDevicePrimaryCtxRetain(CUcontext *context, int device)
     if (device_of(device) == NULL)
         return INVALID_DEVICE;
     *context = &primaries[device];
-    **context = (struct context){device, primaries[device].references + 1, true, NULL};
+    primaries[device].device = device;
+    primaries[device].primary = true;
+    primaries[device].references++;
     return SUCCESS;
 }
 

@@ -28,6 +28,8 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
 };
 enum { MOST_DEVICES = 8, MOST_PROCESSES = 1024, GRANULARITY = 2 << 20, PITCH = 512 };
 
@@ -44,6 +46,14 @@ struct context {
     int device, references;
     bool primary;
     struct block *blocks;
+    int64_t busy_until; /* CLOCK_MONOTONIC, ns: when all that was launched in it has run */
+};
+
+struct stream {
+    struct context *context;
+    struct graph *capturing;
+    bool invalidated; /* the capture, by a call that may not be made meanwhile */
+    int64_t busy_until;
 };
 
 /* Memory of the device, as a context, a handle or a pool holds it. */
@@ -76,3 +86,8 @@ void pools_synchronize(void);
 /* An allocation in a stream that is being captured becomes a node of its graph. */
 struct graph *captured_graph(struct stream *stream);
 CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes);
+
+/* Kernels: runs one after those that were launched in the stream before, or makes a node of the stream's graph. */
+CUresult run_kernel(struct stream *stream, uint64_t microseconds);
+CUresult add_kernel_node(struct graph *graph, uint64_t microseconds);
+void wait_until(int64_t nanoseconds);

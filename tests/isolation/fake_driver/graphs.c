@@ -1,9 +1,9 @@
-/* Graphs of allocation nodes and child graphs. The device's memory for graphs grows at a launch and stays until it is trimmed. */
+/* Graphs of kernels, allocation nodes and child graphs. The device's memory for graphs grows at a launch and stays until it is trimmed. */
 #include <stdlib.h>
 
 #include "fake_driver.h"
 
-enum { MOST_NODES = 64, CHILD = 4, ALLOCATION = 10 };
+enum { MOST_NODES = 64, KERNEL = 0, CHILD = 4, ALLOCATION = 10 };
 
 struct node {
     int type, device;
@@ -18,6 +18,7 @@ struct graph {
 
 struct executable {
     uint64_t bytes[MOST_DEVICES];
+    uint64_t microseconds;
     bool launched;
 };
 
@@ -52,6 +53,12 @@ CUdeviceptr add_allocation_node(struct graph *graph, int device, uint64_t bytes)
 {
     add(graph, (struct node){.type = ALLOCATION, .device = device, .bytes = bytes});
     return new_address(bytes);
+}
+
+CUresult add_kernel_node(struct graph *graph, uint64_t microseconds)
+{
+    add(graph, (struct node){.type = KERNEL, .bytes = microseconds});
+    return SUCCESS;
 }
 
 FAKE CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
@@ -96,13 +103,15 @@ FAKE CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
     return SUCCESS;
 }
 
-static void add_bytes(struct graph *graph, uint64_t *bytes)
+static void add_nodes(struct graph *graph, struct executable *executable)
 {
     for (int i = 0; i < graph->count; i++) {
         if (graph->nodes[i]->type == CHILD)
-            add_bytes(graph->nodes[i]->child, bytes);
+            add_nodes(graph->nodes[i]->child, executable);
+        else if (graph->nodes[i]->type == KERNEL)
+            executable->microseconds += graph->nodes[i]->bytes;
         else
-            bytes[graph->nodes[i]->device] += graph->nodes[i]->bytes;
+            executable->bytes[graph->nodes[i]->device] += graph->nodes[i]->bytes;
     }
 }
 
@@ -110,7 +119,7 @@ FAKE CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph
 {
     (void)flags;
     *executable = calloc(1, sizeof **executable);
-    add_bytes(graph, (*executable)->bytes);
+    add_nodes(graph, *executable);
     return SUCCESS;
 }
 
@@ -122,7 +131,6 @@ FAKE CUresult cuGraphInstantiate_v2(CUgraphExec *executable, CUgraph graph, CUgr
 
 FAKE CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {
-    (void)stream;
     CUresult result = SUCCESS;
     driver_lock();
     for (int i = 0; i < device_count() && !executable->launched; i++) {
@@ -135,7 +143,7 @@ FAKE CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
     }
     executable->launched |= result == SUCCESS;
     driver_unlock();
-    return result;
+    return result == SUCCESS && executable->microseconds != 0 ? run_kernel(stream, executable->microseconds) : result;
 }
 
 FAKE CUresult cuGraphExecDestroy(CUgraphExec executable)

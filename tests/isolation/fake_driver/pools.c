@@ -4,17 +4,13 @@
 
 #include "fake_driver.h"
 
-struct stream {
-    struct context *context;
-    struct graph *capturing;
-};
-
 struct pool {
     int device;
     bool destroyed;
     uint64_t reserved, used, threshold;
 };
 
+static struct stream *capturing[64]; /* under the driver's lock */
 static struct pool defaults[MOST_DEVICES];
 static struct pool *made[256];
 static int made_count;
@@ -55,13 +51,54 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 FAKE CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
     (void)mode;
-    return cuGraphCreate(&stream->capturing, 0);
+    driver_lock();
+    for (size_t i = 0; i < sizeof capturing / sizeof *capturing; i++) {
+        if (capturing[i] == NULL) {
+            capturing[i] = stream;
+            break;
+        }
+    }
+    stream->invalidated = false;
+    CUresult result = cuGraphCreate(&stream->capturing, 0);
+    driver_unlock();
+    return result;
+}
+
+static void forget_capture(struct stream *stream)
+{
+    for (size_t i = 0; i < sizeof capturing / sizeof *capturing; i++)
+        if (capturing[i] == stream)
+            capturing[i] = NULL;
+}
+
+/* Synchronizing a context invalidates the captures in it. */
+static bool invalidates_captures(struct context *context)
+{
+    bool any = false;
+    driver_lock();
+    for (size_t i = 0; i < sizeof capturing / sizeof *capturing; i++)
+        if (capturing[i] != NULL && capturing[i]->context == context)
+            any = capturing[i]->invalidated = true;
+    driver_unlock();
+    return any;
 }
 
 FAKE CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
+    driver_lock();
     *graph = stream->capturing;
     stream->capturing = NULL;
+    forget_capture(stream);
+    driver_unlock();
+    return stream->invalidated ? CAPTURE_INVALIDATED : SUCCESS;
+}
+
+FAKE CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    driver_lock();
+    forget_capture(stream);
+    driver_unlock();
+    free(stream);
     return SUCCESS;
 }
 
@@ -206,13 +243,20 @@ FAKE CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 
 FAKE CUresult cuStreamSynchronize(CUstream stream)
 {
-    (void)stream;
+    if ((uint64_t)stream > 2)
+        wait_until(stream->busy_until);
+    else if (current() != NULL)
+        wait_until(current()->busy_until);
     pools_synchronize();
     return SUCCESS;
 }
 
 FAKE CUresult cuCtxSynchronize(void)
 {
+    if (current() != NULL && invalidates_captures(current()))
+        return CAPTURE_UNSUPPORTED;
+    if (current() != NULL)
+        wait_until(current()->busy_until);
     pools_synchronize();
     return SUCCESS;
 }

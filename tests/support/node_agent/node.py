@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,14 @@ def eventually(what: str, holds: Callable[[], Any], seconds: float = 60.0) -> An
             return result
         assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
         time.sleep(0.02)
+
+
+def enter(container: Container) -> list[str]:
+    """Return a command that runs its arguments in a mount namespace with the container's folder."""
+    unshare = ["unshare", "--mount", "--propagation", "private"]
+    if os.geteuid() != 0:
+        unshare += ["--user", "--map-root-user"]
+    return [*unshare, "sh", "-c", ENTER_CONTAINER, "sh", str(container.folder)]
 
 
 class Container:
@@ -87,19 +96,7 @@ class PeerProcess:
             container: where.
             program: the program; its first line of output has its pid, and then it answers commands.
         """
-        unshare = ["unshare", "--mount", "--propagation", "private"]
-        if os.geteuid() != 0:
-            unshare += ["--user", "--map-root-user"]
-        command = [
-            *unshare,
-            "sh",
-            "-c",
-            ENTER_CONTAINER,
-            "sh",
-            str(container.folder),
-            sys.executable,
-            str(program),
-        ]
+        command = [*enter(container), sys.executable, str(program)]
         self._process = subprocess.Popen(
             command,
             env=os.environ | {"PYTHONPATH": str(_ROOT)},
@@ -308,6 +305,24 @@ class Node:
         assert self._process.poll() is None, self.log
         found = re.search(r"http=[\d.]+:(\d+)", self.log)
         return found.group(1) if found else None
+
+
+@contextmanager
+def nodes_below(folder: Path) -> Iterator[Callable[..., Node]]:
+    """Make nodes, each in a folder of its own; all that they started is ended at the end."""
+    nodes: list[Node] = []
+
+    def make(**config: Any) -> Node:
+        root = folder / f"node-{len(nodes)}"
+        root.mkdir()
+        nodes.append(Node(root, **config))
+        return nodes[-1]
+
+    try:
+        yield make
+    finally:
+        for node in nodes:
+            node.end()
 
 
 def overlaps(turns: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

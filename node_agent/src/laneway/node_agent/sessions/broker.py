@@ -136,12 +136,17 @@ class SessionBroker:
             self._discard(opened)
 
     def _hello(self, connection: Connection, fields: Mapping[str, Any]) -> None:
+        gate = fields.get("gate", False)
+        if gate and self._needs_no_gate(connection.peer.pid):
+            connection.ungate()
+            return
         lease, turns = self._hold_for(fields["gpu"])
         pid = connection.peer.pid
         earlier = [other for other in lease.sessions if other.pid == pid]
         self._check_number(lease, earlier)
         page = SharedPage()
-        session = Session(pid, page, connection, start_ticks=start_ticks(pid) or 0)
+        session = Session(pid, page, connection, start_ticks=start_ticks(pid) or 0, has_iterations=not gate)
+        connection.has_boundaries = session.has_iterations
         session.framework_reserve_bytes = turns.framework_reserve_bytes(fields["device"])
         for other in earlier:
             # The counters belong to the process. They keep their values until the process writes new ones.
@@ -187,6 +192,14 @@ class SessionBroker:
                 connection.revoke(number, "the turn ended with the connection that it was granted over")
         turns.orders.process_connected(lease, session, was_offloaded=was_offloaded)
 
+    def _needs_no_gate(self, pid: int) -> bool:
+        """Return whether a process's launches need no turns of their own: its client takes them, or its container has
+        several GPUs, for which one gate cannot take turns."""
+        assert self.listener is not None, "a broker has a listener before its first packet"
+        if len(self.listener.record.shares) > 1:
+            return True
+        return any(s.pid == pid and s.connected and s.has_iterations for s in self._live)
+
     def _hold_for(self, gpu: str | None) -> tuple[Lease, GPUTurns]:
         assert self.listener is not None, "a broker has a listener before its first packet"
         record = self.listener.record
@@ -224,7 +237,10 @@ class SessionBroker:
         turns.replace_session(lease, earlier)
         for connection, opened in tuple(self._open.items()):
             if opened.session is earlier:
-                connection.refuse("the process opened another connection")
+                if earlier.has_iterations:
+                    connection.refuse("the process opened another connection")
+                else:
+                    connection.ungate()
         if earlier in self._live:
             self._discard(self._live[earlier])
 

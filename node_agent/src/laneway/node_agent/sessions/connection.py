@@ -60,6 +60,10 @@ class Connection(PacketSocket):
 
         self.name = name
         self.page: SharedPage | None = None
+        self.has_boundaries = True
+        """The process reads its page at the boundaries of its iterations. Set to False for a launch gate, which a packet
+        has to wake."""
+
         self._receiver = receiver
         self._limits = limits
         self._log = log
@@ -97,7 +101,7 @@ class Connection(PacketSocket):
         if not self._yield_requested:
             self._yield_requested = True
             self._packets.refund(self._limits.packets_per_yield)
-        if not self._yield_sent and not page.inside:
+        if not self._yield_sent and not (page.inside and self.has_boundaries):
             self._yield_sent = True
             self._send(b'{"type":"yield","turn":%d}' % turn)
 
@@ -135,6 +139,11 @@ class Connection(PacketSocket):
             kind, f"client disconnected container={self.name} pid={self.peer.pid} reason={reason!r}"
         )
         self._send(encode("error", reason=reason))
+        self.close()
+
+    def ungate(self) -> None:
+        """Tell a launch gate to stay open, and close."""
+        self._send(encode("ungated"))
         self.close()
 
     def read_final_packets(self) -> None:

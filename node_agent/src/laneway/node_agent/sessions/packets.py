@@ -190,6 +190,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[Check, bool]]]] = {
         "holds_turn": (_flag, True),
         "can": (_words, True),
         "offloaded": (_flag, True),
+        "gate": (_flag, True),
     },
     "profile": {
         "persistent_bytes": (_bytes, False),

@@ -167,6 +167,10 @@ class Session:
     """When the process started, in clock ticks since boot. Together with the pid it identifies a process
     on this machine."""
 
+    has_iterations: bool = True
+    """False: its turns are taken by the interposer's launch gate. They end when their quantum is over, and it is
+    inside from the first launch to the last."""
+
     sizes: Sizes | None = None
     report: Report | None = None
     saved_work: SavedWork | None = None

@@ -104,7 +104,7 @@ class Turn:
         """Return whether a holder may be inside an iteration, waiting for a process of its container that
         has not started it. Ranks of a gang that train together count iterations alike."""
         return any(
-            holder.page.inside and holder.page.iterations >= session.page.iterations
+            holder.has_iterations and holder.page.inside and holder.page.iterations >= session.page.iterations
             for holder in self.holders
         )
 

@@ -1,0 +1,104 @@
+/* The begin and the end of stream captures. A capture begins like a launch, with the turn, so none of its launches has to wait. */
+#include <stdatomic.h>
+
+#include "captures.h"
+#include "launch_gate.h"
+#include "symbols.h"
+
+static atomic_int in_progress;
+
+bool is_capturing(CUstream stream)
+{
+    __typeof__(&cuStreamIsCapturing) real = REAL(cuStreamIsCapturing);
+    int status = 0;
+    return real != NULL && real(stream, &status) == CUDA_SUCCESS && status != 0;
+}
+
+bool captures_in_progress(void)
+{
+    return atomic_load(&in_progress) > 0;
+}
+
+void captures_reset_in_child(void)
+{
+    atomic_store(&in_progress, 0);
+}
+
+#define BEGIN(name, default_stream, ...)                                                                               \
+    __typeof__(&name) real = REAL(name);                                                                               \
+    if (real == NULL)                                                                                                  \
+        return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
+    launch_enter(stream != NULL ? stream : default_stream);                                                            \
+    CUresult result = real(__VA_ARGS__);                                                                               \
+    if (result == CUDA_SUCCESS)                                                                                        \
+        atomic_fetch_add(&in_progress, 1);                                                                             \
+    launch_leave();                                                                                                    \
+    return result
+
+CUresult cuStreamBeginCapture(CUstream stream)
+{
+    BEGIN(cuStreamBeginCapture, NULL, stream);
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+    BEGIN(cuStreamBeginCapture_ptsz, CU_STREAM_PER_THREAD, stream);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
+{
+    BEGIN(cuStreamBeginCapture_v2, NULL, stream, mode);
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
+{
+    BEGIN(cuStreamBeginCapture_v2_ptsz, CU_STREAM_PER_THREAD, stream, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                     size_t count, int mode)
+{
+    BEGIN(cuStreamBeginCaptureToGraph, NULL, stream, graph, after, edges, count, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                          size_t count, int mode)
+{
+    BEGIN(cuStreamBeginCaptureToGraph_ptsz, CU_STREAM_PER_THREAD, stream, graph, after, edges, count, mode);
+}
+
+/* A capture ends whether it was valid or not, and with its stream. */
+static CUresult ended(bool was_capturing, CUstream stream, CUresult result, bool with_stream)
+{
+    if (was_capturing && (with_stream ? result == CUDA_SUCCESS : !is_capturing(stream)))
+        atomic_fetch_sub(&in_progress, 1);
+    return result;
+}
+
+#define END(name, default_stream, with_stream, ...)                                                                    \
+    __typeof__(&name) real = REAL(name);                                                                               \
+    if (real == NULL)                                                                                                  \
+        return CUDA_ERROR_NOT_INITIALIZED;                                                                             \
+    CUstream captured = stream != NULL ? stream : default_stream;                                                      \
+    bool was_capturing = captures_in_progress() && is_capturing(captured);                                             \
+    return ended(was_capturing, captured, real(__VA_ARGS__), with_stream)
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    END(cuStreamEndCapture, NULL, false, stream, graph);
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+    END(cuStreamEndCapture_ptsz, CU_STREAM_PER_THREAD, false, stream, graph);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    END(cuStreamDestroy, NULL, true, stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    END(cuStreamDestroy_v2, NULL, true, stream);
+}

@@ -1,0 +1,124 @@
+"""Programs in containers that launch kernels on a fake device, through the interposer and its launch gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.isolation.building import fake_driver, program, shipped_interposer
+from tests.support.node_agent.node import Container, enter
+
+_KERNEL = struct.Struct("<qqq")
+
+
+class KernelLog:
+    """The kernels that ran on a fake device, of all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "kernels"
+        self.file.touch()
+
+    def kernels(self) -> list[tuple[int, int, int]]:
+        """Return the process, the begin and the end (CLOCK_MONOTONIC, ns) of each kernel, by its begin."""
+        content = self.file.read_bytes()
+        whole = len(content) // _KERNEL.size * _KERNEL.size
+        return sorted(_KERNEL.iter_unpack(content[:whole]), key=lambda kernel: kernel[1])
+
+    def of(self, pid: int) -> int:
+        """Return how many kernels of a process were launched."""
+        return sum(kernel[0] == pid for kernel in self.kernels())
+
+    def overlaps(self, from_ns: int = 0) -> list[tuple[tuple[int, int, int], tuple[int, int, int]]]:
+        """Return pairs of kernels of different processes that ran at the same time, and ended after a time."""
+        found = []
+        latest: dict[int, tuple[int, int, int]] = {}
+        for kernel in self.kernels():
+            pid, begin, end = kernel
+            if end > from_ns:
+                found += [
+                    (other, kernel)
+                    for of, other in latest.items()
+                    if of != pid and other[2] > max(begin, from_ns)
+                ]
+            if pid not in latest or latest[pid][2] < end:
+                latest[pid] = kernel
+        return found
+
+
+class GatedProgram:
+    """`tests/isolation/programs/launching.c`, or another program of its protocol, in a container."""
+
+    def __init__(self, container: Container, devices: Path, *command: str | Path) -> None:
+        """Start it without waiting.
+
+        Args:
+            container: where.
+            devices: the folder of the fake devices.
+            command: another program; its first line of output has its pid.
+        """
+        self.container = container
+        environment = {
+            "LD_PRELOAD": shipped_interposer(),
+            "LD_LIBRARY_PATH": fake_driver(),
+            "FAKE_CUDA_DEVICES": devices,
+        }
+        inside = ["env", *(f"{name}={value}" for name, value in environment.items())]
+        self._process = subprocess.Popen(
+            [*enter(container.await_socket()), *inside, *(command or (program("launching"),))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @cached_property
+    def pid(self) -> int:
+        """Its process id, once it runs."""
+        return int(self._answer(60)["pid"])
+
+    def do(self, command: str, argument: int = 0, seconds: float = 60) -> int:
+        """Have a command done; returns how many launches have succeeded since the start."""
+        self.start(command, argument)
+        return int(self._answer(seconds)["launched"])
+
+    def start(self, command: str, argument: int = 0) -> None:
+        assert self.pid
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command} {argument}\n")
+        self._process.stdin.flush()
+
+    def finish(self, seconds: float = 60) -> int:
+        return int(self._answer(seconds)["launched"])
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+    def leave(self) -> int:
+        """Let it end by itself; returns its exit status."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(60)
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        poller = select.poll()
+        poller.register(self._process.stdout, select.POLLIN)
+        assert poller.poll(1000 * seconds), "the program does not answer"
+        line = self._process.stdout.readline()
+        assert line, f"the program has ended with status {self._process.wait(5)}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer

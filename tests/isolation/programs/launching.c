@@ -1,0 +1,122 @@
+/* Launches kernels as it is told on standard input, one command a line, and answers each with a line: the commands are in `commands`. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launches.h"
+
+static atomic_bool running;
+static atomic_ulong launched;
+static pthread_t thread;
+static void *context, *graph_exec, *stream;
+static unsigned long long microseconds;
+
+static void *launch_again(void *unused)
+{
+    cuCtxSetCurrent(context);
+    for (unsigned long count = 1; atomic_load(&running); count++) {
+        check(graph_exec != NULL ? cuGraphLaunch(graph_exec, stream) : launch(microseconds, stream));
+        atomic_fetch_add(&launched, 1);
+        if (count % 4 == 0)
+            check(cuStreamSynchronize(stream)); /* as a program that waits for its results */
+    }
+    return unused;
+}
+
+/* Launches kernels of this length again and again, until `stop`. */
+static void run(unsigned long long argument)
+{
+    microseconds = argument;
+    atomic_store(&running, true);
+    check(pthread_create(&thread, NULL, launch_again, NULL));
+}
+
+static void stop(unsigned long long argument)
+{
+    (void)argument;
+    atomic_store(&running, false);
+    check(pthread_join(thread, NULL));
+    check(cuCtxSynchronize());
+}
+
+/* Launches one kernel. */
+static void once(unsigned long long argument)
+{
+    check(launch(argument, stream));
+    atomic_fetch_add(&launched, 1);
+}
+
+/* From now on `run` launches a captured graph of two kernels of this length. */
+static void capture(unsigned long long argument)
+{
+    void *graph;
+    check(cuStreamBeginCapture_v2(stream, 0));
+    check(launch(argument, stream));
+    check(launch(argument, stream));
+    check(cuStreamEndCapture(stream, &graph));
+    check(cuGraphInstantiateWithFlags(&graph_exec, graph, 0));
+}
+
+/* Begins a capture that stays open, until `end_capture`. */
+static void begin_capture(unsigned long long argument)
+{
+    check(cuStreamBeginCapture_v2(stream, 0));
+    check(launch(argument, stream));
+}
+
+static void end_capture(unsigned long long argument)
+{
+    void *graph;
+    (void)argument;
+    check(cuStreamEndCapture(stream, &graph));
+}
+
+/* A child launches one kernel. Before any launch only: CUDA is not inherited. */
+static void fork_and_launch(unsigned long long argument)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        check(launch(argument, stream));
+        check(cuCtxSynchronize());
+        _exit(0);
+    }
+    int status;
+    check(waitpid(child, &status, 0) != child || status != 0);
+    atomic_fetch_add(&launched, 1);
+}
+
+static const struct {
+    const char *name;
+    void (*function)(unsigned long long);
+} commands[] = {
+    {"run", run},
+    {"stop", stop},
+    {"once", once},
+    {"capture", capture},
+    {"begin_capture", begin_capture},
+    {"end_capture", end_capture},
+    {"fork_and_launch", fork_and_launch},
+};
+
+int main(void)
+{
+    char line[256], name[64];
+    unsigned long long argument;
+    check(cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) || cuStreamCreate(&stream, 0));
+    printf("{\"pid\": %d}\n", (int)getpid());
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (sscanf(line, "%63s %llu", name, &argument) != 2)
+            return 98;
+        for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+            if (strcmp(commands[i].name, name) == 0)
+                commands[i].function(argument);
+        printf("{\"launched\": %lu}\n", atomic_load(&launched));
+        fflush(stdout);
+    }
+    return 0;
+}

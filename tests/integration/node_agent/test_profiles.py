@@ -61,7 +61,9 @@ def test_a_welcome_has_the_profile_of_the_template(make_node: MakeNode) -> None:
     assert profile["iteration_seconds_spread"] == 0.01
 
 
-def test_a_measured_profile_serves_jobs_of_its_template_in_its_own_namespace_only(make_node: MakeNode) -> None:
+def test_a_measured_profile_serves_jobs_of_its_template_in_its_own_namespace_only(
+    make_node: MakeNode,
+) -> None:
     node = make_node().start()
     measured = connected(node, "measured", 30, namespace="team-a", template_hash="t-1")
     measured.turn()

@@ -148,6 +148,7 @@ class SessionBroker:
             page.carry_over(other.page)
         was_offloaded = any(other.order_state.offloaded for other in earlier)
         session.order_state.capabilities = frozenset(fields.get("can", ()))
+        session.hands_over = "hand_over" in session.order_state.capabilities
         session.order_state.offloaded = fields.get("offloaded", False)
         if session.order_state.offloaded:
             session.order_state.offloaded_bytes = max(

@@ -76,6 +76,8 @@ class FakePage:
     armed: tuple[int, int] = (0, 0)
     """The turn that may begin, and the wake that says when."""
     taken: int = 0
+    keeps_memory: bool = False
+    kept_memory: bool = False
     uses_memory: bool = False
     """What the process does on the device, whatever the agent believes: from a grant until it is outside again."""
 
@@ -89,6 +91,9 @@ class FakePage:
     @property
     def yields(self) -> bool:
         return 0 < self.yields_from_ns <= int(self.clock.now * NANOSECONDS)
+
+    def write_keeps_memory(self, keeps: bool) -> None:
+        self.keeps_memory = keeps
 
     def write_successor(self, wake: int) -> None:
         self.successor = wake
@@ -124,6 +129,9 @@ class FakeChannel:
         if turn:
             self.page.write_yield()
         self.sent.append(("revoke", turn, reason))
+
+    def free_memory(self) -> None:
+        self.sent.append(("free",))
 
     def share_wake(self, wake: int, successor: ClientChannel) -> None:
         self.give_wake(wake, 0, signals=True)
@@ -196,8 +204,14 @@ class Process:
             process.page.taken = process.page.armed[0]
         return woken[0] if woken else None
 
+    def free_memory(self) -> None:
+        """Answer a request to free cached memory."""
+        self.page.kept_memory = False
+        self.bench.turns.scheduler.release(self.lease, self.session, 0, 0, 0.0)
+
     def release(self) -> None:
         self.page.taken = 0
+        self.page.kept_memory = self.page.keeps_memory
         turn = self.page.turn
         self._leave_turn()
         self.bench.turns.scheduler.release(self.lease, self.session, turn, 0, 0.0)

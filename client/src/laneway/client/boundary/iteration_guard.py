@@ -172,6 +172,7 @@ class IterationGuard:
         words[HELD_BYTES] = self._held_bytes
         words[INSIDE] = self.iteration_session is not None
         session.before_release = self.meter.prepare_release
+        session.free_memory = self.meter.free_memory
         session.on_order = self._on_order
         session.gang = self.gang
         if session.settings.answers_ping:

@@ -38,6 +38,8 @@ from laneway.client.session.shared_page import (
     BUSY_NS,
     INSIDE,
     ITERATIONS,
+    KEEPS_MEMORY,
+    KEPT_MEMORY,
     PAUSED,
     SUCCESSOR,
     TAKEN,
@@ -97,7 +99,9 @@ class Session:
         self.settings = settings
         self.closed = False
         self.before_release: Callable[[], None] = _nothing
-        """Waits for the device's work and frees cached memory before another job gets the lane."""
+        """Waits for the device's work before another job gets the lane."""
+        self.free_memory: Callable[[], None] = _nothing
+        """Frees cached memory before another job of the lane uses it."""
         self.on_order: Callable[[str], None] = _nothing
         """Called with an order to move memory, in the thread that reads it."""
         self._channel = channel
@@ -314,6 +318,8 @@ class Session:
             self._unanswered_pauses.clear()
             self._pause_after = None
             self._wakeup.wake()
+        elif kind == "free":
+            self._on_free()
         elif kind == "wake":
             if "descriptor" in message:  # it is missing if the process has too many
                 self._wakes.add(message["wake"], message["descriptor"], signals=message["signals"])
@@ -475,10 +481,7 @@ class Session:
             self._wakeup.wake()
 
     def _release(self, turn: int, again: bool) -> None:
-        try:
-            self.before_release()
-        except Exception as fault:  # of the device, for example while a CUDA graph is captured; the lane must not wait for it
-            log.debug("could not free memory before the release: %r", fault)
+        self._prepare_device()
         iterations = self.words[ITERATIONS] - self._iterations_at_grant
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         if again:
@@ -487,6 +490,25 @@ class Session:
         self._hand_over()
         self._send(encode_release(turn, iterations, gpu_seconds, again))
         self._released_ns = time.monotonic_ns()
+
+    def _prepare_device(self) -> None:
+        """Waits for the device and frees cached memory, unless no other job needs it: then the next iteration
+        would only allocate it again."""
+        keeps = self.words[KEEPS_MEMORY]
+        try:
+            self.before_release()
+            if not keeps:
+                self.free_memory()
+        except Exception as fault:  # of the device, for example while a CUDA graph is captured; the lane must not wait for it
+            log.debug("could not free memory before the release: %r", fault)
+        self.words[KEPT_MEMORY] = 1 if keeps else 0
+
+    def _on_free(self) -> None:
+        """Frees memory that was kept at an earlier release. A turn that was granted since then, or whose
+        iteration is still running, frees it with its own release."""
+        if not self._held_turn and not self.words[INSIDE]:
+            self._prepare_device()
+            self._send(encode_release(0, 0, 0.0, again=False))
 
     def _hand_over(self) -> None:
         """Wakes the next holder, whose turn the agent has prepared. Signals that came so far are of earlier

@@ -47,6 +47,10 @@ DATA_NS: Final = 14
 """Client: total time between iterations, without waits for a turn (ns)."""
 TAKEN: Final = 15
 """Client: the turn that it began because it was woken, until its release; 0: none."""
+KEEPS_MEMORY: Final = 16
+"""Agent: 1: no other job needs the memory of this one, so it may keep cached blocks when it releases."""
+KEPT_MEMORY: Final = 24
+"""Client: 1 from a release with cached blocks until they are freed."""
 
 
 class SharedPageError(Exception):

@@ -41,6 +41,7 @@ class RestoredPage:
     busy_ns: int
     held_bytes: int
     taken: int = 0
+    kept_memory: bool = False
     inside: bool = False
     boundary_ns: int = 0
     peak_bytes: int = 0
@@ -53,6 +54,9 @@ class RestoredPage:
         """Nobody reads this page."""
 
     def write_available(self, available_bytes: int) -> None:
+        """Nobody reads this page."""
+
+    def write_keeps_memory(self, keeps: bool) -> None:
         """Nobody reads this page."""
 
     def write_successor(self, wake: int) -> None:
@@ -73,6 +77,9 @@ class DisconnectedChannel:
 
     def credit_release(self) -> None:
         """Nothing is received."""
+
+    def free_memory(self) -> None:
+        """Nothing is sent."""
 
     def share_wake(self, wake: int, successor: ClientChannel) -> None:
         """Nothing is sent."""

@@ -122,6 +122,10 @@ class Connection(PacketSocket):
             page.write_yield()
         self._send(encode("revoke", turn=turn, reason=reason))
 
+    def free_memory(self) -> None:
+        """Ask the client to free cached memory, and to say so with a release of turn 0."""
+        self._send(b'{"type":"free"}')
+
     def share_wake(self, wake: int, successor: ClientChannel) -> None:
         """Create a wake with which this client signals another one, and give both their end of it. Without a
         free descriptor there is none, and the agent grants the turns of the two."""

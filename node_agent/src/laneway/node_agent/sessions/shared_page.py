@@ -18,6 +18,8 @@ MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 _TURN, _YIELD, _PAUSED, _AVAILABLE_BYTES, _SUCCESSOR, _ARMED_TURN, _ARMED_WAKE = 1, 2, 3, 4, 5, 6, 7
 _ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _PEAK_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
 _TAKEN = 15
+_KEEPS_MEMORY = 16
+_KEPT_MEMORY = 24
 
 
 class SharedPage:
@@ -88,6 +90,15 @@ class SharedPage:
         self._words[_ARMED_TURN] = 0
         self._words[_ARMED_WAKE] = wake
         self._words[_ARMED_TURN] = turn
+
+    def write_keeps_memory(self, keeps: bool) -> None:
+        """Write whether the session may keep cached memory when it releases."""
+        self._words[_KEEPS_MEMORY] = keeps
+
+    @property
+    def kept_memory(self) -> bool:
+        """Return whether the process kept cached memory at its last release."""
+        return self._words[_KEPT_MEMORY] != 0
 
     @property
     def taken(self) -> int:

@@ -101,6 +101,15 @@ class Page(Protocol):
         """Write which turn the session may begin once a wake is signalled; 0, 0: none."""
         ...
 
+    def write_keeps_memory(self, keeps: bool) -> None:
+        """Write whether the session may keep cached memory when it releases."""
+        ...
+
+    @property
+    def kept_memory(self) -> bool:
+        """Whether the process kept cached memory at its last release."""
+        ...
+
     @property
     def taken(self) -> int:
         """The armed turn that the process has begun, and not released; 0: none."""
@@ -156,6 +165,10 @@ class ClientChannel(Protocol):
     def credit_release(self) -> None:
         """Record that the client released because its page said so, and credit the packets that this
         takes."""
+        ...
+
+    def free_memory(self) -> None:
+        """Ask the client to free cached memory, and to say so with a release of turn 0."""
         ...
 
     def share_wake(self, wake: int, successor: ClientChannel) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.clock import Clock
 from laneway.node_agent.turns.armed_hand_off import ArmedHandOffs
+from laneway.node_agent.turns.cached_memory import CachedMemory
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.holder_monitor import HolderMonitor
 from laneway.node_agent.turns.lease import Lease
@@ -65,6 +66,7 @@ class TurnScheduler:
         self._recorder = recorder
         self._queue = WaitQueue(memory)
         self._armed = ArmedHandOffs(memory)
+        self._cached = CachedMemory(memory)
         self._holders = HolderMonitor(self._queue, settings, clock, timers, self._set_next_holder)
         self._pending = PendingReleases(memory.table.rules)
         self._turns: dict[Lease, Turn] = {}
@@ -137,6 +139,8 @@ class TurnScheduler:
         if turn.yield_at_seconds is not None and turn.yield_at_seconds <= now_seconds:
             session.channel.credit_release()
         self._remove_process(turn, session, now_seconds, iterations, gpu_seconds)
+        if self._pending:
+            self.process_left(lease, session)
         if not turn.holders:
             session.requested = again
             self._end(turn, TurnEnd.RELEASED, now_seconds)
@@ -237,7 +241,12 @@ class TurnScheduler:
             self._release_finished()
 
     def process_left(self, lease: Lease, session: Session, *, ended: bool = False) -> None:
-        """Record that a process is outside an iteration, or has ended."""
+        """Record that a process is outside an iteration, or has ended. One that keeps cached memory is asked to
+        free it first, if others wait for that."""
+        if not ended and session.page.kept_memory and self._pending.of(lease, session.pid) is not None:
+            session.page.write_keeps_memory(False)
+            session.channel.free_memory()
+            return
         if self._pending.process_left(lease, session.pid, self._clock.monotonic(), ended=ended):
             self._release_finished()
 
@@ -258,6 +267,7 @@ class TurnScheduler:
             else self.release_limit_seconds(lease)
         )
         release = PendingRelease(lease, turn.lane, turn.number, lease.tenant(), cause, patience_seconds)
+        session.page.write_keeps_memory(False)
         self._pending.add(release, session.pid, now_seconds)
         self._has_stale_turns = True
         for other in self._turns.values():
@@ -300,11 +310,24 @@ class TurnScheduler:
         for turn in self._turns.values():
             if not self._is_current(turn):
                 self._holders.request_yield(turn)
+        self._update_cached_memory(now_seconds)
         self._refresh_stale_turns()
         if self._has_stale_turns:
             for turn in self._turns.values():
                 self._withdraw(turn, now_seconds)
         self._advance_all(now_seconds)
+
+    def _update_cached_memory(self, now_seconds: float) -> None:
+        """Ask for the cached memory of leases that may not keep it any more. Their lanes wait for it."""
+        for lease in self._cached.update():
+            turn, lane = self._turns.get(lease), self._memory.lane_of(lease)
+            for session in lease.sessions:
+                session.page.write_keeps_memory(False)
+                if session.page.kept_memory and (turn is None or session not in turn.holders):
+                    # Without a lane, as of a paused lease, only its memory counts.
+                    kept = Turn(0, -1 if lane is None else lane, lease, now_seconds)
+                    self._release_later(kept, session, "keeps cached memory", now_seconds)
+                    session.channel.free_memory()
 
     def _keeps_next_holder(self, turn: Turn) -> bool:
         """Return whether the next holder of a turn still waits for its lane."""
@@ -419,6 +442,7 @@ class TurnScheduler:
         if len(turn.holders) > 1:
             self._withdraw(turn, self._clock.monotonic())  # the first to release would not end the turn
         session.mark_granted()
+        session.page.write_keeps_memory(self._cached.may_keep(turn.lease))
         session.channel.grant(turn.number)
 
     def _remove_process(

@@ -76,6 +76,7 @@ class FakePage:
     armed: tuple[int, int] = (0, 0)
     """The turn that may begin, and the wake that says when."""
     taken: int = 0
+    taken_ns: int = 0
     keeps_memory: bool = False
     kept_memory: bool = False
     uses_memory: bool = False
@@ -202,6 +203,7 @@ class Process:
         woken = [each for each in self.bench.processes if wake and each.page.armed[1] == wake]
         for process in woken:
             process.page.taken = process.page.armed[0]
+            process.page.taken_ns = round(self.bench.clock.now * NANOSECONDS)
         return woken[0] if woken else None
 
     def free_memory(self) -> None:

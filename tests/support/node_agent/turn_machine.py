@@ -82,6 +82,9 @@ class Machine(RuleBasedStateMachine):
         if process.page.inside:
             process.end()
             if process.asked_to_yield or process.page.paused:
+                woken = process.wake_successor()
+                if woken is not None and not woken.page.paused:
+                    woken.begin_armed()
                 process.release()
         elif process.holds_turn and not process.asked_to_yield:
             process.begin()

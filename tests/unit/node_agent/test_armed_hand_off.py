@@ -45,6 +45,35 @@ def test_a_woken_successor_has_its_turn_without_a_message() -> None:
     assert holder.page.armed[0] == turn + 2, "the one that left is armed behind its successor"
 
 
+def test_each_pays_for_its_own_time_however_late_the_release_arrives() -> None:
+    bench, holder, (other,) = armed_lane()
+    turn, began = holder.page.turn, bench.turns.scheduler.turns[holder.lease].began_seconds
+    leave(holder)
+    left = bench.clock.now
+    other.begin_armed()
+    bench.clock.advance(0.05)
+    release(holder, turn)
+    assert holder.lease.service_seconds == pytest.approx(left - began, abs=1e-6)
+    assert bench.turns.scheduler.turns[other.lease].began_seconds == pytest.approx(left, abs=1e-6)
+
+
+@pytest.mark.parametrize("who", ["holder", "other"])
+def test_a_false_time_of_the_hand_over_shifts_no_time_before_it_or_into_the_future(who: str) -> None:
+    bench, holder, (other,) = armed_lane()
+    turn = holder.page.turn
+    leave(holder)
+    left = bench.clock.now
+    other.begin_armed()
+    if who == "holder":
+        holder.page.boundary_ns = 1
+    else:
+        other.page.taken_ns = 1 << 62
+    bench.clock.advance(0.01)
+    release(holder, turn)
+    began = bench.turns.scheduler.turns[other.lease].began_seconds
+    assert left - 1e-6 <= began <= bench.clock.now
+
+
 def test_a_successor_that_is_not_woken_is_granted_its_turn() -> None:
     _, holder, (other,) = armed_lane()
     turn = holder.page.turn

@@ -43,6 +43,7 @@ from laneway.client.session.shared_page import (
     PAUSED,
     SUCCESSOR,
     TAKEN,
+    TAKEN_NS,
     TURN,
     YIELD,
 )
@@ -362,6 +363,7 @@ class Session:
                 if not turn or words[ARMED_WAKE] != wake or self._held_turn:
                     self._wakes.reject(wake)
                     continue
+                words[TAKEN_NS] = time.monotonic_ns()
                 words[TAKEN] = turn
                 if turn not in (words[ARMED_TURN], words[TURN]):
                     words[TAKEN] = 0

@@ -51,6 +51,8 @@ KEEPS_MEMORY: Final = 16
 """Agent: 1: no other job needs the memory of this one, so it may keep cached blocks when it releases."""
 KEPT_MEMORY: Final = 24
 """Client: 1 from a release with cached blocks until they are freed."""
+TAKEN_NS: Final = 25
+"""Client: CLOCK_MONOTONIC time at which it began that turn (ns)."""
 
 
 class SharedPageError(Exception):

@@ -41,6 +41,7 @@ class RestoredPage:
     busy_ns: int
     held_bytes: int
     taken: int = 0
+    taken_ns: int = 0
     kept_memory: bool = False
     inside: bool = False
     boundary_ns: int = 0

@@ -19,7 +19,7 @@ _TURN, _YIELD, _PAUSED, _AVAILABLE_BYTES, _SUCCESSOR, _ARMED_TURN, _ARMED_WAKE =
 _ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _PEAK_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
 _TAKEN = 15
 _KEEPS_MEMORY = 16
-_KEPT_MEMORY = 24
+_KEPT_MEMORY, _TAKEN_NS = 24, 25
 
 
 class SharedPage:
@@ -104,6 +104,11 @@ class SharedPage:
     def taken(self) -> int:
         """Return the armed turn that the process has begun."""
         return self._words[_TAKEN]
+
+    @property
+    def taken_ns(self) -> int:
+        """Return CLOCK_MONOTONIC of when the process began the armed turn."""
+        return self._words[_TAKEN_NS]
 
     @property
     def iterations(self) -> int:

@@ -20,7 +20,7 @@ from itertools import count
 
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.memory import LaneMemory
-from laneway.node_agent.turns.session import Session
+from laneway.node_agent.turns.session import NANOSECONDS, Session
 from laneway.node_agent.turns.turn import Turn
 
 MAX_WAKES = 32
@@ -71,6 +71,19 @@ class ArmedHandOffs:
     def taken_turns(self) -> Iterator[Turn]:
         """Yield the turns whose successor says that it has begun."""
         yield from [turn for turn, armed in self._armed.items() if armed.is_taken]
+
+    def handed_over_seconds(self, turn: Turn, now_seconds: float) -> float:
+        """Return when a turn that is being released passed to its successor; now, if that has not begun.
+
+        The one that leaves gains by an early time and the successor by a late one, so the later of their
+        claims counts. A false claim gains no more than the time in which the release was on its way, which
+        is charged to the one that leaves where nobody claims anything.
+        """
+        armed = self._armed.get(turn)
+        if armed is None or not armed.is_taken:
+            return now_seconds
+        claimed_ns = max(armed.holder.page.boundary_ns, armed.session.page.taken_ns)
+        return min(now_seconds, max(turn.began_seconds, claimed_ns / NANOSECONDS))
 
     def arm(self, turn: Turn) -> None:
         """Arm the process of the turn's next holder in place of an earlier one, if the two are a pair.

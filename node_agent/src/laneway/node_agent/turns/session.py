@@ -116,6 +116,11 @@ class Page(Protocol):
         ...
 
     @property
+    def taken_ns(self) -> int:
+        """CLOCK_MONOTONIC of when it began the armed turn."""
+        ...
+
+    @property
     def iterations(self) -> int:
         """Iterations completed by the process."""
         ...

@@ -133,7 +133,7 @@ class TurnScheduler:
             if again:
                 self.request(lease, session)
             return
-        now_seconds = self._clock.monotonic()
+        now_seconds = self._armed.handed_over_seconds(turn, self._clock.monotonic())
         if turn.next_holder and len(turn.holders) == 1:
             self._hand_off(turn, now_seconds)
         if turn.yield_at_seconds is not None and turn.yield_at_seconds <= now_seconds:

@@ -61,6 +61,25 @@ def test_a_welcome_has_the_profile_of_the_template(make_node: MakeNode) -> None:
     assert profile["iteration_seconds_spread"] == 0.01
 
 
+def test_a_measured_profile_serves_jobs_of_its_template_in_its_own_namespace_only(
+    make_node: MakeNode,
+) -> None:
+    node = make_node().start()
+    measured = connected(node, "measured", 30, namespace="team-a", template_hash="t-1")
+    measured.turn()
+    measured.profile(10, 20)
+    eventually("it is measured", lambda: session_of(node, "measured")["sizes"] is not None)
+    profiles = {
+        namespace: node.container(pod, 30, namespace=namespace, template_hash="t-1")
+        .await_socket()
+        .process()
+        .hello()["profile"]
+        for pod, namespace in (("same", "team-a"), ("other", "team-b"))
+    }
+    assert profiles["team-a"]["persistent_bytes"] == 10 * MIB
+    assert profiles["team-b"] is None, "another namespace's figures say nothing of this job"
+
+
 def test_growth_beyond_the_template_is_applied(make_node: MakeNode) -> None:
     node = make_node(lanes={"paddingPercent": 0}).start()
     small, grows = (connected(node, pod, 90, profile=KNOWN) for pod in ("small", "grows"))

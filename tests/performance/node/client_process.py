@@ -20,7 +20,7 @@ from laneway.client.memory.meter import NoMeter
 from laneway.client.reporting.profile import FIRST_REPORT_ITERATIONS
 from laneway.client.runtime import client
 from laneway.client.script_api import iteration
-from laneway.client.session.shared_page import TURN
+from laneway.client.session.shared_page import TAKEN, TURN
 
 from tests.support.node_agent.simulated_device import SimulatedDevice
 
@@ -82,7 +82,7 @@ class Trainer:
         while (not iterations or done < iterations) and monotonic_ns() < until_ns:
             guard.begin()
             began_ns = monotonic_ns()
-            turn = guard.session.words[TURN]
+            turn = guard.session.words[TURN] or guard.session.words[TAKEN]
             compute(iteration_seconds)
             ended_ns = monotonic_ns()
             guard.end()

@@ -18,7 +18,7 @@ from laneway.node_agent.event_loop import Timer
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Lease
 from laneway.node_agent.turns.pending_releases import MemoryReading
-from laneway.node_agent.turns.session import NANOSECONDS, Session, Sizes
+from laneway.node_agent.turns.session import NANOSECONDS, ClientChannel, Session, Sizes
 from laneway.node_agent.turns.settings import TurnSettings
 from laneway.node_agent.turns.turn_log import TurnLog
 
@@ -72,6 +72,13 @@ class FakePage:
     yields_from_ns: int = 0
     paused: bool = False
     entered: float = 0.0
+    successor: int = 0
+    armed: tuple[int, int] = (0, 0)
+    """The turn that may begin, and the wake that says when."""
+    taken: int = 0
+    taken_ns: int = 0
+    keeps_memory: bool = False
+    kept_memory: bool = False
     uses_memory: bool = False
     """What the process does on the device, whatever the agent believes: from a grant until it is outside again."""
 
@@ -86,6 +93,15 @@ class FakePage:
     def yields(self) -> bool:
         return 0 < self.yields_from_ns <= int(self.clock.now * NANOSECONDS)
 
+    def write_keeps_memory(self, keeps: bool) -> None:
+        self.keeps_memory = keeps
+
+    def write_successor(self, wake: int) -> None:
+        self.successor = wake
+
+    def write_armed(self, turn: int, wake: int) -> None:
+        self.armed = turn, wake
+
     def write_available(self, available_bytes: int) -> None:
         self.available_bytes = available_bytes
 
@@ -94,10 +110,13 @@ class FakePage:
 class FakeChannel:
     page: FakePage
     sent: list[tuple[object, ...]] = field(default_factory=list)
+    wakes: dict[int, bool] = field(default_factory=dict)
+    """Whether the process signals each wake that it has, or is signalled."""
 
     def grant(self, turn: int) -> None:
         self.page.write_turn(turn)
-        self.sent.append(("grant", turn))
+        if self.page.taken != turn:
+            self.sent.append(("grant", turn))
 
     def request_yield(self, turn: int) -> None:
         self.page.write_yield()
@@ -112,6 +131,19 @@ class FakeChannel:
             self.page.write_yield()
         self.sent.append(("revoke", turn, reason))
 
+    def free_memory(self) -> None:
+        self.sent.append(("free",))
+
+    def share_wake(self, wake: int, successor: ClientChannel) -> None:
+        self.give_wake(wake, 0, signals=True)
+        successor.give_wake(wake, 0, signals=False)
+
+    def give_wake(self, wake: int, descriptor: int, *, signals: bool) -> None:
+        self.wakes[wake] = signals
+
+    def forget_wake(self, wake: int) -> None:
+        del self.wakes[wake]
+
     def order(self, command: str) -> None:
         self.page.paused = command != "resume"
         self.sent.append((command,))
@@ -125,8 +157,9 @@ class Process:
         self.lease = lease
         self.page = FakePage(bench.clock)
         self.channel = FakeChannel(self.page)
-        self.session = Session(pid, self.page, self.channel)
+        self.session = Session(pid, self.page, self.channel, hands_over=True)
         bench.turns.connect(lease, self.session)
+        bench.processes.append(self)
 
     @property
     def holds_turn(self) -> bool:
@@ -151,6 +184,12 @@ class Process:
         self.page.inside = True
         self.page.entered = self.bench.clock.now
 
+    def begin_armed(self) -> None:
+        """Begin the turn for which it was woken; the agent does not know yet."""
+        assert self.page.taken, "it was woken"
+        self.page.inside = self.page.uses_memory = True
+        self.page.entered = self.bench.clock.now
+
     def end(self) -> None:
         now = self.bench.clock.now
         self.page.inside = False
@@ -158,7 +197,23 @@ class Process:
         self.page.busy_ns += round((now - self.page.entered) * NANOSECONDS)
         self.page.boundary_ns = round(now * NANOSECONDS)
 
+    def wake_successor(self) -> Process | None:
+        """Leave the turn as a client does that has a successor: wake it before the release. Return it."""
+        wake, self.page.successor = self.page.successor, 0
+        woken = [each for each in self.bench.processes if wake and each.page.armed[1] == wake]
+        for process in woken:
+            process.page.taken = process.page.armed[0]
+            process.page.taken_ns = round(self.bench.clock.now * NANOSECONDS)
+        return woken[0] if woken else None
+
+    def free_memory(self) -> None:
+        """Answer a request to free cached memory."""
+        self.page.kept_memory = False
+        self.bench.turns.scheduler.release(self.lease, self.session, 0, 0, 0.0)
+
     def release(self) -> None:
+        self.page.taken = 0
+        self.page.kept_memory = self.page.keeps_memory
         turn = self.page.turn
         self._leave_turn()
         self.bench.turns.scheduler.release(self.lease, self.session, turn, 0, 0.0)
@@ -225,6 +280,7 @@ class GPUBench:
         self.changes = 0
         self.driver_lists_memory = False
         self.notes: list[tuple[str, str, str]] = []
+        self.processes: list[Process] = []
         self._slots = itertools.count()
         self._pids = itertools.count(100)
         gpu = InventoryGPU(

@@ -251,7 +251,9 @@ class Node:
         self._process.terminate()
         return self._process.wait(20)
 
-    def container(self, pod: str, percent: int = 50, gpu: int = 0, **fields: Any) -> Container:
+    def container(
+        self, pod: str, percent: int = 50, gpu: int = 0, namespace: str = "default", **fields: Any
+    ) -> Container:
         """A container's record, written as the device plugin does."""
         uuid = self.gpus[gpu]
         begin = self._slots[uuid]
@@ -259,7 +261,7 @@ class Node:
         ids = [device_id(uuid, slot) for slot in range(begin, begin + percent)]
         record = ContainerRecord(
             key=container_key(ids),
-            namespace="default",
+            namespace=namespace,
             pod=pod,
             container="trainer",
             device_ids=tuple(ids),

@@ -78,9 +78,15 @@ class Machine(RuleBasedStateMachine):
         """What a client does next: ask, begin, end, and release if asked to."""
         if process not in self.alive or not process.session.connected:
             return
+        outside = not process.page.inside and not process.holds_turn
+        if outside and process.page.kept_memory and ("free",) in process.channel.sent:
+            process.free_memory()
         if process.page.inside:
             process.end()
             if process.asked_to_yield or process.page.paused:
+                woken = process.wake_successor()
+                if woken is not None and not woken.page.paused:
+                    woken.begin_armed()
                 process.release()
         elif process.holds_turn and not process.asked_to_yield:
             process.begin()

@@ -16,6 +16,7 @@ PAGE_BYTES = 4096
 TIMEOUT_SECONDS = 60.0
 
 TURN, YIELD, PAUSED, ITERATIONS, INSIDE, HELD_BYTES, BUSY_NS = 1, 2, 3, 8, 9, 11, 13
+SUCCESSOR, ARMED_TURN, ARMED_WAKE, TAKEN, KEEPS_MEMORY, KEPT_MEMORY = 5, 6, 7, 15, 16, 24
 
 
 class Connection:
@@ -93,6 +94,14 @@ class Connection:
         self.words[TURN] = self.granted
         self.send("grant", turn=self.granted)
         return self.granted
+
+    def share_wake(self, wake: int, *, signals: bool) -> int:
+        """Gives the client a wake; returns a copy of its descriptor, which the caller closes."""
+        descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+        packet = json.dumps({"type": "wake", "wake": wake, "signals": signals}).encode()
+        self._socket.sendmsg([packet], rights)
+        return descriptor
 
     def ask_back(self, *, page_only: bool = False) -> None:
         """Requests the turn back."""

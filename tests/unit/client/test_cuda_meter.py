@@ -70,17 +70,8 @@ class Cuda:
         self.calls.append(f"limit device {device}")
         self.fractions[device] = fraction
 
-    def reset_peak_memory_stats(self) -> None:
-        self.calls.append("reset")
-
-    def memory_allocated(self, device: int | None = None) -> int:
-        return 3 * GIB
-
     def memory_reserved(self, device: int) -> int:
         return self.reserved
-
-    def max_memory_allocated(self) -> int:
-        return 7 * GIB
 
     def synchronize(self, device: int | None) -> None:
         self.calls.append("synchronize" if device is None else f"synchronize device {device}")
@@ -89,13 +80,22 @@ class Cuda:
         self.calls.append("empty_cache")
 
 
+def allocator_stats(device: int) -> dict[str, Any]:
+    """What PyTorch's allocator says while each iteration reaches the same peak."""
+    return {"allocated_bytes": {"all": {"current": 3 * GIB, "peak": 7 * GIB}}}
+
+
 class Case:
     def __init__(self) -> None:
         self.cuda = Cuda()
         self.observers: list[Callable[..., None]] = []
         self.messages: list[dict[str, Any]] = []
         self.now_seconds = 0.0
-        private = SimpleNamespace(_cuda_attach_out_of_memory_observer=self.observers.append)
+        private = SimpleNamespace(
+            _cuda_attach_out_of_memory_observer=self.observers.append,
+            _cuda_memoryStats=allocator_stats,
+            _cuda_resetPeakMemoryStats=lambda device: None,
+        )
         # As PyTorch creates it: a class without Python code.
         self.error: type[RuntimeError] = type("OutOfMemoryError", (RuntimeError,), {})
         torch = SimpleNamespace(cuda=self.cuda, _C=private, OutOfMemoryError=self.error)
@@ -138,6 +138,7 @@ def test_the_meter_does_not_initialise_cuda(case: Case) -> None:
     case.meter.attach(case.session)  # type: ignore[arg-type]
     assert case.iterate() is None
     case.meter.prepare_release()
+    case.meter.free_memory()
     assert case.cuda.calls == []
     assert case.cuda.fractions == {}
 
@@ -166,6 +167,7 @@ def test_samples_after_the_first_iterations(case: Case) -> None:
 def test_frees_cached_memory_before_others_get_the_lane(case: Case) -> None:
     case.cuda.initialize()
     case.meter.prepare_release()
+    case.meter.free_memory()
     assert case.cuda.calls == ["synchronize", "empty_cache"]
 
 
@@ -179,6 +181,7 @@ def test_uses_the_training_threads_device(case: Case) -> None:
     case.iterate()
     case.cuda.current = 0  # as in the listening thread
     case.meter.prepare_release()
+    case.meter.free_memory()
     assert case.cuda.fractions == {1: pytest.approx(20 / 80)}
     assert case.cuda.calls.count("limit device 1") == 1
     assert case.cuda.calls[-2:] == ["synchronize device 1", "empty_cache"]
@@ -287,7 +290,7 @@ def test_an_allocator_without_limits_does_not_keep_the_script_from_cuda(
     def attach(observer: Callable[..., None]) -> None:
         raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver")
 
-    case.meter._torch._C = SimpleNamespace(_cuda_attach_out_of_memory_observer=attach)
+    case.meter._torch._C._cuda_attach_out_of_memory_observer = attach
     case.meter.attach(case.session)  # type: ignore[arg-type]
     case.cuda.initialize()
     assert "cannot limit PyTorch's allocator" in caplog.text
@@ -301,8 +304,10 @@ def test_a_graph_capture_is_not_disturbed(case: Case) -> None:
     case.cuda.calls.clear()
     assert case.iterate() is None
     case.meter.prepare_release()
+    case.meter.free_memory()
     assert case.cuda.calls == []
     case.cuda.capturing = False
     assert case.iterate() is not None
     case.meter.prepare_release()
+    case.meter.free_memory()
     assert case.cuda.calls[-2:] == ["synchronize device 0", "empty_cache"]

@@ -12,7 +12,7 @@ from laneway.client.memory.cuda_meter import CudaMeter
 from laneway.client.runtime import Client
 
 from tests.unit.client.conftest import Background
-from tests.unit.client.fake_agent import TIMEOUT_SECONDS, Connection, FakeAgent
+from tests.unit.client.fake_agent import KEEPS_MEMORY, KEPT_MEMORY, TIMEOUT_SECONDS, Connection, FakeAgent
 
 GIB = 1 << 30
 
@@ -24,6 +24,10 @@ class Cuda:
     def __init__(self) -> None:
         self.freed: list[str] = []
         self.received_state: Callable[[], str] = lambda: ""
+        stats = {"allocated_bytes": {"all": {"current": 0, "peak": 0}}}
+        self.private = SimpleNamespace(
+            _cuda_memoryStats=lambda device: stats, _cuda_resetPeakMemoryStats=lambda device: None
+        )
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: 0
@@ -51,7 +55,7 @@ def cuda() -> Cuda:
 
 def trained(agent: FakeAgent, client: Client, cuda: Cuda, iterations: int) -> Connection:
     """Returns a session with its turn, in which this many iterations have run."""
-    meter = CudaMeter(SimpleNamespace(cuda=cuda, _C=SimpleNamespace()))
+    meter = CudaMeter(SimpleNamespace(cuda=cuda, _C=cuda.private))
     started = Background(lambda: client.start("torch 2.6.0", "cuda", meter))
     connection = agent.connection()
     connection.expect("request")
@@ -96,6 +100,45 @@ def test_blocks_are_freed_once_before_the_release(
         connection.ask_back()
     await_release(connection)
     assert cuda.freed == ["waits", "empties"]
+
+
+def test_blocks_that_no_other_job_needs_are_kept(
+    agent: FakeAgent, make_client: Callable[[], Client], cuda: Cuda
+) -> None:
+    connection = trained(agent, make_client(), cuda, iterations=5)
+    connection.words[KEEPS_MEMORY] = 1
+    connection.ask_back()
+    await_release(connection)
+    assert cuda.freed == ["waits"], "its work is done: turns are charged by the clock"
+    assert connection.words[KEPT_MEMORY] == 1
+
+
+def test_kept_blocks_are_freed_when_another_job_comes_to_need_them(
+    agent: FakeAgent, make_client: Callable[[], Client], cuda: Cuda
+) -> None:
+    connection = trained(agent, make_client(), cuda, iterations=5)
+    connection.words[KEEPS_MEMORY] = 1
+    connection.ask_back()
+    await_release(connection)
+    connection.words[KEEPS_MEMORY] = 0
+    connection.send("free")
+    assert connection.expect("release")["turn"] == 0
+    assert cuda.freed == ["waits", "waits", "empties"]
+    assert connection.words[KEPT_MEMORY] == 0
+
+
+def test_a_lost_turn_is_not_left_before_its_iteration_ends_although_memory_is_wanted(
+    agent: FakeAgent, make_client: Callable[[], Client], cuda: Cuda
+) -> None:
+    client = make_client()
+    connection = trained(agent, client, cuda, iterations=1)
+    client.guard.begin()
+    connection.revoke()
+    connection.send("free")
+    client.guard.end()
+    while (release := connection.received.get(timeout=TIMEOUT_SECONDS))["type"] != "release":
+        pass
+    assert release["turn"] == 1
 
 
 def test_blocks_that_cannot_be_freed_do_not_keep_the_lane(

@@ -93,7 +93,7 @@ def moving(make_client: Callable[[], Client], agent: FakeAgent) -> Iterator[Movi
 
 
 def test_hello_announces_its_capabilities(moving: Moving) -> None:
-    assert moving.agent.hello["can"] == ["pause", "offload"]
+    assert moving.agent.hello["can"] == ["pause", "offload", "hand_over"]
     assert moving.agent.hello["offloaded"] is False
 
 
@@ -205,7 +205,7 @@ def test_an_unknown_framework_refuses(make_client: Callable[[], Client], agent: 
     connection.expect("request")
     connection.grant()
     starting.result()
-    assert connection.hello["can"] == ["pause"]
+    assert connection.hello["can"] == ["pause", "hand_over"]
     connection.send("offload")
     assert "this framework's memory cannot be moved" in connection.expect("refused")["message"]
 

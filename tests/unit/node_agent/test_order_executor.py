@@ -31,8 +31,9 @@ def state(process: Process) -> SessionState:
 
 
 def requests_to(process: Process) -> list[object]:
-    """Return the kinds of the packets that the process got, without those about turns, in order."""
-    return [packet[0] for packet in process.channel.sent if packet[0] not in ("grant", "yield", "revoke")]
+    """Return the kinds of the packets that the process got, without those about turns and its cache, in order."""
+    about_turns = ("grant", "yield", "revoke", "free")
+    return [packet[0] for packet in process.channel.sent if packet[0] not in about_turns]
 
 
 def offload(bench: GPUBench, process: Process) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("laneway.client")
 
 OTHER_FRAMEWORKS: Final = ("jax", "tensorflow", "paddle", "mxnet")
+HAND_OVER: Final = "hand_over"
+"""The capability to wake the next holder of a lane, and to be woken."""
 FIRST_ANSWER_SECONDS: Final = 5.0
 """How long the start of training may wait for an agent that does not answer."""
 
@@ -93,7 +95,7 @@ class Client:
             return {
                 **introduction,
                 "holds_turn": guard.holds_turn,
-                "can": guard.offload.capabilities,
+                "can": [*guard.offload.capabilities, HAND_OVER],
                 "offloaded": guard.offload.is_offloaded,
             }
 

@@ -84,7 +84,7 @@ class IterationGuard:
         """Whether the current iteration is covered by a turn of the agent, or was until the connection was
         lost."""
         session = self.iteration_session
-        return session is not None and session.has_agent and session.words[TURN] == self._turn
+        return session is not None and session.has_agent and session.holds(self._turn)
 
     def begin(self) -> None:
         """Begins an iteration once this process has the turn. Does nothing inside an iteration.
@@ -172,6 +172,7 @@ class IterationGuard:
         words[HELD_BYTES] = self._held_bytes
         words[INSIDE] = self.iteration_session is not None
         session.before_release = self.meter.prepare_release
+        session.free_memory = self.meter.free_memory
         session.on_order = self._on_order
         session.gang = self.gang
         if session.settings.answers_ping:

@@ -57,6 +57,10 @@ class FitMeter:
         """Passes the call to the meter."""
         self._meter.prepare_release()
 
+    def free_memory(self) -> None:
+        """Passes the call to the meter."""
+        self._meter.free_memory()
+
     def forget(self) -> None:
         """Disables itself in a forked child, whose memory is separate."""
         self._fit.disable()

@@ -158,7 +158,10 @@ class CpuMeter:
         return self._account.apply_frees()
 
     def prepare_release(self) -> None:
-        """Does nothing: CPU operations are done when they return, and freed memory is returned at once."""
+        """Does nothing: CPU operations are done when they return."""
+
+    def free_memory(self) -> None:
+        """Does nothing: freed memory is returned at once."""
 
     def forget(self) -> None:
         """Stops tracing in a forked child."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from laneway.client.memory.out_of_memory import out_of_memory_error, report_device_full, report_overrun
+from laneway.client.memory.peak_statistics import PeakStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,8 @@ class CudaMeter:
         self._next_seconds = 0.0
         self._capturing = False
         """The script captures a CUDA graph. Synchronizing or freeing memory would break the capture."""
+        self._peaks: Optional[PeakStatistics] = None
+        """None until the first measured iteration."""
         self._highest_bytes = 0
         """The most held in this iteration, up to the last sample."""
         self._refusal = ""
@@ -66,7 +69,7 @@ class CudaMeter:
         if self._measuring:
             self._device = self._cuda.current_device()
             self._apply_quota()
-            self._cuda.reset_peak_memory_stats()
+            self._restart_peak()
 
     def observe_inputs(self, inputs: tuple[Any, ...]) -> None:
         """Does nothing: the allocator sees the results."""
@@ -81,15 +84,15 @@ class CudaMeter:
         self._measuring = False
         self._measured += 1
         self._next_seconds = self._clock() + MEASURE_SECONDS
-        return self._cuda.memory_allocated(), max(self._highest_bytes, self._cuda.max_memory_allocated())
+        held_bytes, peak_bytes = self._restart_peak()
+        return held_bytes, max(self._highest_bytes, peak_bytes)
 
     def sample(self) -> tuple[int, int]:
         """Returns (bytes allocated, most since the last sample). Costs as much as reading the allocator's
         statistics."""
-        peak_bytes: int = self._cuda.max_memory_allocated()
+        held_bytes, peak_bytes = self._restart_peak()
         self._highest_bytes = max(self._highest_bytes, peak_bytes)
-        self._cuda.reset_peak_memory_stats()
-        return self._cuda.memory_allocated(), peak_bytes
+        return held_bytes, peak_bytes
 
     def after_move(self, storages: list[Any]) -> Optional[int]:
         """Frees the blocks of emptied storages."""
@@ -100,10 +103,22 @@ class CudaMeter:
         return held_bytes
 
     def prepare_release(self) -> None:
-        """Waits for this process's kernels and frees cached blocks, for the next job of the lane."""
+        """Waits for this process's kernels, which would otherwise compute in the next job's turn: turns are
+        charged by the clock."""
         if self._cuda.is_initialized() and not self._capturing:
             self._cuda.synchronize(self._device)
+
+    def free_memory(self) -> None:
+        """Frees cached blocks for the next job of the lane."""
+        if self._cuda.is_initialized() and not self._capturing:
             self._cuda.empty_cache()
+
+    def _restart_peak(self) -> tuple[int, int]:
+        """Begins a new peak; returns (bytes allocated, most since the last peak began)."""
+        if self._peaks is None:
+            self._peaks = PeakStatistics(self._torch._C)
+        device = self._cuda.current_device() if self._device is None else self._device
+        return self._peaks.restart(device)
 
     def _on_cuda_init(self) -> None:
         """Applies the quota once CUDA is initialised.

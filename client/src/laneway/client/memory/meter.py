@@ -34,8 +34,10 @@ class MemoryMeter(Protocol):
         unknown."""
 
     def prepare_release(self) -> None:
-        """Waits for the device's work and frees unused memory before another job gets the lane. Called in any
-        thread."""
+        """Waits for the device's work before another job gets the lane. Called in any thread."""
+
+    def free_memory(self) -> None:
+        """Frees unused memory before another job of the lane uses it. Called in any thread."""
 
 
 class NoMeter:
@@ -59,4 +61,7 @@ class NoMeter:
         return None
 
     def prepare_release(self) -> None:
+        """Does nothing."""
+
+    def free_memory(self) -> None:
         """Does nothing."""

@@ -20,6 +20,7 @@ A forked child, or one started by multiprocessing, takes part once it has steppe
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
 import weakref
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
 
     from laneway.client.memory.meter import MemoryMeter
 
+log = logging.getLogger("laneway.client")
+
+NO_HOOKS: Final = (
+    "PyTorch %s has no hooks for optimizer steps, so the script takes no turns on the GPU: "
+    "use PyTorch 2.0 or newer, or put each iteration into `with laneway.client.iteration():`"
+)
+"""The warning of a script with an old PyTorch."""
+
 NO_BACKWARD: Final = -1
 """PyTorch's number for the backward pass when none is running."""
 
@@ -56,13 +65,16 @@ GRAD_SCALERS: Final = ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler")
 
 
 def install(torch: Any) -> None:
-    """Installs the hooks in PyTorch; does nothing for versions without them (before 2.0)."""
+    """Installs the hooks in PyTorch. Versions without them (before 2.0) get a warning instead."""
     # Not torch.optim.optimizer: torch.optim deletes that name.
     optimizer = import_module("torch.optim.optimizer")
-    if hasattr(optimizer, "register_optimizer_step_post_hook"):
-        hooks = TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client())
-        hooks.arm()
-        CheckpointWatch(torch, hooks.trained_elements)
+    if not hasattr(optimizer, "register_optimizer_step_post_hook"):
+        if not is_multiprocessing_child():
+            log.warning(NO_HOOKS, torch.__version__)
+        return
+    hooks = TorchHooks(torch, import_module("torch.nn.modules.module"), optimizer, client())
+    hooks.arm()
+    CheckpointWatch(torch, hooks.trained_elements)
 
 
 class ToggledHook:

@@ -20,6 +20,9 @@ MAX_PACKET_BYTES: Final = 65_536
 SEND_TIMEOUT_SECONDS: Final = 5.0
 """How long the agent may leave packets unread before it counts as dead."""
 
+ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4 * array.array("i").itemsize)
+"""Room for the descriptors that come with a packet."""
+
 GRANT_PREFIX: Final = b'{"type":"grant","turn":'
 """The prefix of a grant as the agent writes it. Grants are on the hot path, so this form bypasses the JSON
 parser."""
@@ -91,17 +94,28 @@ class Channel:
     def receive(self) -> Optional[dict[str, Any]]:
         """Returns the next message, or None when there is none at the moment.
 
+        A descriptor that came with it is its field `descriptor`, which the receiver closes.
+
         Raises:
             ChannelClosedError: the connection has ended, or the packet is not a JSON object with a string
                 `type`.
         """
         try:
-            length = self._socket.recv_into(self._buffer)
+            length, ancillary, _flags, _address = self._socket.recvmsg_into(
+                [self._buffer], ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+            )
         except BlockingIOError:
             return None
         except OSError as error:
             raise ChannelClosedError(f"receiving failed: {error.strerror}") from error
-        return _decode(self._view[:length])
+        if not ancillary:
+            return _decode(self._view[:length])
+        descriptor = _first_descriptor(ancillary)
+        try:
+            return {**_decode(self._view[:length]), "descriptor": descriptor}
+        except ChannelClosedError:
+            _close(descriptor)
+            raise
 
     def receive_first(self, timeout_seconds: float) -> tuple[dict[str, Any], Optional[int]]:
         """Returns the first message and the descriptor sent with it. The caller closes the descriptor.
@@ -111,23 +125,17 @@ class Channel:
         """
         if not self._wait(select.POLLIN, time.monotonic() + timeout_seconds):
             raise ChannelClosedError(f"no answer within {timeout_seconds:g} s")
-        descriptors = array.array("i")
         try:
             data, ancillary, _flags, _address = self._socket.recvmsg(
-                MAX_PACKET_BYTES, socket.CMSG_SPACE(4 * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC
+                MAX_PACKET_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
             )
         except OSError as error:
             raise ChannelClosedError(f"receiving failed: {error.strerror}") from error
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-        for surplus in descriptors[1:]:
-            os.close(surplus)
+        descriptor = _first_descriptor(ancillary)
         try:
-            return _decode(memoryview(data)), descriptors[0] if descriptors else None
+            return _decode(memoryview(data)), descriptor
         except ChannelClosedError:
-            if descriptors:
-                os.close(descriptors[0])
+            _close(descriptor)
             raise
 
     def close(self) -> None:
@@ -147,6 +155,22 @@ class Channel:
             return bool(poller.poll(max(0.0, until - time.monotonic()) * 1000))
         except (OSError, ValueError) as error:
             raise ChannelClosedError(f"the connection is closed: {error}") from error
+
+
+def _first_descriptor(ancillary: list[tuple[int, int, bytes]]) -> Optional[int]:
+    """Returns the first of the descriptors that came with a packet, and closes the others."""
+    descriptors = array.array("i")
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    for surplus in descriptors[1:]:
+        os.close(surplus)
+    return descriptors[0] if descriptors else None
+
+
+def _close(descriptor: Optional[int]) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 def _decode(packet: memoryview) -> dict[str, Any]:

@@ -61,6 +61,10 @@ class NullSession:
         self._wakeup.clear()
         return None
 
+    def holds(self, turn: int) -> bool:
+        """Returns whether the turn is the one that is always granted."""
+        return turn == FREE_TURN
+
     def yield_turn(self) -> None:
         """Does nothing: no other session wants the turn."""
 

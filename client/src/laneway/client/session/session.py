@@ -12,6 +12,10 @@ thread then sees the page's yield word at the boundary. The agent writes that wo
 message. If the training thread misses the word, the message therefore arrives when `idle_turn` is filled
 again. One of the two threads always answers.
 
+**A turn may begin without a message.** The page can say that a wake announces the next turn
+(`direct_wakes.py`). The waiting thread then takes that turn as soon as the process before it signals the
+wake, and notes its number on the page. The agent confirms it there, or revokes it.
+
 **The listening thread reads the socket**, except while the training thread waits for a grant. Then the
 training thread reads, so that no other thread has to be woken between the agent's grant and the iteration.
 """
@@ -26,8 +30,23 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Optional, Protocol
 
 from laneway.client.session.channel import Channel, ChannelClosedError, encode, encode_release
+from laneway.client.session.direct_wakes import DirectWakes
 from laneway.client.session.keepalive import Keepalive
-from laneway.client.session.shared_page import BUSY_NS, INSIDE, ITERATIONS, PAUSED, TURN, YIELD
+from laneway.client.session.shared_page import (
+    ARMED_TURN,
+    ARMED_WAKE,
+    BUSY_NS,
+    INSIDE,
+    ITERATIONS,
+    KEEPS_MEMORY,
+    KEPT_MEMORY,
+    PAUSED,
+    SUCCESSOR,
+    TAKEN,
+    TAKEN_NS,
+    TURN,
+    YIELD,
+)
 from laneway.client.session.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
@@ -81,7 +100,9 @@ class Session:
         self.settings = settings
         self.closed = False
         self.before_release: Callable[[], None] = _nothing
-        """Waits for the device's work and frees cached memory before another job gets the lane."""
+        """Waits for the device's work before another job gets the lane."""
+        self.free_memory: Callable[[], None] = _nothing
+        """Frees cached memory before another job of the lane uses it."""
         self.on_order: Callable[[str], None] = _nothing
         """Called with an order to move memory, in the thread that reads it."""
         self._channel = channel
@@ -91,6 +112,7 @@ class Session:
         self._wakeup = WakeupPipe()
         """Wakes the thread that waits for a turn."""
         self._listener_wakeup: Optional[WakeupPipe] = None
+        self._wakes = DirectWakes()
         self.keepalive = Keepalive()
         """Detects an agent that hangs; active where the agent answers pings."""
         self._waiting_thread = 0
@@ -139,6 +161,7 @@ class Session:
         try:
             poller.register(self._channel, select.POLLIN)
             poller.register(self._wakeup, select.POLLIN)
+            poller.register(self._wakes, select.POLLIN)
             self._epoll.modify(self._channel, 0)
             while not self.closed:
                 # At a possible pause point, wait until the gang has decided whether it pauses here.
@@ -255,6 +278,7 @@ class Session:
         self.closed = True
         self._channel.forget()
         self._epoll.close()
+        self._wakes.close()
         self._wakeup.close()
 
     # --- internals ---
@@ -266,10 +290,12 @@ class Session:
         if keepalive.should_ping():
             self._send(PING)
         seconds = keepalive.until_ping(seconds)
-        wakeup = self._wakeup.fileno()
+        wakeup, wakes = self._wakeup.fileno(), self._wakes.fileno()
         for descriptor, _event in poller.poll(None if seconds is None else seconds * 1000):
             if descriptor == wakeup:
                 self._wakeup.clear()
+            elif descriptor == wakes:
+                self._on_wakes()
             else:
                 # Messages after a grant are left to the listening thread, so that the iteration begins first.
                 self.pump(most=1)
@@ -293,6 +319,13 @@ class Session:
             self._unanswered_pauses.clear()
             self._pause_after = None
             self._wakeup.wake()
+        elif kind == "free":
+            self._on_free()
+        elif kind == "wake":
+            if "descriptor" in message:  # it is missing if the process has too many
+                self._wakes.add(message["wake"], message["descriptor"], signals=message["signals"])
+        elif kind == "forget_wake":
+            self._wakes.remove(message["wake"])
         elif kind in ("offload", "restore"):
             self.on_order(kind)
         elif kind == "error":
@@ -316,6 +349,32 @@ class Session:
             self._wants_next_turn = False
         elif self._waiting_thread != threading.get_ident():
             self._wakeup.wake()
+
+    def _on_wakes(self) -> None:
+        """Takes the turn that the page says a signalled wake announces.
+
+        The page is read again after the number is noted: the agent first withdraws a turn and then looks
+        whether it was taken.
+        """
+        words = self.words
+        with self._reading:
+            for wake in self._wakes.collect():
+                turn = words[ARMED_TURN]
+                if not turn or words[ARMED_WAKE] != wake or self._held_turn:
+                    self._wakes.reject(wake)
+                    continue
+                words[TAKEN_NS] = time.monotonic_ns()
+                words[TAKEN] = turn
+                if turn not in (words[ARMED_TURN], words[TURN]):
+                    words[TAKEN] = 0
+                    continue
+                self._wakes.accept()
+                self._on_grant(turn)
+
+    def holds(self, turn: int) -> bool:
+        """Returns whether the page confirms a turn, or it was taken and the agent has not answered yet."""
+        words = self.words
+        return words[TURN] == turn or words[TAKEN] == turn == words[ARMED_TURN]
 
     def _on_revoke(self, turn: int, reason: str) -> None:
         """Gives a turn up. Unless it is 0, the agent waits for its release: at the boundary if an iteration
@@ -403,7 +462,7 @@ class Session:
             turn = self.idle_turn.pop()
         except IndexError:
             return 0
-        if self.words[TURN] == turn == self._held_turn:
+        if turn == self._held_turn and self.holds(turn):
             return turn
         if turn and turn in (self._held_turn, self._revoked_turn):
             # The page shows a revocation before its message arrives. The lane waits for the memory anyway.
@@ -424,17 +483,43 @@ class Session:
             self._wakeup.wake()
 
     def _release(self, turn: int, again: bool) -> None:
-        try:
-            self.before_release()
-        except Exception as fault:  # of the device, for example while a CUDA graph is captured; the lane must not wait for it
-            log.debug("could not free memory before the release: %r", fault)
+        self._prepare_device()
         iterations = self.words[ITERATIONS] - self._iterations_at_grant
         gpu_seconds = (self.words[BUSY_NS] - self._busy_ns_at_grant) / 1e9
         if again:
             self._requested = True
         self._held_turn = 0
+        self._hand_over()
         self._send(encode_release(turn, iterations, gpu_seconds, again))
         self._released_ns = time.monotonic_ns()
+
+    def _prepare_device(self) -> None:
+        """Waits for the device and frees cached memory, unless no other job needs it: then the next iteration
+        would only allocate it again."""
+        keeps = self.words[KEEPS_MEMORY]
+        try:
+            self.before_release()
+            if not keeps:
+                self.free_memory()
+        except Exception as fault:  # of the device, for example while a CUDA graph is captured; the lane must not wait for it
+            log.debug("could not free memory before the release: %r", fault)
+        self.words[KEPT_MEMORY] = 1 if keeps else 0
+
+    def _on_free(self) -> None:
+        """Frees memory that was kept at an earlier release. A turn that was granted since then, or whose
+        iteration is still running, frees it with its own release."""
+        if not self._held_turn and not self.words[INSIDE]:
+            self._prepare_device()
+            self._send(encode_release(0, 0, 0.0, again=False))
+
+    def _hand_over(self) -> None:
+        """Wakes the next holder, whose turn the agent has prepared. Signals that came so far are of earlier
+        turns."""
+        words = self.words
+        words[TAKEN] = 0
+        if words[SUCCESSOR]:
+            self._wakes.signal(words[SUCCESSOR])
+        self._wakes.collect()
 
     def _send(self, packet: bytes) -> None:
         if self.closed:

@@ -25,6 +25,12 @@ PAUSED: Final = 3
 """Agent: 1 while paused."""
 LIMIT_BYTES: Final = 4
 """Agent: bytes that the process may hold of a simulated device that others have filled; 0: its quota."""
+SUCCESSOR: Final = 5
+"""Agent: the wake to signal just before the turn is released; 0: none."""
+ARMED_TURN: Final = 6
+"""Agent: the turn that may begin once `ARMED_WAKE` is signalled; 0: none."""
+ARMED_WAKE: Final = 7
+"""Agent: the wake that announces `ARMED_TURN`."""
 ITERATIONS: Final = 8
 """Client: iterations completed."""
 INSIDE: Final = 9
@@ -39,6 +45,14 @@ BUSY_NS: Final = 13
 """Client: total time inside iterations (ns)."""
 DATA_NS: Final = 14
 """Client: total time between iterations, without waits for a turn (ns)."""
+TAKEN: Final = 15
+"""Client: the turn that it began because it was woken, until its release; 0: none."""
+KEEPS_MEMORY: Final = 16
+"""Agent: 1: no other job needs the memory of this one, so it may keep cached blocks when it releases."""
+KEPT_MEMORY: Final = 24
+"""Client: 1 from a release with cached blocks until they are freed."""
+TAKEN_NS: Final = 25
+"""Client: CLOCK_MONOTONIC time at which it began that turn (ns)."""
 
 
 class SharedPageError(Exception):

@@ -24,7 +24,7 @@ from laneway.node_agent.recovery.state import AgentState, GPUState, LeaseState, 
 from laneway.node_agent.turns.gpu_turns import GPUTurns
 from laneway.node_agent.turns.lease import Counters, Lease
 from laneway.node_agent.turns.order_state import OrderCommand, OrderState
-from laneway.node_agent.turns.session import NANOSECONDS, Session
+from laneway.node_agent.turns.session import NANOSECONDS, ClientChannel, Session
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.02
@@ -40,6 +40,9 @@ class RestoredPage:
     iterations: int
     busy_ns: int
     held_bytes: int
+    taken: int = 0
+    taken_ns: int = 0
+    kept_memory: bool = False
     inside: bool = False
     boundary_ns: int = 0
     peak_bytes: int = 0
@@ -54,6 +57,15 @@ class RestoredPage:
     def write_available(self, available_bytes: int) -> None:
         """Nobody reads this page."""
 
+    def write_keeps_memory(self, keeps: bool) -> None:
+        """Nobody reads this page."""
+
+    def write_successor(self, wake: int) -> None:
+        """Nobody reads this page."""
+
+    def write_armed(self, turn: int, wake: int) -> None:
+        """Nobody reads this page."""
+
 
 class DisconnectedChannel:
     """The channel to a process that has not reconnected: nothing can be sent to it."""
@@ -66,6 +78,18 @@ class DisconnectedChannel:
 
     def credit_release(self) -> None:
         """Nothing is received."""
+
+    def free_memory(self) -> None:
+        """Nothing is sent."""
+
+    def share_wake(self, wake: int, successor: ClientChannel) -> None:
+        """Nothing is sent."""
+
+    def give_wake(self, wake: int, descriptor: int, *, signals: bool) -> None:
+        """Nothing is sent."""
+
+    def forget_wake(self, wake: int) -> None:
+        """Nothing is sent."""
 
     def revoke(self, turn: int, reason: str) -> None:
         """Nothing is sent."""

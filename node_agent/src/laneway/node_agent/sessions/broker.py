@@ -153,6 +153,7 @@ class SessionBroker:
             page.carry_over(other.page)
         was_offloaded = any(other.order_state.offloaded for other in earlier)
         session.order_state.capabilities = frozenset(fields.get("can", ()))
+        session.hands_over = "hand_over" in session.order_state.capabilities
         session.order_state.offloaded = fields.get("offloaded", False)
         if session.order_state.offloaded:
             session.order_state.offloaded_bytes = max(
@@ -223,13 +224,17 @@ class SessionBroker:
             raise RefusedError(f"hello: the container already has sessions for {most} living processes")
 
     def _known_profile(self, lease: Lease) -> Sizes | None:
-        """Return the measured sizes of the container, or of another one of its template on this node."""
-        template = lease.record.template_hash
+        """Return the measured sizes of the container, or of another one of its template and namespace on this node.
+
+        A template's hash is no secret, so another namespace could claim it and plant a profile.
+        """
+        template, namespace = lease.record.template_hash, lease.record.namespace
         if lease.last_sizes is not None or not template:
             return lease.last_sizes or lease.template
         for turns in self._gpus.values():
             for other in chain(turns.leases.values(), turns.ended):
-                if other.last_sizes is not None and other.record.template_hash == template:
+                known = other.record.template_hash, other.record.namespace
+                if other.last_sizes is not None and known == (template, namespace):
                     return other.last_sizes
         return lease.template
 

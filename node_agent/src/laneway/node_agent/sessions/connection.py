@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import os
 import socket
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from laneway.node_agent.sessions.packets import Packet, PacketError, decode, enc
 from laneway.node_agent.sessions.shared_page import SharedPage
 from laneway.node_agent.sessions.token_bucket import TokenBucket
 from laneway.node_agent.turns.order_state import OrderCommand
+from laneway.node_agent.turns.session import ClientChannel
 
 
 class RefusedError(Exception):
@@ -81,14 +83,16 @@ class Connection(PacketSocket):
         """Send the answer to a hello, with the page."""
         self._hello_timer.cancel()
         self.page = page
-        self._send(packet, [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page.descriptor]))])
+        self._send(packet, _rights(page.descriptor))
         page.close_descriptor()
 
     def grant(self, turn: int) -> None:
-        """Tell the client that it holds a turn."""
+        """Tell the client that it holds a turn, unless another process has: then its page is enough."""
         self._yield_requested = self._yield_sent = False
-        self._page().write_turn(turn)
-        self._send(b'{"type":"grant","turn":%d}' % turn)
+        page = self._page()
+        page.write_turn(turn)
+        if page.taken != turn:
+            self._send(b'{"type":"grant","turn":%d}' % turn)
 
     def request_yield(self, turn: int) -> None:
         """Ask the client to release, and credit the packets that this takes. May be called again.
@@ -121,6 +125,30 @@ class Connection(PacketSocket):
         if turn:
             page.write_yield()
         self._send(encode("revoke", turn=turn, reason=reason))
+
+    def free_memory(self) -> None:
+        """Ask the client to free cached memory, and to say so with a release of turn 0."""
+        self._send(b'{"type":"free"}')
+
+    def share_wake(self, wake: int, successor: ClientChannel) -> None:
+        """Create a wake with which this client signals another one, and give both their end of it. Without a
+        free descriptor there is none, and the agent grants the turns of the two."""
+        try:
+            descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            self._log.warning("wake", f"cannot create an eventfd container={self.name} error={error}")
+            return
+        successor.give_wake(wake, descriptor, signals=False)
+        self.give_wake(wake, descriptor, signals=True)
+        os.close(descriptor)
+
+    def give_wake(self, wake: int, descriptor: int, *, signals: bool) -> None:
+        """Give the client its end of a wake: it signals another process, or is signalled."""
+        self._send(encode("wake", wake=wake, signals=signals), _rights(descriptor))
+
+    def forget_wake(self, wake: int) -> None:
+        """Tell the client that the other process of a wake is gone."""
+        self._send(encode("forget_wake", wake=wake))
 
     def answer_ping(self) -> None:
         """Tell the client that the agent is alive."""
@@ -181,3 +209,7 @@ class Connection(PacketSocket):
 
     def _queue_full(self) -> None:
         self._log.warning("full", f"client does not read, closing container={self.name} pid={self.peer.pid}")
+
+
+def _rights(descriptor: int) -> list[tuple[int, int, array.array[int]]]:
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]

@@ -15,8 +15,11 @@ from laneway.node_agent.turns.session import Page
 PAGE_BYTES: Final = 4096
 MAGIC: Final = int.from_bytes(b"LANEWAY1", "little")
 
-_TURN, _YIELD, _PAUSED, _AVAILABLE_BYTES = 1, 2, 3, 4
+_TURN, _YIELD, _PAUSED, _AVAILABLE_BYTES, _SUCCESSOR, _ARMED_TURN, _ARMED_WAKE = 1, 2, 3, 4, 5, 6, 7
 _ITERATIONS, _INSIDE, _BOUNDARY_NS, _HELD_BYTES, _PEAK_BYTES, _BUSY_NS, _DATA_NS = 8, 9, 10, 11, 12, 13, 14
+_TAKEN = 15
+_KEEPS_MEMORY = 16
+_KEPT_MEMORY, _TAKEN_NS = 24, 25
 
 
 class SharedPage:
@@ -76,6 +79,36 @@ class SharedPage:
     def write_available(self, available_bytes: int) -> None:
         """Write how much of a simulated GPU the process may hold."""
         self._words[_AVAILABLE_BYTES] = available_bytes
+
+    def write_successor(self, wake: int) -> None:
+        """Write which wake the session signals with its release; 0: none."""
+        self._words[_SUCCESSOR] = wake
+
+    def write_armed(self, turn: int, wake: int) -> None:
+        """Write which turn the session may begin once a wake is signalled. The turn is the last word set and
+        the first one cleared."""
+        self._words[_ARMED_TURN] = 0
+        self._words[_ARMED_WAKE] = wake
+        self._words[_ARMED_TURN] = turn
+
+    def write_keeps_memory(self, keeps: bool) -> None:
+        """Write whether the session may keep cached memory when it releases."""
+        self._words[_KEEPS_MEMORY] = keeps
+
+    @property
+    def kept_memory(self) -> bool:
+        """Return whether the process kept cached memory at its last release."""
+        return self._words[_KEPT_MEMORY] != 0
+
+    @property
+    def taken(self) -> int:
+        """Return the armed turn that the process has begun."""
+        return self._words[_TAKEN]
+
+    @property
+    def taken_ns(self) -> int:
+        """Return CLOCK_MONOTONIC of when the process began the armed turn."""
+        return self._words[_TAKEN_NS]
 
     @property
     def iterations(self) -> int:

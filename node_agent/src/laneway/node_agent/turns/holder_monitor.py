@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from laneway.node_agent.clock import Clock
@@ -16,8 +17,16 @@ from laneway.node_agent.turns.yield_decision import YieldNow, decide
 class HolderMonitor:
     """Serves one GPU. A contended turn has a timer until it is asked to yield or ends."""
 
-    def __init__(self, waiting: WaitQueue, settings: TurnSettings, clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        waiting: WaitQueue,
+        settings: TurnSettings,
+        clock: Clock,
+        timers: Timers,
+        set_next_holder: Callable[[Turn, str], None],
+    ) -> None:
         self._queue = waiting
+        self._set_next_holder = set_next_holder
         self._settings = settings
         self._clock = clock
         self._timers = timers
@@ -34,12 +43,21 @@ class HolderMonitor:
             return
         turn.yield_requested_seconds = self._clock.monotonic()
         self.repeat_request(turn)
+        self.forget(turn)
+        if any(session.page.inside for session in turn.holders):
+            # A holder that was leaving its iteration may have looked at its page just before.
+            again_seconds = turn.yield_requested_seconds + self._settings.poll_seconds
+            turn.check = self._timers.call_at(again_seconds, partial(self._repeat_once, turn))
 
     def repeat_request(self, turn: Turn) -> None:
         """Repeat the request: a holder that ended an iteration while its page was written may have missed
         it."""
         for session in turn.holders:
             session.channel.request_yield(turn.number)
+
+    def _repeat_once(self, turn: Turn) -> None:
+        turn.check = None
+        self.repeat_request(turn)
 
     def forget(self, turn: Turn) -> None:
         """Stop checking a turn that is over."""
@@ -59,12 +77,14 @@ class HolderMonitor:
         waiting = partial(self._queue.views, turn.lane)
         decision = decide(turn, waiting, self._settings, now_seconds)
         if isinstance(decision, YieldNow):
-            turn.yielded_idle, turn.next_holder = decision.idle, decision.next_holder
+            turn.yielded_idle = decision.idle
+            self._set_next_holder(turn, decision.next_holder)
             self.request_yield(turn)
             return
         turn.quantum_ends_seconds = decision.quantum_ends_seconds
         if decision.yield_at_seconds is not None and len(turn.lease.sessions) == 1:
             # Several processes would each yield at a boundary of their own and then wait for the others.
-            turn.yield_at_seconds, turn.next_holder = decision.yield_at_seconds, decision.next_holder
+            turn.yield_at_seconds = decision.yield_at_seconds
+            self._set_next_holder(turn, decision.next_holder)
             turn.lease.sessions[0].page.write_yield(int(decision.yield_at_seconds * NANOSECONDS))
         turn.check = self._timers.call_at(decision.check_again_seconds, partial(self._check_again, turn))

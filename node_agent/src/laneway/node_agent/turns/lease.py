@@ -123,6 +123,9 @@ class Lease:
     turns_at_last_reading: int | None = None
     """Its number of turns at the last memory reading; None if it held a turn then."""
 
+    may_be_armed: bool = True
+    """False once it or its predecessor in a lane claimed a hand-off that was none: the agent grants its turns."""
+
     lost: bool = False
     """Its last connection ended without a goodbye."""
 

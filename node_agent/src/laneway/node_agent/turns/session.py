@@ -93,6 +93,33 @@ class Page(Protocol):
         """Write how much of a simulated GPU the process may hold; at least 1."""
         ...
 
+    def write_successor(self, wake: int) -> None:
+        """Write which wake the session signals with its release; 0: none."""
+        ...
+
+    def write_armed(self, turn: int, wake: int) -> None:
+        """Write which turn the session may begin once a wake is signalled; 0, 0: none."""
+        ...
+
+    def write_keeps_memory(self, keeps: bool) -> None:
+        """Write whether the session may keep cached memory when it releases."""
+        ...
+
+    @property
+    def kept_memory(self) -> bool:
+        """Whether the process kept cached memory at its last release."""
+        ...
+
+    @property
+    def taken(self) -> int:
+        """The armed turn that the process has begun, and not released; 0: none."""
+        ...
+
+    @property
+    def taken_ns(self) -> int:
+        """CLOCK_MONOTONIC of when it began the armed turn."""
+        ...
+
     @property
     def iterations(self) -> int:
         """Iterations completed by the process."""
@@ -145,6 +172,22 @@ class ClientChannel(Protocol):
         takes."""
         ...
 
+    def free_memory(self) -> None:
+        """Ask the client to free cached memory, and to say so with a release of turn 0."""
+        ...
+
+    def share_wake(self, wake: int, successor: ClientChannel) -> None:
+        """Create a wake with which this client signals another one, and give both their end of it."""
+        ...
+
+    def give_wake(self, wake: int, descriptor: int, *, signals: bool) -> None:
+        """Give the client its end of a wake: it signals another process, or is signalled."""
+        ...
+
+    def forget_wake(self, wake: int) -> None:
+        """Tell the client that the other process of a wake is gone."""
+        ...
+
     def revoke(self, turn: int, reason: str) -> None:
         """Tell the client that it no longer holds a turn, and ask for its release; 0: no turn is awaited."""
         ...
@@ -181,6 +224,9 @@ class Session:
 
     framework_seen_bytes: int = 0
     """What the driver reports beyond its tensors; 0: not seen yet."""
+
+    hands_over: bool = False
+    """Its client wakes its successor, and can be woken by the process before it."""
 
     connected: bool = True
     """False: the connection ended. The process may still run, and its memory counts until it ends."""

@@ -25,6 +25,9 @@ class TurnSettings:
     """How often a holder is checked while others wait. Holders that yield by themselves are checked together,
     across lanes."""
 
+    release_seconds: float = 0.2
+    """How long the release of a process may be on its way after it has woken its successor."""
+
     recall_seconds: float = 1.0
     """Service that a lease may save while it is briefly away; a longer absence saves none."""
 

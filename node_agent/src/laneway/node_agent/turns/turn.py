@@ -48,6 +48,9 @@ class Turn:
     next_holder: str = ""
     """The lease that the policy prefers next, as of the request to yield; empty if unknown."""
 
+    taken_since_seconds: float | None = None
+    """Since when its successor was seen to have begun, although it has not released; None: not seen."""
+
     yield_at_seconds: float | None = None
     """From when on the holder releases at a boundary without another request, because its page says so."""
 

@@ -13,9 +13,10 @@ Invariants:
 - A turn is granted only if memory covers it beside the running turns and the pending releases
   (:meth:`LaneMemory.fits`).
 
-A hand-off passes here between one process's release and another's grant, so this path is short.
-:class:`WaitQueue` knows who waits, and ``Turn.next_holder`` was chosen when the holder was asked to yield.
-The ended turn is charged only after the next one is granted.
+A process that leaves usually wakes the next holder itself (:class:`ArmedHandOffs`), and its release only
+records that. Otherwise the hand-off passes here between one process's release and another's grant, so this
+path is short. :class:`WaitQueue` knows who waits, and ``Turn.next_holder`` was chosen when the holder was
+asked to yield. The ended turn is charged only after the next one is granted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from laneway.lanes.turns import SessionView
 from laneway.node_agent.clock import Clock
+from laneway.node_agent.turns.armed_hand_off import ArmedHandOffs
+from laneway.node_agent.turns.cached_memory import CachedMemory
 from laneway.node_agent.turns.event_recorder import EventRecorder
 from laneway.node_agent.turns.holder_monitor import HolderMonitor
 from laneway.node_agent.turns.lease import Lease
@@ -62,7 +65,9 @@ class TurnScheduler:
         self._log = log
         self._recorder = recorder
         self._queue = WaitQueue(memory)
-        self._holders = HolderMonitor(self._queue, settings, clock, timers)
+        self._armed = ArmedHandOffs(memory)
+        self._cached = CachedMemory(memory)
+        self._holders = HolderMonitor(self._queue, settings, clock, timers, self._set_next_holder)
         self._pending = PendingReleases(memory.table.rules)
         self._turns: dict[Lease, Turn] = {}
         self._turn_in: dict[int, Turn] = {}
@@ -128,12 +133,14 @@ class TurnScheduler:
             if again:
                 self.request(lease, session)
             return
-        now_seconds = self._clock.monotonic()
+        now_seconds = self._armed.handed_over_seconds(turn, self._clock.monotonic())
         if turn.next_holder and len(turn.holders) == 1:
             self._hand_off(turn, now_seconds)
         if turn.yield_at_seconds is not None and turn.yield_at_seconds <= now_seconds:
             session.channel.credit_release()
         self._remove_process(turn, session, now_seconds, iterations, gpu_seconds)
+        if self._pending:
+            self.process_left(lease, session)
         if not turn.holders:
             session.requested = again
             self._end(turn, TurnEnd.RELEASED, now_seconds)
@@ -144,6 +151,10 @@ class TurnScheduler:
         """Handle a process that cannot be reached any more: its turn and its request end."""
         now_seconds = self._clock.monotonic()
         session.requested = False
+        awaited = self._armed.awaited_by(session)
+        if awaited is not None:
+            self._withdraw(awaited, now_seconds)
+        self._armed.forget(session)
         turn = self._turns.get(lease)
         if turn is not None and session in turn.holders:
             self._remove_process(turn, session, now_seconds)
@@ -198,6 +209,7 @@ class TurnScheduler:
                 self._revoke(turn, limit_seconds, now_seconds)
             else:
                 self._holders.repeat_request(turn)
+        self._check_taken_turns(now_seconds)
         for overdue in self._pending.mark_overdue(now_seconds):
             self._recorder.record_event(overdue.lease, "TurnNotReleased", overdue.lease.overdue_release)
         self._advance_all(now_seconds)
@@ -229,7 +241,12 @@ class TurnScheduler:
             self._release_finished()
 
     def process_left(self, lease: Lease, session: Session, *, ended: bool = False) -> None:
-        """Record that a process is outside an iteration, or has ended."""
+        """Record that a process is outside an iteration, or has ended. One that keeps cached memory is asked to
+        free it first, if others wait for that."""
+        if not ended and session.page.kept_memory and self._pending.of(lease, session.pid) is not None:
+            session.page.write_keeps_memory(False)
+            session.channel.free_memory()
+            return
         if self._pending.process_left(lease, session.pid, self._clock.monotonic(), ended=ended):
             self._release_finished()
 
@@ -250,8 +267,11 @@ class TurnScheduler:
             else self.release_limit_seconds(lease)
         )
         release = PendingRelease(lease, turn.lane, turn.number, lease.tenant(), cause, patience_seconds)
+        session.page.write_keeps_memory(False)
         self._pending.add(release, session.pid, now_seconds)
         self._has_stale_turns = True
+        for other in self._turns.values():
+            self._withdraw(other, now_seconds)  # memory has to be counted before the next turn begins
 
     def _release_finished(self) -> None:
         """Grant lanes that a pending release occupied."""
@@ -279,7 +299,9 @@ class TurnScheduler:
         self._has_stale_turns = True
         self._queue.rebuild()
         for turn in self._turns.values():
-            turn.next_holder = ""
+            if not self._keeps_next_holder(turn):
+                turn.next_holder = ""
+                self._withdraw(turn, now_seconds)
         for lease in moved:
             lease.service_seconds = 0.0
             lease.newcomer = True
@@ -288,8 +310,32 @@ class TurnScheduler:
         for turn in self._turns.values():
             if not self._is_current(turn):
                 self._holders.request_yield(turn)
+        self._update_cached_memory(now_seconds)
         self._refresh_stale_turns()
+        if self._has_stale_turns:
+            for turn in self._turns.values():
+                self._withdraw(turn, now_seconds)
         self._advance_all(now_seconds)
+
+    def _update_cached_memory(self, now_seconds: float) -> None:
+        """Ask for the cached memory of leases that may not keep it any more. Their lanes wait for it."""
+        for lease in self._cached.update():
+            turn, lane = self._turns.get(lease), self._memory.lane_of(lease)
+            for session in lease.sessions:
+                session.page.write_keeps_memory(False)
+                if session.page.kept_memory and (turn is None or session not in turn.holders):
+                    # Without a lane, as of a paused lease, only its memory counts.
+                    kept = Turn(0, -1 if lane is None else lane, lease, now_seconds)
+                    self._release_later(kept, session, "keeps cached memory", now_seconds)
+                    session.channel.free_memory()
+
+    def _keeps_next_holder(self, turn: Turn) -> bool:
+        """Return whether the next holder of a turn still waits for its lane."""
+        lane = self._memory.lanes_by_key.get(turn.next_holder)
+        if lane != turn.lane or not self._is_current(turn):
+            return False
+        next_holder = self._memory.lease(turn.next_holder)
+        return next_holder.view is not None and next_holder.may_run
 
     def _refresh_stale_turns(self) -> None:
         self._turn_in = {turn.lane: turn for turn in self._turns.values()}
@@ -356,7 +402,7 @@ class TurnScheduler:
         if turn is not None and turn.next_holder:
             next_holder = self._memory.lease(turn.next_holder).view
             rivals = [view for view in (next_holder, lease.view) if view is not None]
-            turn.next_holder = self._settings.policy.choose(rivals, now_seconds) or ""
+            self._set_next_holder(turn, self._settings.policy.choose(rivals, now_seconds) or "")
 
     def _active(self, lane: int, now_seconds: float) -> Iterator[SessionView]:
         yield from self._queue.views(lane)
@@ -393,7 +439,10 @@ class TurnScheduler:
 
     def _grant(self, turn: Turn, session: Session) -> None:
         turn.holders.append(session)
+        if len(turn.holders) > 1:
+            self._withdraw(turn, self._clock.monotonic())  # the first to release would not end the turn
         session.mark_granted()
+        session.page.write_keeps_memory(self._cached.may_keep(turn.lease))
         session.channel.grant(turn.number)
 
     def _remove_process(
@@ -427,16 +476,51 @@ class TurnScheduler:
         self._end(turn, TurnEnd.REVOKED, now_seconds, "stalled")
         self._recorder.record_event(turn.lease, "TurnRevoked", turn.lease.last_event)
 
+    def _set_next_holder(self, turn: Turn, key: str) -> None:
+        """Set which lease follows a turn, and arm its process. A successor that has begun stays."""
+        armed = self._armed.of(turn)
+        if armed is not None and armed.is_taken:
+            return
+        turn.next_holder = key
+        if not self._has_stale_turns:
+            self._armed.arm(turn)
+
     def _hand_off(self, turn: Turn, now_seconds: float) -> None:
         """Grant the lane of an ending turn to its next holder, if that lease may still run."""
         next_holder = self._memory.lease(turn.next_holder)
         if next_holder.view is not None and next_holder.may_run and not self._has_stale_turns:
             turn.holders[0].page.write_turn(0)
-            self._free_lane(turn)
+            self._free_lane(turn, now_seconds, handed_off=True)
             self._begin(next_holder, turn.lane, now_seconds)
+            self._armed.pop(turn)
 
-    def _free_lane(self, turn: Turn) -> None:
-        """Free the lane of a turn for others."""
+    def _withdraw(self, turn: Turn, now_seconds: float) -> None:
+        """Disarm the successor of a turn. If it has begun, it is told to stop, and the lane waits for it."""
+        armed = self._armed.pop(turn)
+        if armed is None or not armed.is_taken:
+            return
+        text = "the lane changed while it was handed over"
+        claimed = Turn(armed.number, turn.lane, armed.lease, now_seconds)
+        self._numbers[turn.lane] = max(self._numbers[turn.lane], armed.number)
+        self._release_later(claimed, armed.session, text, now_seconds)
+        armed.session.channel.revoke(armed.number, text)
+
+    def _check_taken_turns(self, now_seconds: float) -> None:
+        """Stop successors that have begun although their predecessor does not release."""
+        for turn in self._armed.taken_turns():
+            if turn.taken_since_seconds is None:
+                turn.taken_since_seconds = now_seconds
+            elif now_seconds - turn.taken_since_seconds >= self._settings.release_seconds:
+                armed = self._armed.of(turn)
+                assert armed is not None, "the turn was listed because it has a successor"
+                turn.lease.may_be_armed = armed.lease.may_be_armed = False
+                self._withdraw(turn, now_seconds)
+                turn.next_holder = ""
+
+    def _free_lane(self, turn: Turn, now_seconds: float, *, handed_off: bool = False) -> None:
+        """Free the lane of a turn for others. Unless it is handed off, its successor is disarmed."""
+        if not handed_off:
+            self._withdraw(turn, now_seconds)
         self._holders.forget(turn)
         if turn.yielded_idle:
             self._idle_lanes.add(turn.lane)
@@ -446,7 +530,7 @@ class TurnScheduler:
     def _end(self, turn: Turn, end: TurnEnd, now_seconds: float, reason: str = "") -> None:
         lease = turn.lease
         if self._turns.get(lease) is turn:
-            self._free_lane(turn)
+            self._free_lane(turn, now_seconds)
         charge_seconds = turn.charge_seconds(now_seconds)
         lease.service_seconds += charge_seconds
         lease.attained_seconds += charge_seconds

@@ -25,8 +25,12 @@ from tests.support.operator.played_cluster import PlayedCluster
 from tests.support.operator.waiting import until
 
 
+KOPFS_DISCOVERY = "/apis/admissionregistration.k8s.io/v1"
+"""A request of kopf alone, at its start."""
+
+
 class HeldBack(Fault):
-    """Keeps news of pods, or the writing of one job's status, from arriving."""
+    """Keeps news of pods, the writing of one job's status, or kopf's repeated discovery from arriving."""
 
     def __init__(self) -> None:
         self.news_of_pods = asyncio.Event()
@@ -34,9 +38,15 @@ class HeldBack(Fault):
         self.status_of = ""
         self.from_attempt = 0
         self.status_may_go = asyncio.Event()
+        self.discovery_may_go = asyncio.Event()
+        self.discovery_may_go.set()
+        self.holds_discovery = False
 
     async def before(self, request: Request) -> Request | Answer:
-        """Hold a job's status back."""
+        """Hold a job's status or a discovery back."""
+        if request.path == KOPFS_DISCOVERY and not self.discovery_may_go.is_set():
+            self.holds_discovery = True
+            await self.discovery_may_go.wait()
         if self._holds(request):
             self.fired = True
             await self.status_may_go.wait()
@@ -59,18 +69,18 @@ class HeldBack(Fault):
 async def held_back(
     control_plane: LoopbackControlPlane, operator_kubeconfig: Path, cluster: PlayedCluster, tmp_path: Path
 ) -> AsyncIterator[tuple[HeldBack, OperatorProcess]]:
-    """An operator of the test's own, behind the proxy."""
+    """An operator of the test's own behind the proxy, not started yet."""
     fault = HeldBack()
     async with upstream(operator_kubeconfig) as up:
         proxy = FaultProxy(up, NamespaceView(cluster.namespace), fault, Journal())
         async with serving(proxy, tmp_path) as kubeconfig:
             process = OperatorProcess(tmp_path / "operator", kubeconfig, SYSTEM_NAMESPACE)
-            process.start()
             try:
                 yield fault, process
             finally:
                 fault.news_of_pods.set()
                 fault.status_may_go.set()
+                fault.discovery_may_go.set()
                 await asyncio.to_thread(process.stop)
                 print(process.log)
 
@@ -79,6 +89,7 @@ async def test_a_job_that_has_just_ended_is_not_preempted_and_victims_are_writte
     held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
 ) -> None:
     fault, operator = held_back
+    operator.start()
     await cluster.add_node("n1")
     urgent = await cluster.add_priority_class("urgent", 1000)
     await cluster.submit("long")
@@ -125,8 +136,11 @@ async def test_an_operator_that_is_told_to_end_completes_its_write_and_its_event
     held_back: tuple[HeldBack, OperatorProcess], cluster: PlayedCluster
 ) -> None:
     fault, operator = held_back
+    # kopf waits for an answer until it is given up, 5 s after it was told to end: longer than the lease lasts.
+    fault.discovery_may_go.clear()
     await cluster.add_node("n1")
     await cluster.submit("job")
+    operator.start()
     (pod,) = await cluster.run_all("job", 1)
     await cluster.until_condition("job", "Running")
     fault.status_of, fault.from_attempt = "job", 2
@@ -151,5 +165,6 @@ async def test_an_operator_that_is_told_to_end_completes_its_write_and_its_event
 
     await until("it has ended", ended)
     assert process.returncode == 0
+    assert fault.holds_discovery
     assert (await cluster.job("job"))["status"]["attempt"] == 2
     await cluster.until_event("job", "Disrupted")

@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +112,7 @@ class _Replica:
             kinds = (TRAINING_JOBS, TRAINING_PROFILES, GPU_NODES)
             if not await self._unless_stopped(until_discovered(self._api, kinds), stop):
                 return
-            try:
-                await self._run_parts(stop)
-            finally:
-                await self._leadership.release()
+            await self._run_parts(stop)
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         parts = {
@@ -135,18 +132,32 @@ class _Replica:
             "events": self._writer.write_events(lambda: self._engine.writes_under_way),
             "stop": stop.wait(),
         }
-        tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        tasks = {name: asyncio.create_task(part, name=name) for name, part in parts.items()}
+        done, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
         logger.info("ending")
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await self._writer.write_last_events(LAST_EVENTS_SECONDS)
+        await self._end(tasks)
         for task in done:
             if task.get_name() != "stop":
                 logger.error("a part of the operator ended", extra={"part": task.get_name()})
                 task.result()
                 raise RuntimeError(f"{task.get_name()} ended unexpectedly")
+
+    async def _end(self, tasks: Mapping[str, asyncio.Task[Any]]) -> None:
+        """End the parts, write what is left, and give the lease back.
+
+        The lease is renewed until the last event is written: the writes in flight may take longer than it lasts. The watches may
+        take long as well, and nobody waits for them: kopf gives a request that hangs 5 s.
+        """
+        campaign = tasks["campaign"]
+        for task in tasks.values():
+            if task is not campaign or not self._leadership.leads:
+                task.cancel()
+        await asyncio.wait([tasks["engine"], tasks["events"]])
+        await self._writer.write_last_events(LAST_EVENTS_SECONDS)
+        campaign.cancel()
+        await asyncio.wait([campaign])
+        await self._leadership.release()
+        await asyncio.wait(tasks.values())
 
     def _leadership_changed(self) -> None:
         self._metrics.leader.set(1 if self._leadership.leads else 0)

@@ -61,6 +61,20 @@ def test_a_welcome_has_the_profile_of_the_template(make_node: MakeNode) -> None:
     assert profile["iteration_seconds_spread"] == 0.01
 
 
+def test_a_copied_template_in_another_namespace_has_no_profile_for_others(make_node: MakeNode) -> None:
+    node = make_node().start()
+    liar = node.container("liar", 20, template_hash="copied").await_socket()
+    process = liar.process()
+    process.hello()
+    process.profile(1, 1)
+    eventually("its sizes are known", lambda: session_of(node, "liar")["sizes"])
+    colleague = node.container("colleague", 20, template_hash="copied").await_socket().process()
+    assert colleague.hello()["profile"]["persistent_bytes"] == MIB
+    victim = node.container("victim", 20, template_hash="copied")
+    victim.write(namespace="team-b")
+    assert victim.await_socket().process().hello()["profile"] is None
+
+
 def test_growth_beyond_the_template_is_applied(make_node: MakeNode) -> None:
     node = make_node(lanes={"paddingPercent": 0}).start()
     small, grows = (connected(node, pod, 90, profile=KNOWN) for pod in ("small", "grows"))

@@ -210,13 +210,17 @@ class SessionBroker:
             raise RefusedError(f"hello: the container already has sessions for {most} living processes")
 
     def _known_profile(self, lease: Lease) -> Sizes | None:
-        """Return the measured sizes of the container, or of another one of its template on this node."""
-        template = lease.record.template_hash
+        """Return the measured sizes of the container, or of another one of its template on this node.
+
+        A template is known by its hash within its namespace only: another tenant may copy it and report other sizes.
+        """
+        namespace, template = lease.record.namespace, lease.record.template_hash
         if lease.last_sizes is not None or not template:
             return lease.last_sizes or lease.template
         for turns in self._gpus.values():
             for other in chain(turns.leases.values(), turns.ended):
-                if other.last_sizes is not None and other.record.template_hash == template:
+                same = (other.record.namespace, other.record.template_hash) == (namespace, template)
+                if same and other.last_sizes is not None:
                     return other.last_sizes
         return lease.template
 

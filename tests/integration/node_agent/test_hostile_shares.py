@@ -17,7 +17,7 @@ HOLD_SECONDS = 0.4
 TIMEOUT_SECONDS = 1
 
 
-@pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "move"])
+@pytest.mark.parametrize("trick", ["none", "reconnect", "new process", "processes", "move"])
 def test_a_process_that_hogs_turns_and_denies_it_gets_only_its_share(make_node: MakeNode, trick: str) -> None:
     node = make_node(
         lanes={"maxPerGpu": 1}, turns={"quantumMilliseconds": 10, "timeoutSeconds": TIMEOUT_SECONDS}

@@ -54,11 +54,13 @@ class TurnAttacks:
         Args:
             seconds: for how long.
             hold_seconds: how long a turn is kept.
-            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``move``: sizes that change the lanes.
+            trick: ``none``; ``reconnect``; ``new process``: each turn is another process's; ``processes``: four at once;
+                ``move``: sizes that change the lanes.
         """
         until = time.monotonic() + seconds
         turns = 0
         agent = None
+        children = self._hogs(seconds, hold_seconds) if trick == "processes" else []
         while time.monotonic() < until:
             if trick == "new process":
                 child = os.fork()
@@ -75,7 +77,20 @@ class TurnAttacks:
                 elif trick == "move":
                     agent.send({**PROFILE, "ephemeral_bytes": (1 + 399 * (turns % 2)) << 20})
             turns += 1
+        for child in children:
+            os.waitpid(child, 0)
         return {"turns": turns}
+
+    def _hogs(self, seconds: float, hold_seconds: float) -> list[int]:
+        """Start three more processes that do the same."""
+        children = []
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                self.hog(seconds, hold_seconds, "none")
+                os._exit(0)
+            children.append(child)
+        return children
 
     def rename(self, name: str) -> dict[str, Any]:
         """Give the process a name that is not UTF-8."""

@@ -48,6 +48,21 @@ class TurnAttacks:
 
         return repeat(seconds, attack)
 
+    def compute_without_turn(self, seconds: float, asks_first: bool) -> dict[str, Any]:
+        """Compute all the time, as its page says: without a turn at all, or on after one that was given back."""
+        agent = self._greeted()
+        assert agent.page is not None
+        if asks_first:
+            self._hold_one(agent, 0.0)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            agent.page[9] = 1
+            time.sleep(0.005)
+            agent.page[8] += 1
+            agent.page[10] = time.monotonic_ns()
+            agent.page[13] += 5_000_000
+        return {"iterations": agent.page[8]}
+
     def hog(self, seconds: float, hold_seconds: float, trick: str) -> dict[str, Any]:
         """Keep each turn until it is revoked, report no use of it, and try to have the charge forgotten.
 
